@@ -4,20 +4,23 @@
 //! (proven), trunks that may transit, and dialogs that this server let through before. What an
 //! outsider writes into Request-URI, Route or tags opens nothing.
 
-use crate::access::{Access, Asker, By, Holder, Place, access, leads_to};
+mod dialogs;
+mod trunks;
+
+use crate::access::{Access, Asker, By, Holder, Place, access};
 use crate::admit::{Admitted, Aor, Caller, undotted};
 use crate::node::Node;
 use crate::proxied::{Proxied, Reach, Target};
 use crate::services::Services;
-use crate::settings::{Bounds, Trunk};
+use crate::settings::Bounds;
 use crate::short::{Short, Text};
 use crate::trunk_ref::TrunkRef;
 use crate::watch::{List, Watch};
 use core::mem;
 use core::net::SocketAddr;
-use sip_message::{Message, Method, Name, Scheme, Uri, canonical_user, request_target, user_after};
-use sip_proxy::token::{Dialog, End, Role};
-use sip_registrar::{BindingView, is_outside, is_public};
+use sip_message::{Message, Method, Name, Scheme, Uri, canonical_user, request_target};
+use sip_proxy::token::Role;
+use sip_registrar::BindingView;
 use wire::{Flow, ListenerId, Time, Transport};
 
 /// The most bytes that a datagram carries over IPv4.
@@ -218,100 +221,6 @@ impl<S: Services> Node<S> {
         }
     }
 
-    /// A request of a dialog that this server record-routed: to the other end, whose address is in the
-    /// token, unless the sender is trusted and names another.
-    fn within_dialog(
-        &self,
-        mut room: Vec<(u16, Wish)>,
-        now: Time,
-        flow: Flow,
-        request: &Message<'_>,
-        a: &Admitted<'_>,
-        dialog: &Dialog,
-    ) -> Plan {
-        if let Some(next) = a.routing.next {
-            return self.routed_dialog(room, now, flow, request, a, (dialog, next));
-        }
-        let mut wish = Wish::new(a.routing.request_uri, dialog.peer.role);
-        let (uri, peer) = (&a.uri, dialog.peer);
-        let asker = self.asker_within(dialog, &a.caller);
-        match uri.host_ip().filter(|_| uri.is_sip()) {
-            // Where it is seen, and nowhere else, it hears us.
-            _ if peer.translated => wish.hops.push(self.valid_flow(peer.flow(), flow.listener)),
-            // The other end's address with another port: its Contact is right about that.
-            Some(ip) if ip == peer.remote.ip() => {
-                let size = self.grown(flow, request);
-                self.dialog_hops(now, uri, &peer, flow, size, asker, &mut wish.hops);
-            }
-            // The other end is behind address translation: at its private address there is nobody, or
-            // somebody else, of our own network.
-            Some(ip) if !is_public(ip) && is_public(peer.remote.ip()) => {
-                wish.hops.push(self.valid_flow(peer.flow(), flow.listener));
-            }
-            // A local user behind address translation, or somebody else's idea of where to go.
-            _ if peer.role == Role::Local || !uri.is_sip() || !self.may_choose(asker, uri, &peer) => {
-                wish.hops.push(self.valid_flow(peer.flow(), flow.listener));
-            }
-            // It may name any host, if that is one to be found and to be sent to; else where it was.
-            _ => {
-                wish.hops.push(self.valid_flow(peer.flow(), flow.listener));
-                wish.locate = a.routing.request_uri.to_vec();
-                wish.bounds = Bounds::of(peer.remote);
-            }
-        }
-        room.push((1000, wish));
-        Plan::Forward(room)
-    }
-
-    /// The same with a Route behind ours. Its host must get the request, or nobody (section 16.6 steps 6 and 7): it is the
-    /// other end's, or one that the sender might relay by.
-    fn routed_dialog(
-        &self,
-        mut room: Vec<(u16, Wish)>,
-        now: Time,
-        flow: Flow,
-        request: &Message<'_>,
-        a: &Admitted<'_>,
-        (dialog, next): (&Dialog, &[u8]),
-    ) -> Plan {
-        let Ok(uri) = Uri::parse(next) else { return Plan::Refuse(400) };
-        let peer = dialog.peer;
-        let mut wish = Wish::new(a.routing.request_uri, peer.role);
-        if !a.routing.next_is_loose {
-            make_strict(&mut wish, next);
-        }
-        let asker = self.asker_within(dialog, &a.caller);
-        // Who is outside says nothing about what is inside.
-        let outside = [peer.remote, flow.remote].into_iter().find(|end| is_outside(end.ip()));
-        let bounds = Bounds::of(outside.unwrap_or(peer.remote));
-        match uri.host_ip() {
-            Some(ip) if ip == peer.remote.ip() => {
-                let size = self.grown(flow, request);
-                self.dialog_hops(now, &uri, &peer, flow, size, asker, &mut wish.hops);
-            }
-            // The other end's, which is behind address translation.
-            Some(ip) if !is_public(ip) && is_outside(peer.remote.ip()) => {
-                wish.hops.push(self.valid_flow(peer.flow(), flow.listener));
-            }
-            _ if self.may_choose(asker, &uri, &peer) && self.may_name(&uri, bounds) => {
-                (wish.locate, wish.bounds) = (next.to_vec(), bounds);
-            }
-            Some(_) => return Plan::Refuse(403),
-            // A name may be the other end's.
-            None => (wish.locate, wish.bounds) = (next.to_vec(), Bounds::Only(peer.remote.ip())),
-        }
-        room.push((1000, wish));
-        Plan::Forward(room)
-    }
-
-    /// Who asks within a dialog. That its sender is one of ours proves nothing about who sent this request.
-    fn asker_within(&self, dialog: &Dialog, caller: &Caller<'_>) -> Asker {
-        match self.asker(caller) {
-            asker @ (Asker::Proven | Asker::Transit) if dialog.sender.role != Role::Stranger => asker,
-            _ => Asker::End,
-        }
-    }
-
     /// Who asks, for [`access`].
     pub(crate) fn asker(&self, caller: &Caller<'_>) -> Asker {
         match caller.role {
@@ -320,72 +229,6 @@ impl<S: Services> Node<S> {
             Role::Trunk if self.may_transit(caller) => Asker::Transit,
             Role::Trunk => Asker::Trunk,
             Role::Stranger => Asker::Stranger,
-        }
-    }
-
-    /// Whether somebody may have a request of a dialog go to another place than the other end: as by a Route.
-    fn may_choose(&self, asker: Asker, uri: &Uri<'_>, peer: &End) -> bool {
-        let place = match self.places.of_uri(&self.settings, uri) {
-            // One of the same trunk.
-            Some(holder) if Some(holder) == self.places.at(&self.settings, peer.remote) => Place::Elsewhere,
-            holder => place_of(holder),
-        };
-        access(asker, By::Route, place) == Access::Open
-    }
-
-    /// The ways to the other end of a dialog, at the port and transport that `uri` names, best first.
-    fn dialog_hops(
-        &self,
-        now: Time,
-        uri: &Uri<'_>,
-        peer: &End,
-        near: Flow,
-        size: usize,
-        asker: Asker,
-        hops: &mut Short<Flow>,
-    ) {
-        let mut transport = peer.transport;
-        if transport == Transport::Udp {
-            transport = uri.transport().unwrap_or(transport);
-        } else {
-            // The connection it is on; if that is gone, a new one may be had.
-            hops.push(self.valid_flow(peer.flow(), near.listener));
-        }
-        let remote = SocketAddr::new(peer.remote.ip(), uri.port.unwrap_or(transport.default_port()));
-        let named = remote == peer.remote || self.is_port_of(now, peer, (uri, remote), asker);
-        // A phone that may have no TCP gets what is large by datagram.
-        let size = if peer.role == Role::Local { 0 } else { size };
-        for &transport in self.by_size(transport, uri, size).iter().filter(|_| named) {
-            let listener = if transport == peer.transport { peer.listener } else { near.listener };
-            if let Some(listener) = self.settings.listener_for(transport, remote, listener) {
-                let hop = Flow { transport, listener, remote, conn: None };
-                if !hops.contains(&hop) {
-                    hops.push(hop);
-                }
-            }
-        }
-        let seen = self.valid_flow(peer.flow(), near.listener);
-        // Where it names another transport than the one that it was reached by, that one is left.
-        if hops.is_empty() || (peer.transport == Transport::Udp && transport != Transport::Udp) {
-            hops.push(seen);
-        }
-    }
-
-    /// Whether a request to `peer` may go to another port of the same host, which is its sender's word.
-    /// It must be neither our admin API nor this server again, where the other end is on our own machine.
-    /// Who has the token and nothing else may go where anybody may, to a Contact of a phone; otherwise the element
-    /// that the dialog was set up with finds the way by the Request-URI.
-    fn is_port_of(&self, now: Time, peer: &End, (uri, remote): (&Uri<'_>, SocketAddr), asker: Asker) -> bool {
-        if self.settings.listeners.iter().any(|l| l.address == remote) {
-            return false;
-        }
-        match asker {
-            Asker::Proven | Asker::Transit => self.settings.may_reach(remote),
-            _ => {
-                peer.role == Role::Local
-                    && !self.settings.is_admin(remote)
-                    && self.services.is_contact(remote, uri, now)
-            }
         }
     }
 
@@ -431,23 +274,6 @@ impl<S: Services> Node<S> {
         }
         (wish.locate, wish.bounds) = (next.to_vec(), bounds);
         Plan::Forward(vec![(1000, wish)])
-    }
-
-    /// A Route that names a trunk's address: what the trunk's rules allow for the number in the Request-URI, at the target
-    /// that the Route names, and no further.
-    fn routed_over_trunk(&self, request: &Message<'_>, a: &Admitted<'_>, route: Option<&Uri<'_>>) -> Plan {
-        let last =
-            request.values(Name::Route).count() == a.routing.own + 1 + usize::from(a.routing.drop_last);
-        let number = canonical_user(a.uri.user.unwrap_or(b""));
-        let at = self.trunk_for(&a.caller, &number).filter(|_| last && a.routing.next_is_loose);
-        let trunk = at.and_then(|at| Some((at, self.settings.trunks.get(at)?)));
-        let Some((at, trunk)) = trunk else { return Plan::Refuse(403) };
-        let route = route.map(leads_to);
-        let named = |target: &&Vec<u8>| Uri::parse(target).ok().as_ref().map(leads_to) == route;
-        let Some(target) = trunk.targets.iter().find(named) else { return Plan::Refuse(403) };
-        let wish =
-            Wish::located(&with_user(target, &rewritten(trunk, &number)), Role::Trunk, Bounds::Anywhere);
-        Plan::Forward(vec![(1000, self.by_trunk(at, trunk, target, wish))])
     }
 
     pub(crate) fn may_transit(&self, caller: &Caller<'_>) -> bool {
@@ -582,16 +408,6 @@ impl<S: Services> Node<S> {
         emergency.chain(voicemail).any(|target| is_same(&a.uri, target))
     }
 
-    /// A trunk's address in the Request-URI: as if the number was dialled here, if it would go over that trunk.
-    fn over_named_trunk(&self, a: &Admitted<'_>) -> Plan {
-        let number = canonical_user(a.uri.user.unwrap_or(b""));
-        let named = self.places.of_uri(&self.settings, &a.uri);
-        match self.trunk_for(&a.caller, &number) {
-            Some(at) if named == Some(Holder::Trunk(at)) => self.over_trunk(at, &number),
-            _ => Plan::Refuse(403),
-        }
-    }
-
     /// The phone at the address that the Request-URI spells out: there is nothing to look up.
     fn spelled_out(&self, near: Flow, size: usize, a: &Admitted<'_>, remote: SocketAddr) -> Wish {
         let mut wish = Wish::new(a.routing.request_uri, Role::Local);
@@ -649,69 +465,6 @@ impl<S: Services> Node<S> {
         }
     }
 
-    /// By way of the trunk that a called number is for, if there is one.
-    fn by_prefix(&self, a: &Admitted<'_>, number: &[u8]) -> Option<Plan> {
-        self.prefix_trunk(number)?;
-        let at = self.trunk_for(&a.caller, number);
-        Some(at.map_or(Plan::Refuse(403), |at| self.over_trunk(at, number)))
-    }
-
-    /// The trunk that a called number goes over, if this caller may use it.
-    fn trunk_for(&self, caller: &Caller<'_>, number: &[u8]) -> Option<usize> {
-        let rules = access(self.asker(caller), By::Aor, Place::Trunk) == Access::Rules;
-        // Back over the trunk that it came from would be a loop.
-        self.prefix_trunk(number).filter(|at| rules && caller.trunk != Some(*at))
-    }
-
-    /// The trunk with the longest prefix of a called number.
-    pub(crate) fn prefix_trunk(&self, number: &[u8]) -> Option<usize> {
-        let trunks = self.settings.trunks.iter().enumerate();
-        let matches = trunks.filter_map(|(at, t)| {
-            let longest = t.prefixes.iter().filter(|p| number.starts_with(p)).map(Vec::len).max()?;
-            Some((longest, at))
-        });
-        // Of equal lengths the one that stands first.
-        matches.max_by_key(|&(length, at)| (length, usize::MAX - at)).map(|(_, at)| at)
-    }
-
-    /// The targets of a trunk, in failover order.
-    fn over_trunk(&self, at: usize, number: &[u8]) -> Plan {
-        let Some(trunk) = self.settings.trunks.get(at) else { return Plan::Refuse(404) };
-        let user = rewritten(trunk, number);
-        let wishes = trunk.targets.iter().map(|target| {
-            let wish = Wish::located(&with_user(target, &user), Role::Trunk, Bounds::Anywhere);
-            self.by_trunk(at, trunk, target, wish)
-        });
-        Plan::Forward(Wish::chain(wishes).map(|wish| (1000, wish)).into_iter().collect())
-    }
-
-    /// A wish that goes to a target of a trunk.
-    fn by_trunk(&self, at: usize, trunk: &Trunk, target: &[u8], wish: Wish) -> Wish {
-        let watch = self.settings.watch(target, List::Trunk, trunk.silent_after_ms);
-        Wish { locate: target.to_vec(), trunk: Some(TrunkRef::new(&self.settings, at)), watch, ..wish }
-    }
-
-    /// The targets of a trunk that serves a domain: those are where the request goes, not whom it is for,
-    /// so the Request-URI keeps the domain (section 16.5); digits are changed as the trunk wants them.
-    fn over_domain_trunk(&self, at: usize, a: &Admitted<'_>) -> Plan {
-        let Some(trunk) = self.settings.trunks.get(at) else { return Plan::Refuse(404) };
-        let mut uri = a.routing.request_uri.to_vec();
-        if let Some(user) = a.uri.user
-            && (trunk.strip > 0 || !trunk.prepend.is_empty())
-            && let Some(colon) = uri.iter().position(|&b| b == b':')
-            && uri[colon + 1..].starts_with(user)
-        {
-            // The user always follows the scheme.
-            let start = colon + 1;
-            uri.splice(start..start + user.len(), rewritten(trunk, user));
-        }
-        let wishes = trunk.targets.iter().map(|target| {
-            let wish = Wish::located(&uri, Role::Trunk, Bounds::Anywhere);
-            self.by_trunk(at, trunk, target, wish)
-        });
-        Plan::Forward(Wish::chain(wishes).map(|wish| (1000, wish)).into_iter().collect())
-    }
-
     /// The voicemail target for a call to `request_uri`, with the parameters of RFC 4458.
     pub(crate) fn voicemail_wish(
         &self,
@@ -761,11 +514,6 @@ fn place_of(holder: Option<Holder>) -> Place {
         Some(Holder::Service) => Place::Service,
         None => Place::Elsewhere,
     }
-}
-
-/// The called number as a trunk wants it.
-fn rewritten(trunk: &Trunk, number: &[u8]) -> Vec<u8> {
-    [&trunk.prepend[..], user_after(number, trunk.strip)].concat()
 }
 
 /// A target URI with this user, unless it has one of its own.

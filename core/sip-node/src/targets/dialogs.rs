@@ -1,0 +1,176 @@
+//! Targets of requests within a dialog that this server record-routed.
+
+use super::{Plan, Wish, make_strict, place_of};
+use crate::access::{Access, Asker, By, Place, access};
+use crate::admit::{Admitted, Caller};
+use crate::node::Node;
+use crate::services::Services;
+use crate::settings::Bounds;
+use crate::short::Short;
+use core::net::SocketAddr;
+use sip_message::{Message, Uri};
+use sip_proxy::token::{Dialog, End, Role};
+use sip_registrar::{is_outside, is_public};
+use wire::{Flow, Time, Transport};
+
+impl<S: Services> Node<S> {
+    /// A request of a dialog that this server record-routed: to the other end, whose address is in the
+    /// token, unless the sender is trusted and names another.
+    pub(super) fn within_dialog(
+        &self,
+        mut room: Vec<(u16, Wish)>,
+        now: Time,
+        flow: Flow,
+        request: &Message<'_>,
+        a: &Admitted<'_>,
+        dialog: &Dialog,
+    ) -> Plan {
+        if let Some(next) = a.routing.next {
+            return self.routed_dialog(room, now, flow, request, a, (dialog, next));
+        }
+        let mut wish = Wish::new(a.routing.request_uri, dialog.peer.role);
+        let (uri, peer) = (&a.uri, dialog.peer);
+        let asker = self.asker_within(dialog, &a.caller);
+        match uri.host_ip().filter(|_| uri.is_sip()) {
+            // Where it is seen, and nowhere else, it hears us.
+            _ if peer.translated => wish.hops.push(self.valid_flow(peer.flow(), flow.listener)),
+            // The other end's address with another port: its Contact is right about that.
+            Some(ip) if ip == peer.remote.ip() => {
+                let size = self.grown(flow, request);
+                self.dialog_hops(now, uri, &peer, flow, size, asker, &mut wish.hops);
+            }
+            // The other end is behind address translation: at its private address there is nobody, or
+            // somebody else, of our own network.
+            Some(ip) if !is_public(ip) && is_public(peer.remote.ip()) => {
+                wish.hops.push(self.valid_flow(peer.flow(), flow.listener));
+            }
+            // A local user behind address translation, or somebody else's idea of where to go.
+            _ if peer.role == Role::Local || !uri.is_sip() || !self.may_choose(asker, uri, &peer) => {
+                wish.hops.push(self.valid_flow(peer.flow(), flow.listener));
+            }
+            // It may name any host, if that is one to be found and to be sent to; else where it was.
+            _ => {
+                wish.hops.push(self.valid_flow(peer.flow(), flow.listener));
+                wish.locate = a.routing.request_uri.to_vec();
+                wish.bounds = Bounds::of(peer.remote);
+            }
+        }
+        room.push((1000, wish));
+        Plan::Forward(room)
+    }
+
+    /// The same with a Route behind ours. Its host must get the request, or nobody (section 16.6 steps 6 and 7): it is the
+    /// other end's, or one that the sender might relay by.
+    fn routed_dialog(
+        &self,
+        mut room: Vec<(u16, Wish)>,
+        now: Time,
+        flow: Flow,
+        request: &Message<'_>,
+        a: &Admitted<'_>,
+        (dialog, next): (&Dialog, &[u8]),
+    ) -> Plan {
+        let Ok(uri) = Uri::parse(next) else { return Plan::Refuse(400) };
+        let peer = dialog.peer;
+        let mut wish = Wish::new(a.routing.request_uri, peer.role);
+        if !a.routing.next_is_loose {
+            make_strict(&mut wish, next);
+        }
+        let asker = self.asker_within(dialog, &a.caller);
+        // Who is outside says nothing about what is inside.
+        let outside = [peer.remote, flow.remote].into_iter().find(|end| is_outside(end.ip()));
+        let bounds = Bounds::of(outside.unwrap_or(peer.remote));
+        match uri.host_ip() {
+            Some(ip) if ip == peer.remote.ip() => {
+                let size = self.grown(flow, request);
+                self.dialog_hops(now, &uri, &peer, flow, size, asker, &mut wish.hops);
+            }
+            // The other end's, which is behind address translation.
+            Some(ip) if !is_public(ip) && is_outside(peer.remote.ip()) => {
+                wish.hops.push(self.valid_flow(peer.flow(), flow.listener));
+            }
+            _ if self.may_choose(asker, &uri, &peer) && self.may_name(&uri, bounds) => {
+                (wish.locate, wish.bounds) = (next.to_vec(), bounds);
+            }
+            Some(_) => return Plan::Refuse(403),
+            // A name may be the other end's.
+            None => (wish.locate, wish.bounds) = (next.to_vec(), Bounds::Only(peer.remote.ip())),
+        }
+        room.push((1000, wish));
+        Plan::Forward(room)
+    }
+
+    /// Who asks within a dialog. That its sender is one of ours proves nothing about who sent this request.
+    fn asker_within(&self, dialog: &Dialog, caller: &Caller<'_>) -> Asker {
+        match self.asker(caller) {
+            asker @ (Asker::Proven | Asker::Transit) if dialog.sender.role != Role::Stranger => asker,
+            _ => Asker::End,
+        }
+    }
+
+    /// Whether somebody may have a request of a dialog go to another place than the other end: as by a Route.
+    fn may_choose(&self, asker: Asker, uri: &Uri<'_>, peer: &End) -> bool {
+        let place = match self.places.of_uri(&self.settings, uri) {
+            // One of the same trunk.
+            Some(holder) if Some(holder) == self.places.at(&self.settings, peer.remote) => Place::Elsewhere,
+            holder => place_of(holder),
+        };
+        access(asker, By::Route, place) == Access::Open
+    }
+
+    /// The ways to the other end of a dialog, at the port and transport that `uri` names, best first.
+    fn dialog_hops(
+        &self,
+        now: Time,
+        uri: &Uri<'_>,
+        peer: &End,
+        near: Flow,
+        size: usize,
+        asker: Asker,
+        hops: &mut Short<Flow>,
+    ) {
+        let mut transport = peer.transport;
+        if transport == Transport::Udp {
+            transport = uri.transport().unwrap_or(transport);
+        } else {
+            // The connection it is on; if that is gone, a new one may be had.
+            hops.push(self.valid_flow(peer.flow(), near.listener));
+        }
+        let remote = SocketAddr::new(peer.remote.ip(), uri.port.unwrap_or(transport.default_port()));
+        let named = remote == peer.remote || self.is_port_of(now, peer, (uri, remote), asker);
+        // A phone that may have no TCP gets what is large by datagram.
+        let size = if peer.role == Role::Local { 0 } else { size };
+        for &transport in self.by_size(transport, uri, size).iter().filter(|_| named) {
+            let listener = if transport == peer.transport { peer.listener } else { near.listener };
+            if let Some(listener) = self.settings.listener_for(transport, remote, listener) {
+                let hop = Flow { transport, listener, remote, conn: None };
+                if !hops.contains(&hop) {
+                    hops.push(hop);
+                }
+            }
+        }
+        let seen = self.valid_flow(peer.flow(), near.listener);
+        // Where it names another transport than the one that it was reached by, that one is left.
+        if hops.is_empty() || (peer.transport == Transport::Udp && transport != Transport::Udp) {
+            hops.push(seen);
+        }
+    }
+
+    /// Whether a request to `peer` may go to another port of the same host, which is its sender's word.
+    /// It must be neither our admin API nor this server again, where the other end is on our own machine.
+    /// Who has the token and nothing else may go where anybody may, to a Contact of a phone; otherwise the element
+    /// that the dialog was set up with finds the way by the Request-URI.
+    fn is_port_of(&self, now: Time, peer: &End, (uri, remote): (&Uri<'_>, SocketAddr), asker: Asker) -> bool {
+        if self.settings.listeners.iter().any(|l| l.address == remote) {
+            return false;
+        }
+        match asker {
+            Asker::Proven | Asker::Transit => self.settings.may_reach(remote),
+            _ => {
+                peer.role == Role::Local
+                    && !self.settings.is_admin(remote)
+                    && self.services.is_contact(remote, uri, now)
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Targets that are trunks.
+
+use super::{Plan, Wish, with_user};
+use crate::access::{Access, By, Holder, Place, access, leads_to};
+use crate::admit::{Admitted, Caller};
+use crate::node::Node;
+use crate::services::Services;
+use crate::settings::{Bounds, Trunk};
+use crate::trunk_ref::TrunkRef;
+use crate::watch::List;
+use sip_message::{Message, Name, Uri, canonical_user, user_after};
+use sip_proxy::token::Role;
+
+impl<S: Services> Node<S> {
+    /// A Route that names a trunk's address: what the trunk's rules allow for the number in the Request-URI, at the target
+    /// that the Route names, and no further.
+    pub(super) fn routed_over_trunk(
+        &self,
+        request: &Message<'_>,
+        a: &Admitted<'_>,
+        route: Option<&Uri<'_>>,
+    ) -> Plan {
+        let last =
+            request.values(Name::Route).count() == a.routing.own + 1 + usize::from(a.routing.drop_last);
+        let number = canonical_user(a.uri.user.unwrap_or(b""));
+        let at = self.trunk_for(&a.caller, &number).filter(|_| last && a.routing.next_is_loose);
+        let trunk = at.and_then(|at| Some((at, self.settings.trunks.get(at)?)));
+        let Some((at, trunk)) = trunk else { return Plan::Refuse(403) };
+        let route = route.map(leads_to);
+        let named = |target: &&Vec<u8>| Uri::parse(target).ok().as_ref().map(leads_to) == route;
+        let Some(target) = trunk.targets.iter().find(named) else { return Plan::Refuse(403) };
+        let wish =
+            Wish::located(&with_user(target, &rewritten(trunk, &number)), Role::Trunk, Bounds::Anywhere);
+        Plan::Forward(vec![(1000, self.by_trunk(at, trunk, target, wish))])
+    }
+
+    /// A trunk's address in the Request-URI: as if the number was dialled here, if it would go over that trunk.
+    pub(super) fn over_named_trunk(&self, a: &Admitted<'_>) -> Plan {
+        let number = canonical_user(a.uri.user.unwrap_or(b""));
+        let named = self.places.of_uri(&self.settings, &a.uri);
+        match self.trunk_for(&a.caller, &number) {
+            Some(at) if named == Some(Holder::Trunk(at)) => self.over_trunk(at, &number),
+            _ => Plan::Refuse(403),
+        }
+    }
+
+    /// By way of the trunk that a called number is for, if there is one.
+    pub(super) fn by_prefix(&self, a: &Admitted<'_>, number: &[u8]) -> Option<Plan> {
+        self.prefix_trunk(number)?;
+        let at = self.trunk_for(&a.caller, number);
+        Some(at.map_or(Plan::Refuse(403), |at| self.over_trunk(at, number)))
+    }
+
+    /// The trunk that a called number goes over, if this caller may use it.
+    pub(super) fn trunk_for(&self, caller: &Caller<'_>, number: &[u8]) -> Option<usize> {
+        let rules = access(self.asker(caller), By::Aor, Place::Trunk) == Access::Rules;
+        // Back over the trunk that it came from would be a loop.
+        self.prefix_trunk(number).filter(|at| rules && caller.trunk != Some(*at))
+    }
+
+    /// The trunk with the longest prefix of a called number.
+    pub(crate) fn prefix_trunk(&self, number: &[u8]) -> Option<usize> {
+        let trunks = self.settings.trunks.iter().enumerate();
+        let matches = trunks.filter_map(|(at, t)| {
+            let longest = t.prefixes.iter().filter(|p| number.starts_with(p)).map(Vec::len).max()?;
+            Some((longest, at))
+        });
+        // Of equal lengths the one that stands first.
+        matches.max_by_key(|&(length, at)| (length, usize::MAX - at)).map(|(_, at)| at)
+    }
+
+    /// The targets of a trunk, in failover order.
+    pub(super) fn over_trunk(&self, at: usize, number: &[u8]) -> Plan {
+        let Some(trunk) = self.settings.trunks.get(at) else { return Plan::Refuse(404) };
+        let user = rewritten(trunk, number);
+        let wishes = trunk.targets.iter().map(|target| {
+            let wish = Wish::located(&with_user(target, &user), Role::Trunk, Bounds::Anywhere);
+            self.by_trunk(at, trunk, target, wish)
+        });
+        Plan::Forward(Wish::chain(wishes).map(|wish| (1000, wish)).into_iter().collect())
+    }
+
+    /// A wish that goes to a target of a trunk.
+    fn by_trunk(&self, at: usize, trunk: &Trunk, target: &[u8], wish: Wish) -> Wish {
+        let watch = self.settings.watch(target, List::Trunk, trunk.silent_after_ms);
+        Wish { locate: target.to_vec(), trunk: Some(TrunkRef::new(&self.settings, at)), watch, ..wish }
+    }
+
+    /// The targets of a trunk that serves a domain: those are where the request goes, not whom it is for,
+    /// so the Request-URI keeps the domain (section 16.5); digits are changed as the trunk wants them.
+    pub(super) fn over_domain_trunk(&self, at: usize, a: &Admitted<'_>) -> Plan {
+        let Some(trunk) = self.settings.trunks.get(at) else { return Plan::Refuse(404) };
+        let mut uri = a.routing.request_uri.to_vec();
+        if let Some(user) = a.uri.user
+            && (trunk.strip > 0 || !trunk.prepend.is_empty())
+            && let Some(colon) = uri.iter().position(|&b| b == b':')
+            && uri[colon + 1..].starts_with(user)
+        {
+            // The user always follows the scheme.
+            let start = colon + 1;
+            uri.splice(start..start + user.len(), rewritten(trunk, user));
+        }
+        let wishes = trunk.targets.iter().map(|target| {
+            let wish = Wish::located(&uri, Role::Trunk, Bounds::Anywhere);
+            self.by_trunk(at, trunk, target, wish)
+        });
+        Plan::Forward(Wish::chain(wishes).map(|wish| (1000, wish)).into_iter().collect())
+    }
+}
+
+/// The called number as a trunk wants it.
+fn rewritten(trunk: &Trunk, number: &[u8]) -> Vec<u8> {
+    [&trunk.prepend[..], user_after(number, trunk.strip)].concat()
+}
