@@ -183,7 +183,9 @@ impl Gateway {
 
     /// A probe of a marked address was not answered.
     pub fn probe_failed(&self, why: Why) {
-        if self.vital.is_silent() {
+        // Under the lock by which an answer takes the marks away: one that came meanwhile counts.
+        let marks = self.lock();
+        if !marks.is_empty() && self.vital.is_silent() {
             self.vital.set_down(why);
         }
     }
@@ -192,7 +194,8 @@ impl Gateway {
     pub fn located(&self, now: Time, flows: &[Flow]) {
         let mut marks = self.lock();
         let before = marks.len();
-        marks.retain(|mark| flows.iter().any(|flow| Mark::of(flow) == *mark));
+        // Whatever the transport: a large request has other ways there than a small one.
+        marks.retain(|mark| flows.iter().any(|flow| flow.remote == mark.remote));
         self.marked.store(marks.len() as u32, Relaxed);
         if marks.len() < before && marks.len() < flows.len() && !self.takes_calls() {
             self.vital.reset();

@@ -6,6 +6,7 @@
 use crate::node::{Node, domain};
 use crate::services::Services;
 use crate::settings::Mode;
+use crate::targets::is_same;
 use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -92,21 +93,21 @@ impl<S: Services> Node<S> {
         registration: &Registration<'_>,
         table: &Table,
     ) -> bool {
-        let mut new: Vec<u64> =
-            registration.elsewhere().map(|contact| self.hash_of_contact(contact)).collect();
         // A redirect server sends nothing there.
-        if new.is_empty() || self.settings.proxy.mode == Mode::Redirect {
+        if self.settings.proxy.mode == Mode::Redirect {
             return false;
         }
-        new.retain(|hash| !self.heard.knows(*hash));
-        new.sort_unstable();
-        new.dedup();
+        let is_silent = |contact: &[u8]| !self.heard.knows(self.hash_of_contact(contact));
+        // Contacts, not hosts: each is a branch of every call.
+        let mut new: Vec<&[u8]> = registration.elsewhere().filter(|contact| is_silent(contact)).collect();
+        if new.is_empty() {
+            return false;
+        }
         let mut silent = 0;
         table.bindings(aor, now, |binding: BindingView<'_>| {
-            let hash = self.hash_of_contact(binding.contact);
-            if binding.is_elsewhere() && !self.heard.knows(hash) {
+            if binding.is_elsewhere() && is_silent(binding.contact) {
                 silent += 1;
-                new.retain(|new| *new != hash);
+                new.retain(|new| !Uri::parse(new).is_ok_and(|new| is_same(&new, binding.contact)));
             }
         });
         !new.is_empty() && silent + new.len() > 1

@@ -156,6 +156,7 @@ impl<S: Services> Node<S> {
                 // as a Route's.
                 Some(edge) if edge_ip != Some(flow.remote.ip().to_canonical()) => {
                     (wish.locate, wish.bounds) = (edge.to_vec(), Bounds::of(flow.remote));
+                    wish.elsewhere = true;
                 }
                 _ => wish.hops.push(flow),
             }

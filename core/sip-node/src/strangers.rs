@@ -53,8 +53,10 @@ fn belongs(request: &Message<'_>, dialog: Option<&Dialog>) -> bool {
 
 /// Whether a NOTIFY is about a REFER.
 fn is_of_refer(request: &Message<'_>) -> bool {
-    let event = request.header(Name::Event).map_or(&b""[..], |h| h.value);
-    event.split(|&b| b == b';').next().is_some_and(|package| package.trim_ascii() == b"refer")
+    let mut events = request.headers(Name::Event).map(|h| h.value);
+    let package = events.next().and_then(|event| event.split(|&b| b == b';').next());
+    // Of several a phone may obey another one.
+    events.next().is_none() && package.is_some_and(|package| package.trim_ascii() == b"refer")
 }
 
 impl<S: Services> Node<S> {

@@ -411,6 +411,8 @@ impl<S: Services> Node<S> {
     /// The phone at the address that the Request-URI spells out: there is nothing to look up.
     fn spelled_out(&self, near: Flow, size: usize, a: &Admitted<'_>, remote: SocketAddr) -> Wish {
         let mut wish = Wish::new(a.routing.request_uri, Role::Local);
+        // The Contact may be of a device that has never answered.
+        wish.elsewhere = true;
         for &transport in self.by_size(transport_of(&a.uri), &a.uri, size) {
             if let Some(listener) = self.settings.listener_for(transport, remote, near.listener) {
                 wish.hops.push(Flow { transport, listener, remote, conn: None });

@@ -388,6 +388,8 @@ fn strangers_send_what_is_listed_and_what_belongs_to_it() {
     let mut lab = Lab::new();
     let (invite, ok) = in_call(&mut lab, true);
     assert_eq!(lab.ask(CAROL, invite.within("NOTIFY", &ok).line("Event: refer;id=1").text()).to(), BOB);
+    let two = invite.within("NOTIFY", &ok).line("Event: refer;id=1").line("Event: check-sync;reboot=true");
+    assert_eq!(lab.ask(CAROL, two.text()).status(), 403);
     lab.reconfigure(|s| s.proxy.strangers.methods = vec![b"SUBSCRIBE".to_vec()]);
     assert_eq!(lab.ask(CAROL, Req::new("SUBSCRIBE", "sip:bob@here.example").text()).to(), BOB);
     assert_eq!(lab.ask(CAROL, Req::new("MESSAGE", "sip:bob@here.example").text()).status(), 403);

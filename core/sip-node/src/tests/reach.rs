@@ -405,6 +405,10 @@ fn device_never_heard_from_gets_few_and_one_at_a_time() {
     let two = format!("{}, {}", victim(2), victim(3));
     let both = register("dave", &format!("UDP {ALICE}"), &two);
     assert_eq!(lab.ask(ALICE, both.text()).status(), 403);
+    // Contacts count, not hosts: each is a branch of every call.
+    let users = "<sip:a@192.0.2.99:5075>, <sip:b@192.0.2.99:5075>";
+    let both = register("dave", &format!("UDP {ALICE}"), users);
+    assert_eq!(lab.ask(ALICE, both.text()).status(), 403);
     // The phone's own Contacts are no concern of this.
     let own = register("bob", &format!("UDP {ALICE}"), &format!("<sip:bob@{ALICE};x=y>;q=0.1"));
     assert_eq!(lab.ask(ALICE, own.text()).status(), 200);
@@ -420,6 +424,23 @@ fn device_never_heard_from_gets_few_and_one_at_a_time() {
     assert!(sent_to(&mut lab, "INVITE").len() > 5);
     assert_eq!(lab.ask(ALICE, away(1).text()).status(), 200);
     assert_eq!(lab.ask(ALICE, away(2).text()).status(), 403);
+}
+
+#[test]
+fn path_elsewhere_and_contact_by_address_get_few_transmissions() {
+    let mut lab = Lab::open();
+    let by_path = register("bob", &format!("UDP {ALICE}"), &format!("<sip:bob@{ALICE}>"));
+    let by_path = by_path.line("Supported: path").line("Path: <sip:192.0.2.99:5070;lr>");
+    assert_eq!(lab.ask(ALICE, by_path.text()).status(), 200);
+    let device = register("dave", &format!("UDP {ALICE}"), "<sip:dave@192.0.2.98:5070>");
+    assert_eq!(lab.ask(ALICE, device.text()).status(), 200);
+    for uri in ["sip:bob@here.example", "sip:dave@192.0.2.98:5070"] {
+        lab.send(CAROL, Req::new("MESSAGE", uri).text());
+        lab.pass(40_000);
+        let sent =
+            lab.sent().into_iter().filter(|s| s.status() == 0 && s.to().starts_with("192.0.2.9")).count();
+        assert_eq!(sent, 3, "{uri}");
+    }
 }
 
 /// What another worker has heard counts.

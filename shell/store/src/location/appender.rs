@@ -188,11 +188,17 @@ impl Keeper {
     pub fn register<R>(&self, aor: &[u8], f: impl FnOnce(&mut Table, &mut Vec<Change>) -> R) -> Option<R> {
         let location = &self.appender.location;
         let index = location.index(aor);
+        let mut changed = false;
+        let done = location.register_at(index, |table, changes| {
+            let done = f(table, changes);
+            changed = !changes.is_empty();
+            done
+        });
         let mut touched = self.touched.borrow_mut();
-        if touched.last() != Some(&(index as u32)) {
+        if changed && touched.last() != Some(&(index as u32)) {
             touched.push(index as u32);
         }
-        location.register_at(index, f)
+        done
     }
 
     /// Writes what was changed since the last call, so that it outlives the process. Answers whether that may be

@@ -365,7 +365,14 @@ impl Log {
             None => 0,
         };
         let seen = self.current.seen;
-        let full = self.go_on(next)?;
+        let full = match self.go_on(next) {
+            Ok(full) => full,
+            Err(error) => {
+                // They are reported with the next sync of this file.
+                self.current.changes += changes;
+                return Err(error);
+            }
+        };
         if seen != self.current.seen {
             // Where that fails it is news once more.
             let _ = self.append(&[], &[], clock, Some(seen));
