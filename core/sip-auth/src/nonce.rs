@@ -183,13 +183,16 @@ impl Sealer {
     /// How a nonce that comes from `source` stands at `now`. One of another epoch is expired, whatever its
     /// time says: the process that gave it has ended. How long ago nobody knows, so it counts only where
     /// it was sent: a phone is there still, and whoever was there once charges no guesses to it from afar.
+    /// One that was sent to another network is expired, too: who answers it has not shown that it is at `source`, which
+    /// may be forged.
     pub fn age(&self, nonce: &Nonce, source: IpAddr, now: Time, lifetime: Duration) -> Age {
+        let here = nonce.network == self.network(source);
         if nonce.epoch != self.epoch {
-            return if nonce.network == self.network(source) { Age::Expired } else { Age::Ancient };
+            return if here { Age::Expired } else { Age::Ancient };
         }
         // Workers read the clock at different moments: slightly in the future is new.
         let age = now.since(Time::from_millis(nonce.issued));
-        if age <= lifetime {
+        if age <= lifetime && here {
             Age::Live
         } else if age <= HOARD_LIMIT.max(lifetime) {
             Age::Expired
@@ -324,8 +327,10 @@ mod tests {
     fn ages() {
         let s = sealer(1, 7);
         let life = Duration::from_secs(300);
-        let nonce = Nonce { epoch: 7, issued: 1_000_000, serial: 0, network: 0 };
         let home = IpAddr::from([192, 0, 2, 1]);
+        let nonce = Nonce { epoch: 7, issued: 1_000_000, serial: 0, network: s.network(home) };
+        let forged = s.age(&nonce, [192, 0, 2, 2].into(), Time::from_secs(1_000), life);
+        assert_eq!(forged, Age::Expired);
         let at = |secs| s.age(&nonce, home, Time::from_secs(secs), life);
         assert_eq!([at(999), at(1_000), at(1_300)], [Age::Live; 3]);
         assert_eq!([at(1_301), at(80_000)], [Age::Expired; 2]);

@@ -172,24 +172,22 @@ impl Places {
         settings.allows(bounds, remote) && (by_rules || self.at(settings, remote).is_none())
     }
 
-    /// Whose place a REGISTER from one of `sources` claims with this URI of a Contact or Path; `None`: nobody's, or it came
-    /// from there.
-    pub fn claimed(&self, settings: &Settings, uri: &Uri<'_>, sources: [SocketAddr; 2]) -> Option<Holder> {
+    /// Whose place a REGISTER from `source` claims with this URI of a Contact or Path; `None`: nobody's, or it came from
+    /// there.
+    pub fn claimed(&self, settings: &Settings, uri: &Uri<'_>, source: SocketAddr) -> Option<Holder> {
         let (host, port) = leads_to(uri);
         let Some(ip) = host_ip(host).map(|ip| ip.to_canonical()) else { return self.named(host) };
         let address = SocketAddr::new(ip, port);
         // What such a phone says leads nowhere: it is in a network of its own.
-        if !sources.iter().any(|source| settings.may_register(address, source.ip())) {
+        if !settings.may_register(address, source.ip()) {
             return None;
         }
-        let near = |source: &SocketAddr| source.ip().to_canonical() == ip;
-        let from_there = |source: &SocketAddr| {
-            near(source) && (!is_shared(settings, ip) || source.port() == address.port())
-        };
+        let near = source.ip().to_canonical() == ip;
+        let from_there = near && (!is_shared(settings, ip) || source.port() == address.port());
         let trunk = settings.trunk_of(ip);
-        let of_trunk = |source: &SocketAddr| near(source) || settings.trunk_of(source.ip()) == trunk;
-        let target = self.target_at(settings, address).filter(|_| !sources.iter().any(from_there));
-        target.or_else(|| trunk.filter(|_| !sources.iter().any(of_trunk)).map(Holder::Trunk))
+        let of_trunk = near || settings.trunk_of(source.ip()) == trunk;
+        let target = self.target_at(settings, address).filter(|_| !from_there);
+        target.or_else(|| trunk.filter(|_| !of_trunk).map(Holder::Trunk))
     }
 }
 

@@ -204,7 +204,20 @@ impl<S: Services> Node<S> {
             Some(caller) => (caller, None),
             None => self.identify(now, flow, request, &uri, within, out)?,
         };
+        if caller.role == Role::Stranger && self.is_overheard(flow, within) {
+            self.services.count(Counter::Forbidden);
+            self.refuse(flow, request, 403, b"", b"", out);
+            return None;
+        }
         Some((Admitted { uri, routing, dialog, caller }, aor))
+    }
+
+    /// Whether a request without credentials speaks for a user of ours in a dialog, from another address than that user's:
+    /// its sender has overheard the token.
+    fn is_overheard(&self, flow: Flow, dialog: Option<&Dialog>) -> bool {
+        let elsewhere = |end: &End| end.remote.ip() != flow.remote.ip().to_canonical();
+        let ours = dialog.map(|dialog| dialog.sender).filter(|end| end.role == Role::Local);
+        self.settings.auth.enabled && ours.is_some_and(|end| elsewhere(&end))
     }
 
     /// Reads which way a request is to go.

@@ -73,11 +73,8 @@ impl<S: Services> Node<S> {
         let source = self.account_of(self.settings.auth.source(flow.remote.ip(), request));
         let reliable = flow.transport.is_reliable();
         match &a.dialog {
-            // The token was sent to that address; from another one anybody may write.
-            Some(dialog) => {
-                let here = dialog.sender.remote.ip() == flow.remote.ip().to_canonical();
-                (Payer::known(source), reliable || here)
-            }
+            // The token shows nothing here: the other end knows it, too, and may write this one's address.
+            Some(_) => (Payer::known(source), reliable),
             None if is_urgent(self.settings.emergency.as_ref(), request) => (Payer::known(source), reliable),
             None => (Payer::unproven(source), reliable),
         }

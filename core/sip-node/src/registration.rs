@@ -5,7 +5,6 @@ use crate::inbound::retry_after;
 use crate::node::Node;
 use crate::reach::refused;
 use crate::services::{Counter, Refusal, Services, StoreDown, Unregistered};
-use core::net::SocketAddr;
 use sip_message::{Message, Name, NameAddr, Uri};
 use sip_proxy::token::Role;
 use sip_registrar::{Registration, Reply};
@@ -128,11 +127,10 @@ impl<S: Services> Node<S> {
     /// Whether a Contact that is to last, or a Path, names the place of a trunk or of an emergency or voicemail target and
     /// the REGISTER did not come from there: everybody could call there by way of it.
     fn claims_a_place(&self, flow: Flow, request: &Message<'_>) -> bool {
-        let source = self.settings.auth.source(flow.remote.ip(), request);
-        let sources = [flow.remote, SocketAddr::new(source, flow.remote.port())];
         let claims = |value: NameAddr<'_>| {
             let uri = Uri::parse(value.uri).ok().filter(Uri::is_sip);
-            uri.is_some_and(|uri| self.places.claimed(&self.settings, &uri, sources).is_some())
+            // What a proxy in front says of the address beyond it may be the client's own word.
+            uri.is_some_and(|uri| self.places.claimed(&self.settings, &uri, flow.remote).is_some())
         };
         let ends = |value: &NameAddr<'_>| {
             let header = || request.header(Name::Expires).map(|h| h.value);

@@ -54,15 +54,19 @@ fn belongs(request: &Message<'_>, dialog: Option<&Dialog>) -> bool {
 /// Whether a NOTIFY is about a REFER.
 fn is_of_refer(request: &Message<'_>) -> bool {
     let mut events = request.headers(Name::Event).map(|h| h.value);
-    let package = events.next().and_then(|event| event.split(|&b| b == b';').next());
+    let event = events.next().unwrap_or(b"");
+    let package = event.split(|&b| b == b';').next().unwrap_or(b"");
     // Of several a phone may obey another one.
-    events.next().is_none() && package.is_some_and(|package| package.trim_ascii() == b"refer")
+    events.next().is_none() && !event.contains(&b',') && package.trim_ascii() == b"refer"
 }
 
 impl<S: Services> Node<S> {
     /// Why this request is refused because a stranger sent it. Emergency calls have a rule of their own.
     pub(crate) fn bars(&self, request: &Message<'_>, a: &Admitted<'_>) -> Option<Refusal> {
-        if a.caller.role != Role::Stranger || self.is_for_help(&a.uri, a.routing.request_uri) {
+        let for_help = || {
+            a.dialog.is_none() && a.routing.next.is_none() && self.is_for_help(&a.uri, a.routing.request_uri)
+        };
+        if a.caller.role != Role::Stranger || for_help() {
             return None;
         }
         self.settings.proxy.strangers.bars(request, a.dialog.as_ref())

@@ -230,6 +230,21 @@ fn contact_at_a_trunk_is_refused_unless_sent_from_there() {
     assert_eq!(register(&mut lab, ALICE, &["Contact: <sip:a@192.168.1.10>"]).status(), 200);
 }
 
+/// Its sender may have forged that address: where it hears us the nonce went.
+#[test]
+fn nonce_that_went_elsewhere_proves_no_place() {
+    let mut lab = lab(|_| {});
+    let mut req = Req::new("REGISTER", "sip:here.example").sent_by("UDP", ALICE);
+    req.from = "<sip:alice@here.example>;tag=r".to_owned();
+    req.to = "<sip:alice@here.example>".to_owned();
+    req.lines = vec!["Contact: <sip:+1900@203.0.113.5:5060>".to_owned()];
+    let challenge = lab.ask(ALICE, req.text());
+    let forged = req.sent_by("UDP", CARRIER).answer("alice", &challenge);
+    let refused = lab.ask(CARRIER, forged.text());
+    assert_eq!(refused.status(), 401);
+    assert!(refused.get("WWW-Authenticate").unwrap().contains("stale=true"), "{refused:?}");
+}
+
 #[test]
 fn programs_beside_the_server_are_told_apart_by_port() {
     let beside = |port: u16| format!("sip:a@198.51.100.1:{port}");
@@ -390,6 +405,12 @@ fn strangers_send_what_is_listed_and_what_belongs_to_it() {
     assert_eq!(lab.ask(CAROL, invite.within("NOTIFY", &ok).line("Event: refer;id=1").text()).to(), BOB);
     let two = invite.within("NOTIFY", &ok).line("Event: refer;id=1").line("Event: check-sync;reboot=true");
     assert_eq!(lab.ask(CAROL, two.text()).status(), 403);
+    let list = invite.within("NOTIFY", &ok).line("Event: refer;x=1,check-sync");
+    assert_eq!(lab.ask(CAROL, list.text()).status(), 403);
+    // An emergency name opens nothing within a dialog.
+    lab.reconfigure(|s| s.emergency = Some(emergency::help()));
+    let refer = Req { uri: "urn:service:sos".to_owned(), ..invite.within("REFER", &ok) };
+    assert_eq!(lab.ask(CAROL, refer.text()).status(), 403);
     lab.reconfigure(|s| s.proxy.strangers.methods = vec![b"SUBSCRIBE".to_vec()]);
     assert_eq!(lab.ask(CAROL, Req::new("SUBSCRIBE", "sip:bob@here.example").text()).to(), BOB);
     assert_eq!(lab.ask(CAROL, Req::new("MESSAGE", "sip:bob@here.example").text()).status(), 403);

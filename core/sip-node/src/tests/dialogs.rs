@@ -418,6 +418,17 @@ fn challenge_within_a_dialog_where_the_token_proves_too_little() {
 }
 
 #[test]
+fn overheard_token_opens_no_dialog_under_a_foreign_name() {
+    let (mut lab, req, _, ok) = proven_call();
+    for (n, method) in ["BYE", "INVITE", "INFO", "REFER", "NOTIFY"].into_iter().enumerate() {
+        let mut forged = Req { cseq: 20 + n as u32, ..req.within(method, &ok) };
+        forged.from = forged.from.replace("alice@here.example", "z@evil.test");
+        let forged = forged.sent_by("UDP", "192.0.2.99:5060");
+        assert_eq!(lab.ask("192.0.2.99:5060", forged.text()).status(), 403, "{method}");
+    }
+}
+
+#[test]
 fn credentials_within_a_dialog_are_good_once() {
     let (mut lab, req, _, ok) = proven_call();
     let challenge = lab.ask(ALICE, Req::new("MESSAGE", "sip:bob@here.example").alice().text());
