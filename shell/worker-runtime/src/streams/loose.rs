@@ -11,18 +11,23 @@ use wire::{ConnId, Time};
 #[derive(Default)]
 pub struct Loose(VecDeque<ConnId>);
 
+/// How often room is made for one connection: another worker may take the room that was made.
+const ATTEMPTS: usize = 8;
+
 impl Streams {
     /// Counts a connection accepted from `ip`, for which an older one may have to go. `false`: it cannot be taken.
     pub(super) fn admit(&mut self, ip: IpAddr, now: Time) -> bool {
         let loose = self.limits.idle_loose.is_some();
-        let mut admitted = self.shared.caps.admit(ip, loose);
-        if admitted == Err(caps::Full::Process) {
-            self.shared.caps.note_short(now);
-            if self.drop_oldest() {
-                admitted = self.shared.caps.admit(ip, loose);
+        for _ in 0..ATTEMPTS {
+            match self.shared.caps.admit(ip, loose) {
+                Err(caps::Full::Process) => self.shared.caps.note_short(now),
+                admitted => return admitted.is_ok(),
+            }
+            if !self.drop_oldest() {
+                break;
             }
         }
-        admitted.is_ok()
+        false
     }
 
     /// Notes an accepted connection that has been admitted.
