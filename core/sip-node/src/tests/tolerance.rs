@@ -135,6 +135,8 @@ proptest! {
     ) {
         let uri = format!("{scheme}{user}{host}{rest}{}", "a".repeat(long));
         let contact = if bracketed { format!("<{uri}>") } else { uri };
+        // An empty value names nothing: it is as good as no Contact.
+        prop_assume!(!target(&contact).trim().is_empty());
         ends(&contact.replace("192.0.2.20", "192.0.2.10"), "<sip:bob@192.0.2.20>", "");
         ends("<sip:carol@192.0.2.10>", &contact, "");
     }
