@@ -223,8 +223,11 @@ impl Monitor {
             Answer { status: m.status(), to_tag: string(m.to_tag()), hash: masked_hash(m), epoch: who.epoch };
         let invite = m.method() == Method::Invite;
         let success = |status: u16| (200..300).contains(&status);
-        let fork =
-            |a: &Answer| invite && success(a.status) && success(answer.status) && a.to_tag != answer.to_tag;
+        // Each 2xx to an INVITE is forwarded, also after a failure response (RFC 3261 section 16.7 step 5): a callee that
+        // was given up after a CANCEL, because nothing came from it, may have answered all the same.
+        let fork = |a: &Answer| {
+            invite && success(answer.status) && (!success(a.status) || a.to_tag != answer.to_tag)
+        };
         let other =
             earlier.iter().find(|a| !forgetful && a.epoch == who.epoch && !fork(a) && a.hash != answer.hash);
         if let Some(other) = other {
