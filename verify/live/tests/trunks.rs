@@ -176,7 +176,10 @@ fn all_targets_dead_is_500_with_a_warning_and_one_line() {
         let warning = answer.header("Warning").expect("a Warning");
         assert!(warning.starts_with("399 ") && !warning.contains("127."), "{warning}");
     }
-    let log = server.log_text();
+    // The log is written by a thread of its own.
+    let log = eventually("a line about it", || {
+        Some(server.log_text()).filter(|log| log.contains("no target answered"))
+    });
     let lines: Vec<&str> = log.lines().filter(|line| line.contains("no target answered")).collect();
     let [line] = lines[..] else { panic!("one line: {log}") };
     assert!(line.contains("carrier") && places.iter().all(|place| line.contains(place.as_str())), "{line}");
