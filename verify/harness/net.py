@@ -187,7 +187,8 @@ def register_block(server, users, host, port, domain, window=100, source=None):
     """Register many users without credentials, each at host:port, with `window` requests in flight, from `source` or an address
     of its own.
 
-    Bench and load tests need a thousand callees at once; one by one would take as long as the test.
+    Bench and load tests need a thousand callees at once; one by one would take as long as the test. Without rport, with
+    which this socket itself would be called.
     """
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
@@ -202,7 +203,7 @@ def register_block(server, users, host, port, domain, window=100, source=None):
             while waiting and pending < window:
                 i, user = waiting.pop()
                 sock.sendto((
-                    'REGISTER sip:{d} SIP/2.0\r\nVia: SIP/2.0/UDP {ip}:5060;branch=z9hG4bK{r}i{i};rport\r\n'
+                    'REGISTER sip:{d} SIP/2.0\r\nVia: SIP/2.0/UDP {ip}:5060;branch=z9hG4bK{r}i{i}\r\n'
                     'Max-Forwards: 70\r\nFrom: <sip:{u}@{d}>;tag={i}\r\nTo: <sip:{u}@{d}>\r\n'
                     'Call-ID: {r}i{i}\r\nCSeq: 1 REGISTER\r\nContact: <sip:{u}@{h}:{p}>\r\nExpires: 3600\r\n'
                     'Content-Length: 0\r\n\r\n').format(d=domain, ip=ip, r=run, i=i, u=user, h=host, p=port).encode(), server)
