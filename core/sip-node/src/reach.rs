@@ -65,13 +65,14 @@ fn sees_itself(flow: Flow, request: &Message<'_>) -> bool {
     via.rport.is_none() && port && via.host_ip.is_some_and(|ip| ip == flow.remote.ip().to_canonical())
 }
 
-/// The same of a client behind a proxy that we trust, by what that wrote into its Via.
+/// The same of a client behind a proxy that we trust, by what that wrote into its Via. On a stream the port is not looked at.
 fn sees_itself_behind(request: &Message<'_>) -> bool {
     let Some(via) = request.values(Name::Via).skip(1).last().and_then(|v| Via::parse(v).ok()) else {
         return true;
     };
     let address = via.received.and_then(host_ip).is_none_or(|ip| Some(ip) == via.host_ip);
-    let port = via.rport.flatten().is_none_or(|port| port == via.port_or_default());
+    let datagram = via.transport == Some(Transport::Udp);
+    let port = !datagram || via.rport.flatten().is_none_or(|port| port == via.port_or_default());
     address && port
 }
 
@@ -101,10 +102,15 @@ impl<S: Services> Node<S> {
         kept: bool,
     ) -> Result<Flow, Reply> {
         let here = reply_flow(flow, request);
+        // A connection of a proxy is not the phone's: on it nobody is called.
+        let by_front = flow.transport != Transport::Udp
+            && self.settings.auth.is_front(flow.remote.ip())
+            && request.header(Name::Path).is_none();
         if kept {
-            return Ok(flow);
+            return Ok(if by_front { self.device(flow, contact).unwrap_or(flow) } else { flow });
         }
         match place(flow, request, contact, &self.settings) {
+            Place::Source if by_front => Ok(self.beyond(flow, contact).unwrap_or(here)),
             Place::Source => Ok(here),
             Place::Port(port) => Ok(Flow { remote: SocketAddr::new(flow.remote.ip(), port), ..flow }),
             Place::Contact => Ok(elsewhere(flow)),
@@ -114,6 +120,18 @@ impl<S: Services> Node<S> {
                 Err(refused(b"Contact Not Allowed"))
             }
         }
+    }
+
+    /// The device that registered through the connection of a proxy, at the address that its Contact spells out.
+    fn beyond(&self, flow: Flow, contact: &Uri<'_>) -> Option<Flow> {
+        let ip = contact.host_ip().filter(|ip| *ip != flow.remote.ip().to_canonical())?;
+        let to = |transport: Transport| {
+            let remote = SocketAddr::new(ip, contact.port.unwrap_or(transport.default_port()));
+            let listener = self.settings.listener_for(transport, remote, flow.listener)?;
+            Some(Flow { transport, listener, remote, conn: None })
+        };
+        let ways = [Transport::Udp, flow.transport].into_iter().filter_map(to);
+        ways.into_iter().find(|to| self.settings.may_register(to.remote, flow.remote.ip()))
     }
 
     /// The device at the address that a Contact spells out.
