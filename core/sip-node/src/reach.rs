@@ -107,13 +107,14 @@ impl<S: Services> Node<S> {
             && self.settings.auth.is_front(flow.remote.ip())
             && request.header(Name::Path).is_none();
         if kept {
-            return Ok(if by_front { self.device(flow, contact).unwrap_or(flow) } else { flow });
+            return Ok(if by_front { self.beyond(flow, request, contact).unwrap_or(flow) } else { flow });
         }
         match place(flow, request, contact, &self.settings) {
-            Place::Source if by_front => Ok(self.beyond(flow, contact).unwrap_or(here)),
+            Place::Source if by_front => Ok(self.beyond(flow, request, contact).unwrap_or(here)),
             Place::Source => Ok(here),
             Place::Port(port) => Ok(Flow { remote: SocketAddr::new(flow.remote.ip(), port), ..flow }),
             Place::Contact => Ok(elsewhere(flow)),
+            Place::Device if by_front => Ok(self.beyond(flow, request, contact).unwrap_or(elsewhere(flow))),
             Place::Device => Ok(self.device(flow, contact).unwrap_or(elsewhere(flow))),
             Place::Refused => {
                 self.services.count(Counter::Forbidden);
@@ -122,16 +123,16 @@ impl<S: Services> Node<S> {
         }
     }
 
-    /// The device that registered through the connection of a proxy, at the address that its Contact spells out.
-    fn beyond(&self, flow: Flow, contact: &Uri<'_>) -> Option<Flow> {
+    /// The device that registered through the connection of a proxy, at the address that its Contact spells out, by the
+    /// transport of the Contact or else of the device's own Via.
+    fn beyond(&self, flow: Flow, request: &Message<'_>, contact: &Uri<'_>) -> Option<Flow> {
         let ip = contact.host_ip().filter(|ip| *ip != flow.remote.ip().to_canonical())?;
-        let to = |transport: Transport| {
-            let remote = SocketAddr::new(ip, contact.port.unwrap_or(transport.default_port()));
-            let listener = self.settings.listener_for(transport, remote, flow.listener)?;
-            Some(Flow { transport, listener, remote, conn: None })
-        };
-        let ways = [Transport::Udp, flow.transport].into_iter().filter_map(to);
-        ways.into_iter().find(|to| self.settings.may_register(to.remote, flow.remote.ip()))
+        let own = request.values(Name::Via).skip(1).last().and_then(|v| Via::parse(v).ok()?.transport);
+        let transport = contact.transport().or(own).unwrap_or(Transport::Udp);
+        let remote = SocketAddr::new(ip, contact.port.unwrap_or(transport.default_port()));
+        let listener = self.settings.listener_for(transport, remote, flow.listener)?;
+        let allowed = self.settings.may_register(remote, flow.remote.ip());
+        allowed.then_some(Flow { transport, listener, remote, conn: None })
     }
 
     /// The device at the address that a Contact spells out.

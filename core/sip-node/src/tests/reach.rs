@@ -196,15 +196,9 @@ impl Case {
         let source = (self.transport, source);
         // On the connection of a proxy nobody is called: what spells out an address is called there.
         let by_proxy = self.transport == Transport::Tcp && self.between != Between::Nobody && !self.path;
-        if by_proxy
-            && self.outbound
-            && matches!(self.names, Names::Sender | Names::SenderOtherPort | Names::Device)
-        {
+        let is_source = self.outbound || reached == Reached::Source;
+        if by_proxy && is_source && self.names == Names::Device {
             return vec![(there, contact)];
-        }
-        if by_proxy && reached == Reached::Source && self.names == Names::Device {
-            let tcp = self.by_tcp.then_some((Transport::Tcp, contact));
-            return tcp.into_iter().chain([(Transport::Udp, contact)]).collect();
         }
         let mut ways = match reached {
             Reached::Refused => return Vec::new(),
