@@ -332,30 +332,28 @@ fn a_contact_elsewhere_is_believed_where_it_may_be() {
 #[test]
 fn who_registers_by_a_front_over_a_stream_is_called_where_the_contact_says() {
     let front = PROXY.parse::<SocketAddr>().unwrap().ip();
-    for (fronts, contact, path, expected) in [
-        (
-            vec![(front, 32)],
-            "<sip:bob@192.0.2.99:5070;transport=tcp>",
-            "",
-            (Transport::Tcp, "192.0.2.99:5070", false),
-        ),
-        (vec![(front, 32)], "<sip:bob@192.0.2.99:5070>", "", (Transport::Udp, "192.0.2.99:5070", false)),
-        // Elsewhere than allowed, or by a way of its own: on the connection.
-        (vec![(front, 32)], "<sip:bob@169.254.169.254;transport=tcp>", "", (Transport::Tcp, PROXY, true)),
-        (
-            vec![(front, 32)],
-            "<sip:bob@192.0.2.99:5070>",
-            "Path: <sip:192.0.2.77;lr>",
-            (Transport::Tcp, PROXY, true),
-        ),
+    let by_front = || vec![(front, 32)];
+    let (tcp_contact, contact) = ("<sip:bob@192.0.2.99:5070;transport=tcp>", "<sip:bob@192.0.2.99:5070>");
+    let inside = "<sip:bob@169.254.169.254;transport=tcp>";
+    let path = "Path: <sip:192.0.2.77;lr>";
+    let phone = "192.0.2.99:5070";
+    for (fronts, contact, via, path, expected) in [
+        (by_front(), tcp_contact, "TCP", "", (Transport::Tcp, phone, false)),
+        (by_front(), tcp_contact, "UDP", "", (Transport::Tcp, phone, false)),
+        // A Contact without a transport: the one that the phone itself used.
+        (by_front(), contact, "TCP", "", (Transport::Tcp, phone, false)),
+        (by_front(), contact, "UDP", "", (Transport::Udp, phone, false)),
+        // An address that nobody may register, or a Path: on the connection.
+        (by_front(), inside, "TCP", "", (Transport::Tcp, PROXY, true)),
+        (by_front(), contact, "TCP", path, (Transport::Tcp, PROXY, true)),
         // A phone on its own connection.
-        (vec![], "<sip:bob@192.0.2.99:5070;transport=tcp>", "", (Transport::Tcp, PROXY, true)),
+        (vec![], tcp_contact, "TCP", "", (Transport::Tcp, PROXY, true)),
     ] {
         let mut lab = Lab::open();
         lab.reconfigure(|s| s.auth.fronts = fronts);
-        // It may call itself otherwise than we see it.
+        // The front may call itself otherwise than we see it.
         let mut req = register("bob", contact).sent_by("TCP", "edge.example");
-        req.lines.insert(0, "Via: SIP/2.0/TCP 192.0.2.99:5070;branch=z9hG4bKphone".to_owned());
+        req.lines.insert(0, format!("Via: SIP/2.0/{via} 192.0.2.99:5070;branch=z9hG4bKphone"));
         if !path.is_empty() {
             req.lines.extend([path.to_owned(), "Supported: path".to_owned()]);
         }
@@ -363,7 +361,7 @@ fn who_registers_by_a_front_over_a_stream_is_called_where_the_contact_says() {
         assert_eq!(lab.one().status(), 200, "{contact}");
         let sent = lab.invite(CAROL, Req::invite().text());
         let (flow, to) = (sent[0].flow, sent[0].to());
-        assert_eq!((flow.transport, to.as_str(), flow.conn.is_some()), expected, "{contact} {path}");
+        assert_eq!((flow.transport, to.as_str(), flow.conn.is_some()), expected, "{contact} {via} {path}");
     }
 }
 
