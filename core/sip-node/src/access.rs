@@ -135,6 +135,11 @@ impl Places {
         }
     }
 
+    /// Whether the operator has named no target.
+    const fn is_empty(&self) -> bool {
+        self.addresses.is_empty() && self.names.is_empty()
+    }
+
     /// Whose target is at this address: at any port of it, but on our own machine, where there are others, at this one.
     pub fn target_at(&self, settings: &Settings, address: SocketAddr) -> Option<Holder> {
         let ip = address.ip().to_canonical();
@@ -175,6 +180,9 @@ impl Places {
     /// Whose place a REGISTER from `source` claims with this URI of a Contact or Path; `None`: nobody's, or it came from
     /// there.
     pub fn claimed(&self, settings: &Settings, uri: &Uri<'_>, source: SocketAddr) -> Option<Holder> {
+        if !uri.is_sip() || self.is_empty() && settings.trunks.is_empty() {
+            return None;
+        }
         let (host, port) = leads_to(uri);
         let Some(ip) = host_ip(host).map(|ip| ip.to_canonical()) else { return self.named(host) };
         let address = SocketAddr::new(ip, port);

@@ -48,13 +48,6 @@ impl<S: Services> Node<S> {
             self.tell(Refusal::Unproven, aor.text(), flow, request);
             return self.decline(now, flow, request, admitted, (403, b""), b"", out);
         }
-        if self.claims_a_place(flow, request) {
-            self.services.count(Counter::RegisterRefused(Unregistered::Forbidden));
-            self.services.count(Counter::Forbidden);
-            self.tell(Refusal::Claimed, aor.text(), flow, request);
-            let why = (403, &b"Contact At A Trunk Or Service"[..]);
-            return self.decline(now, flow, request, admitted, why, b"", out);
-        }
         match self.carry_out(now, flow, request, aor.text()) {
             Ok(mut reply) if reply.status == 200 => {
                 self.push_date(&mut reply.headers);
@@ -76,7 +69,14 @@ impl<S: Services> Node<S> {
                 // A retransmission must be no second registration with an old CSeq.
                 self.answer_once(now, flow, request, (reply.status, reply.reason), &reply.headers, out);
             }
-            Err(StoreDown { retry_after: seconds }) => {
+            Err(Unserved::Claimed) => {
+                self.services.count(Counter::RegisterRefused(Unregistered::Forbidden));
+                self.services.count(Counter::Forbidden);
+                self.tell(Refusal::Claimed, aor.text(), flow, request);
+                let why = (403, &b"Contact At A Trunk Or Service"[..]);
+                self.decline(now, flow, request, admitted, why, b"", out);
+            }
+            Err(Unserved::Store(StoreDown { retry_after: seconds })) => {
                 self.services.count(Counter::RegisterRefused(Unregistered::Store));
                 let why = retry_after(seconds);
                 self.decline(now, flow, request, admitted, (503, b""), &why, out);
@@ -91,23 +91,32 @@ impl<S: Services> Node<S> {
         flow: Flow,
         request: &Message<'_>,
         aor: &[u8],
-    ) -> Result<Reply, StoreDown> {
+    ) -> Result<Reply, Unserved> {
         let config = &self.settings.registrar;
-        let placed = Registration::read(request, aor, flow, config).and_then(|mut registration| {
-            registration.place(|contact, kept| self.placed(flow, request, contact, kept))?;
-            Ok(registration)
-        });
-        let registration = match placed {
+        let mut registration = match Registration::read(request, aor, flow, config) {
             Ok(registration) => registration,
             Err(refusal) => return Ok(refusal),
         };
+        if self.path_claims_a_place(flow, request) {
+            return Err(Unserved::Claimed);
+        }
+        let placed = registration.place(|contact, kept| {
+            let claimed = self.places.claimed(&self.settings, contact, flow.remote).is_some();
+            if claimed { Err(None) } else { self.placed(flow, request, contact, kept).map_err(Some) }
+        });
+        match placed {
+            Ok(()) => {}
+            Err(Some(refusal)) => return Ok(refusal),
+            Err(None) => return Err(Unserved::Claimed),
+        }
         let changes = request.header(Name::Contact).is_some();
-        self.services.register(aor, changes, &mut |table, changes| {
+        let carried = self.services.register(aor, changes, &mut |table, changes| {
             if self.is_one_too_many(now, aor, &registration, table) {
                 return refused(b"Too Many Contacts Elsewhere");
             }
             registration.apply(now, config, table, changes)
-        })
+        });
+        carried.map_err(Unserved::Store)
     }
 }
 
@@ -124,21 +133,20 @@ impl<S: Services> Node<S> {
         }
     }
 
-    /// Whether a Contact that is to last, or a Path, names the place of a trunk or of an emergency or voicemail target and
-    /// the REGISTER did not come from there: everybody could call there by way of it.
-    fn claims_a_place(&self, flow: Flow, request: &Message<'_>) -> bool {
-        let claims = |value: NameAddr<'_>| {
-            let uri = Uri::parse(value.uri).ok().filter(Uri::is_sip);
-            // What a proxy in front says of the address beyond it may be the client's own word.
-            uri.is_some_and(|uri| self.places.claimed(&self.settings, &uri, flow.remote).is_some())
-        };
-        let ends = |value: &NameAddr<'_>| {
-            let header = || request.header(Name::Expires).map(|h| h.value);
-            value.param(b"expires").or_else(header).and_then(sip_message::parse_u32) == Some(0)
-        };
-        let read = |name| request.values(name).filter_map(|value| NameAddr::parse(value).ok());
-        read(Name::Contact).any(|value| !ends(&value) && claims(value)) || read(Name::Path).any(claims)
+    /// Whether a Path names the place of a trunk or of an emergency or voicemail target and the REGISTER did not come from
+    /// there: everybody could call there by way of it.
+    fn path_claims_a_place(&self, flow: Flow, request: &Message<'_>) -> bool {
+        let read = |value| Uri::parse(NameAddr::parse(value).ok()?.uri).ok().filter(Uri::is_sip);
+        let mut path = request.values(Name::Path).filter_map(read);
+        path.any(|uri| self.places.claimed(&self.settings, &uri, flow.remote).is_some())
     }
+}
+
+/// Why a REGISTER has no reply of the registrar.
+enum Unserved {
+    /// A Contact or Path names the place of a trunk or of an emergency or voicemail target.
+    Claimed,
+    Store(StoreDown),
 }
 
 /// Whether these lines of an answer name a binding.
