@@ -85,13 +85,7 @@ impl<S: Services> Node<S> {
     }
 
     /// Reads a REGISTER, decides where each Contact is reached, and carries it out.
-    fn carry_out(
-        &self,
-        now: Time,
-        flow: Flow,
-        request: &Message<'_>,
-        aor: &[u8],
-    ) -> Result<Reply, Unserved> {
+    fn carry_out(&self, now: Time, flow: Flow, request: &Message<'_>, aor: &[u8]) -> Result<Reply, Unserved> {
         let config = &self.settings.registrar;
         let mut registration = match Registration::read(request, aor, flow, config) {
             Ok(registration) => registration,

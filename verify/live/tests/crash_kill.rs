@@ -4,7 +4,7 @@
 //! Random, from a seed that is said. `STROWGER_KILL_SEED` repeats it. `STROWGER_KILL_INSTANTS` [default: 20] and
 //! `STROWGER_KILL_RATE` [default: 2,000 requests a second, or what the machine carries] set the size.
 
-use live::{Link, Msg, Req, Server, Setup, Via};
+use live::{Link, Msg, Random, Req, Server, Setup, Via, seed, setting};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -12,18 +12,6 @@ use std::time::{Duration, Instant};
 const PHONES: usize = 7;
 /// Users of a phone.
 const USERS: usize = 20;
-
-/// xorshift64*: repeatable and good enough.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % bound.max(1)
-    }
-}
 
 /// A user with one contact: the version that is bound, or none.
 struct User {
@@ -101,10 +89,6 @@ fn settle(user: &mut User, answer: Option<Msg>) {
     user.answered = asked;
 }
 
-fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().map_or(default, |text| text.parse().expect(name))
-}
-
 /// What is bound after a restart is what was answered, or what the last request without an answer asked for.
 fn check(server: &Server, users: &mut [User], what: &str) {
     let mut link = server.link(Via::Tcp);
@@ -125,11 +109,10 @@ fn check(server: &Server, users: &mut [User], what: &str) {
 
 #[test]
 fn no_answered_change_is_lost_by_kill_9() {
-    let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    let seed = setting("STROWGER_KILL_SEED", u64::from(clock.subsec_nanos()) | 1);
+    let seed = seed("STROWGER_KILL_SEED");
     let pause = Duration::from_secs(PHONES as u64) / setting("STROWGER_KILL_RATE", 2_000) as u32;
     println!("STROWGER_KILL_SEED={seed}");
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let user = |n| User { name: format!("user{n}"), cseq: 0, answered: None, asked: None };
     let mut users: Vec<User> = (0..PHONES * USERS).map(user).collect();
     let mut server = Setup::open().workers(2).start();
@@ -144,7 +127,7 @@ fn no_answered_change_is_lost_by_kill_9() {
                 .chunks_mut(USERS)
                 .zip(links)
                 .map(|(users, link)| {
-                    let (random, stop) = (Random(random.below(u64::MAX) | 1), &stop);
+                    let (random, stop) = (random.fork(), &stop);
                     scope.spawn(move || phone(users, link, random, pause, stop))
                 })
                 .collect();

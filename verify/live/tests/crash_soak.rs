@@ -5,7 +5,7 @@
 //! Random, from a seed that is said. `STROWGER_CRASH_SEED` repeats it, `STROWGER_CRASH_ROUNDS` and
 //! `STROWGER_CRASH_USERS` make it longer.
 
-use live::{Credentials, Link, Msg, Req, Server, Setup, Via, eventually, http};
+use live::{Credentials, Link, Msg, Random, Req, Server, Setup, Via, eventually, http, seed, setting};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,19 +20,6 @@ const HEADER: u64 = 40;
 
 /// The version of each contact of a user that is bound.
 type State = [Option<u32>; CONTACTS];
-
-/// xorshift64*: repeatable and good enough.
-#[derive(Clone)]
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % bound.max(1)
-    }
-}
 
 /// What became of a user's bindings in one run of the server.
 struct User {
@@ -234,10 +221,6 @@ fn hurt(bytes: &mut Vec<u8>, at: usize, how: Hurt, random: &mut Random) -> bool 
     }
 }
 
-fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().map_or(default, |text| text.parse().expect(name))
-}
-
 struct Soak {
     server: Server,
     users: Vec<User>,
@@ -252,7 +235,7 @@ impl Soak {
         let setup = users.iter().fold(Setup::new().workers(2), |setup, user| setup.user(&user.name, "pw"));
         let server = setup.start();
         let links = (0..PHONES).map(|_| server.link(Via::Udp)).collect();
-        Soak { server, users, links, random: Random(seed) }
+        Soak { server, users, links, random: Random::new(seed) }
     }
 
     /// One run of the server that ends by a kill; answers the marks that were made in it.
@@ -268,7 +251,7 @@ impl Soak {
                 .chunks_mut(share)
                 .zip(&mut self.links)
                 .map(|(users, link)| {
-                    let (random, signals) = (Random(random.below(u64::MAX) | 1), &signals);
+                    let (random, signals) = (random.fork(), &signals);
                     scope.spawn(move || phone(users, link, random, signals))
                 })
                 .collect();
@@ -344,8 +327,7 @@ impl Soak {
 
 #[test]
 fn whatever_was_answered_outlives_any_kill() {
-    let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    let seed = setting("STROWGER_CRASH_SEED", u64::from(clock.subsec_nanos()) | 1);
+    let seed = seed("STROWGER_CRASH_SEED");
     println!("STROWGER_CRASH_SEED={seed}");
     let mut soak = Soak::new(seed);
     let (mut requests, mut lost) = (0, 0);
