@@ -199,7 +199,7 @@ impl Control {
         own + &asking(reports.iter().flat_map(|report| report.asking.iter().copied()))
     }
 
-    /// What should worry somebody.
+    /// What the operator should look at.
     fn alarms(&self, reports: &[Report]) -> Vec<String> {
         let (mut alarms, answering) = (crate::room::alarms(reports), reports.len());
         if let Health::Failing { error, .. } = self.running.location.health() {

@@ -71,7 +71,7 @@ impl Room {
         }
     }
 
-    /// Bytes that the streams of each of so many workers may hold, of which one needs at least `least`.
+    /// Bytes that the streams of each of `workers` workers may hold, of which one needs at least `least`.
     pub fn streams_of_each(&self, workers: usize, least: usize) -> usize {
         let most = usize::try_from(STREAMS_MOST).unwrap_or(usize::MAX);
         (self.streams / workers.max(1)).min(most).max(least)

@@ -69,7 +69,7 @@ pub fn text(failure: Failure) -> String {
     }
 }
 
-/// What should worry somebody. A target in several lists is one alarm.
+/// What the operator should look at. A target in several lists is one alarm.
 pub fn alarms(targets: &[TrunkTarget]) -> Vec<String> {
     let mut down: Vec<&TrunkTarget> = targets.iter().filter(|target| target.state == "down").collect();
     let mut seen = Vec::new();

@@ -51,8 +51,8 @@ pub struct Rule {
 pub struct SourceRule {
     /// Wrong answers that cost nothing.
     pub free: u16,
-    /// Wrong answers past these that are counted. As long as there are so many, accounts that are not
-    /// at home at the network wait.
+    /// Wrong answers past these that are counted. From this count on, accounts that are not at home at the
+    /// network wait.
     pub most: u16,
     /// How long it takes to forgive one wrong answer, which is also the pace of guesses in the long run.
     /// Not shorter than a microsecond.

@@ -106,8 +106,8 @@ pub enum Decision {
     Bad(&'static str),
     /// The digest is not right, or there is no such user.
     Wrong {
-        /// Zero: answer with a challenge that is not stale, exactly as for no credentials. Otherwise
-        /// another answer would not be judged for so many seconds: answer 403 with `Retry-After`.
+        /// Zero: answer with a challenge that is not stale, exactly as for no credentials. Otherwise another
+        /// answer would not be checked for this number of seconds: answer 403 with `Retry-After`.
         retry_after: u32,
     },
     /// Too many wrong answers: nothing was computed. Answer 403 with `Retry-After`.
@@ -157,7 +157,7 @@ mod key {
 /// How a claim stands that may be judged.
 #[derive(Clone, Copy, Default)]
 struct Standing {
-    /// The key of its pair, if somebody answered wrongly since the start.
+    /// The key of its pair, if there was a wrong answer since the start.
     pair: Option<u64>,
     /// Whether wrong answers of the network are remembered.
     watched: bool,

@@ -147,8 +147,8 @@ impl Gateway {
         self.has_marks() && self.lock().contains(&Mark::of(flow))
     }
 
-    /// An address of it, one of so many, does not answer. `true`: that was not known, and whoever asks is to probe it. With
-    /// its last address the target gets no calls that another could have.
+    /// One of its `addresses` addresses does not answer. `true`: that was not known, and whoever asks is to
+    /// probe it. With its last address the target gets no calls that another could have.
     pub fn mark(&self, now: Time, flow: &Flow, failure: Failure, addresses: usize) -> bool {
         let mut marks = self.lock();
         let mark = Mark::of(flow);

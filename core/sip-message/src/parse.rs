@@ -43,10 +43,10 @@ const fn flaw(status: u16, reason: &'static str) -> Flaw {
 /// Indexes one whole message: a datagram, or what [`frame`](crate::frame) cut out of a stream.
 ///
 /// Leading line ends are passed over (RFC 3261 section 7.5), folded headers unfolded, lone CR and LF
-/// and NUL made spaces (which is a flaw), and bytes after Content-Length dropped (section 18.3). Checked are: start line, header names, line ends,
-/// counts and sizes, the presence and form of Via, From, To, Call-ID and CSeq, that none of these nor
-/// Max-Forwards and Content-Length stands twice, the values of the latter two, and that each Contact by which a
-/// dialog may be set up can become a Request-URI.
+/// and NUL made spaces (which is a flaw), and bytes after Content-Length dropped (section 18.3). It checks
+/// start line, header names, line ends, counts and sizes, and the presence and form of Via, From, To, Call-ID
+/// and CSeq. None of these nor Max-Forwards and Content-Length may stand twice; the values of the latter two
+/// are checked. Each Contact by which a dialog may be set up must be usable as a Request-URI.
 pub fn parse<'a>(bytes: &'a [u8], index: &'a mut Index, limits: &Limits) -> Parsed<'a> {
     let mut bytes = bytes;
     while let [b'\r', b'\n', rest @ ..] = bytes {

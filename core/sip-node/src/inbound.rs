@@ -233,8 +233,8 @@ fn reply_of(flow: Flow, request: &Message<'_>) -> Flow {
     if request.method() == Method::Cancel { reply_flow(flow, request) } else { flow }
 }
 
-/// Whether a response of `len` bytes may go to an address that may be somebody else's: at most three times what came from
-/// there (RFC 3261 section 26.1.5).
+/// Whether a response of `len` bytes may go to an address that may be forged: at most three times what came
+/// from there (RFC 3261 section 26.1.5).
 fn repays(flow: Flow, request: &Message<'_>, len: usize) -> bool {
     flow.transport.is_reliable() || len <= request.bytes().len().saturating_mul(3)
 }

@@ -36,7 +36,7 @@ impl Letters {
         self.tokens
     }
 
-    /// Keeps what was queued last, if it is a final response to somebody on a connection.
+    /// Keeps what was queued last, if it is a final response over a connection.
     pub fn keep(&mut self, out: &Outbox) {
         let Some(transmit) = out.transmits().last() else { return };
         let bytes = out.message(transmit);

@@ -6,10 +6,12 @@
 //! [`Services`]; what the operator decided is in [`Settings`]. It owns its calls alone: the owner of a
 //! message is a function of its Call-ID.
 //!
-//! The way of a request, file by file: `node` (index it), `inbound` (match a transaction), `admit`
-//! (check, authenticate; nothing is remembered before this is passed), `registration` or `targets`, `reach` (where a binding
-//! is) and `routes` (where to; `access` is the rule who may reach what), `dispatch` (response context), `forward` (rewrite, send), `outcome` (responses,
-//! timers). `stateless` is for ACK and for stateless mode, `emergency` for calls for help. In an overload `overload` comes before all of it.
+//! The way of a request, file by file: `node` indexes it, `inbound` matches a transaction, `admit` checks and
+//! authenticates it. Nothing is remembered before that. Then come `registration`, or `targets`, `reach`
+//! (where a binding is) and `routes` (where to; `access` is the rule who may reach what). `dispatch` has the
+//! response context, `forward` rewrites and sends, `outcome` handles responses and timers. `stateless` is for
+//! ACK and for stateless mode, `emergency` for calls for help. In an overload `overload` comes before all of
+//! it.
 #![forbid(unsafe_code)]
 
 mod access;

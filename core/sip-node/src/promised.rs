@@ -50,7 +50,7 @@ struct Answer {
     keeps: u32,
 }
 
-/// Whom an answer is for.
+/// The receiver of an answer.
 #[derive(Clone, Copy)]
 enum Receiver {
     /// A server transaction, which repeats it.
@@ -120,7 +120,8 @@ impl<S: Services> Node<S> {
     }
 }
 
-/// Makes a 503 of an answer that ends with so many bytes of the registrar's header fields and [`TAIL`].
+/// Makes a 503 of an answer that ends with this number of bytes of the registrar's header fields and
+/// [`TAIL`].
 fn refuse(answer: &[u8], extra: usize, seconds: u32, buf: &mut Vec<u8>) {
     let status = answer.windows(2).position(|end| end == b"\r\n").unwrap_or(0);
     let end = answer.len().saturating_sub(extra + TAIL.len());

@@ -120,7 +120,8 @@ pub trait Services {
         let _ = out;
     }
 
-    /// Told when there is too little of something for a new request, of whom; not again for a minute.
+    /// Called when there is too little of something for a new request, with its sender; not again for a
+    /// minute.
     fn crowded(&self, what: Shortage, source: IpAddr) {
         let _ = (what, source);
     }
@@ -135,7 +136,7 @@ pub trait Services {
         let _ = (uri, address);
     }
 
-    /// Told of a request that failed because no target of its list answered.
+    /// Called for a request that failed because no target of its list answered.
     fn targets_exhausted(&self, troubled: &Troubled<'_>) {
         let _ = troubled;
     }

@@ -183,7 +183,7 @@ pub struct Proxy {
     pub trying: Trying,
     /// Requests over UDP longer than this go over TCP where possible (section 18.1.1); bytes.
     pub mtu: usize,
-    /// What senders may send whom this server does not know.
+    /// What senders may send that this server does not know.
     pub strangers: crate::Strangers,
 }
 

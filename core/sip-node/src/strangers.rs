@@ -1,4 +1,4 @@
-//! What a sender may send whom this server does not know.
+//! What a sender may send that this server does not know.
 //!
 //! Phones obey what comes through their registrar. So a stranger may call, write and ask; what commands a phone (REFER,
 //! NOTIFY, header fields that make it answer by itself) is for users and trunks.

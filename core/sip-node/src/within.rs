@@ -37,7 +37,7 @@ impl<S: Services> Node<S> {
         if asked || !same || self.settings.trunk_of(seen.ip()).is_some() || self.is_from_ourselves(request) {
             return None;
         }
-        // Under its own name: in a dialog of his, too, nobody bears another's.
+        // Under its own name: also in its own dialog no user may use another's name.
         let name = self.aor_of(request.from_uri())?;
         let bears = if dialog.by_caller { dialog.calling } else { dialog.called };
         if self.sealer.mark(name.text()) != bears {

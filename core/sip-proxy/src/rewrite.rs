@@ -143,7 +143,8 @@ fn write_version(message: &Message<'_>, at: Range<usize>, splices: &mut Splices)
 const ASSERTIONS: [Name; 3] = [Name::PAssertedIdentity, Name::PPreferredIdentity, Name::RemotePartyId];
 
 /// Takes off what phones obey: Replaces and Join (RFC 3891, RFC 3911), Answer-Mode (RFC 5373) and its like, and what vendors
-/// write into Alert-Info and Call-Info. Alert-Info goes as a whole, for each vendor has words of his own there.
+/// write into Alert-Info and Call-Info. Alert-Info is removed as a whole, because each vendor has its own
+/// values there.
 fn strip_commands(request: &Message<'_>, splices: &mut Splices) {
     const OTHERS: [&[u8]; 4] = [b"Answer-Mode", b"Priv-Answer-Mode", b"P-Auto-Answer", b"X-Auto-Answer"];
     strip(request, &[Name::Replaces, Name::Join, Name::AlertInfo], splices);

@@ -331,8 +331,8 @@ fn shares(asm: &mut Assembler, workers: u16, pass: Label) {
     asm.alu(Alu::And, R7, LOTS);
 }
 
-/// Goes to `pass` with a call to one of the numbers in the table in R8: where no digit follows, for what else does the
-/// worker reads itself; and with a call to what begins as a beginning of such numbers does.
+/// Goes to `pass` with a call to one of the numbers in the table in R8 if no digit follows: the worker reads
+/// other characters itself. Also with a call to a number that begins like one of the prefixes in that table.
 fn emergency(asm: &mut Assembler, pass: Label) {
     let none = asm.label();
     for number in 0..NUMBERS {

@@ -12,15 +12,15 @@
 //!
 //! # What is bounded
 //!
-//! The number of transactions and the bytes that they hold ([`Limits`]), for all and for each unproven source
-//! ([`Payer`]); the life of each (a timer runs in every state, so that the
-//! layer empties by itself when traffic stops), the work of one call, and the bytes kept: of a finished
-//! server transaction its key and its last response, of an accepted INVITE only the key, of a finished
-//! client transaction nothing, or the ACK while its failure may be repeated.
+//! The number of transactions and the bytes that they hold are bounded ([`Limits`]), for all and for each
+//! unproven source ([`Payer`]). So is the life of each: a timer runs in every state, and the layer empties by
+//! itself when traffic stops. So is the work of one call. The bytes kept are bounded, too: of a finished
+//! server transaction its key and its last response, of an accepted INVITE only the key. Of a finished client
+//! transaction nothing is kept, or the ACK while its failure may be repeated.
 //!
-//! A proxied call that has ended (INVITE and BYE, both sides, over UDP) holds about 1.3 kB for the 32 s
-//! that the RFC asks for: two server transactions of 152 bytes with a key of 64 to 128 and one answer of
-//! 300 to 500, two client transactions of 168, four timers of 32, two index entries of about 22.
+//! A proxied call that has ended (INVITE and BYE, both sides, over UDP) holds about 1.3 kB for the 32 s that
+//! the RFC asks for. These are two server transactions of 152 bytes with a key of 64 to 128 and one answer of
+//! 300 to 500, two client transactions of 168, four timers of 32 and two index entries of about 22.
 //!
 //! # What it costs
 //!

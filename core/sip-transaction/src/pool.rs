@@ -21,7 +21,7 @@ const IDLE_LIMIT: usize = 4 << 20;
 pub(crate) struct Pool {
     classes: [Vec<Vec<u8>>; SMALL + DOUBLING],
     idle: usize,
-    /// Bytes held, by whom.
+    /// Bytes held, by payer.
     pub(crate) held: Share,
 }
 

@@ -18,8 +18,8 @@ pub struct Transmit {
     /// Whether it is not sent, as if it could not be, where its stream connection takes nothing and much is queued for it
     /// already: so that what is under way is not held up by what is new.
     pub yields: bool,
-    /// For so many seconds its stream connection matters: it is no connection of a stranger, which is closed after short
-    /// silence and first where room is short. Zero: as it was.
+    /// Seconds for which its stream connection matters: it is not a stranger's connection, which is closed
+    /// after a short silence, and first when connections run out. Zero: as it was.
     pub keeps: u32,
     /// Whether there is another way if its stream connection is not made soon.
     pub hurries: bool,
@@ -87,7 +87,7 @@ impl Outbox {
         }
     }
 
-    /// The connection of what was queued last matters for so many seconds from now on.
+    /// The connection of what was queued last matters for this number of seconds from now on.
     pub fn keeps(&mut self, seconds: u32) {
         if let Some(transmit) = self.transmits.last_mut() {
             transmit.keeps = seconds;

@@ -50,7 +50,7 @@ pub struct Inputs {
     pub health: Health,
     /// What else the reader should know.
     pub notes: Vec<String>,
-    /// Who stopped it, if somebody did.
+    /// What stopped it, if it was stopped.
     pub stop: Option<Stop>,
     /// When the run ended.
     pub end: Time,

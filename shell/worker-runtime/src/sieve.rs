@@ -12,8 +12,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use wire::{SieveProgram, Time};
 
-/// How long a generation of what was dropped takes what comes, of the time that a client repeats it: a little longer than the
-/// longest that a client waits before the next, which is half of it; what is dropped again is remembered anew.
+/// How long a generation of dropped calls takes new entries, of the time for which a client repeats a
+/// request. It is a little longer than a client's longest wait between two repetitions, which is half of that
+/// time. A call that is dropped again is remembered anew.
 const DROPPED_FOR: (u32, u32) = (17, 32);
 
 /// How long the kernel goes by what a worker has written: some of its windows, for a worker that shares its processor

@@ -1,4 +1,4 @@
-//! How a run comes to its end, and what is missing where somebody stopped it.
+//! How a run comes to its end, and what is missing if it was stopped.
 
 use super::args::LoadArgs;
 use crate::signals::Wish;
@@ -108,7 +108,7 @@ pub fn stopped(wish: Wish, after: Duration) -> String {
 /// How [`stopped`] begins.
 pub const STOPPED: &str = "stopped by ";
 
-/// That `--timeout` came before so many calls of `-m` had begun.
+/// That `--timeout` came before this number of calls of `-m` had begun.
 pub fn timed_out(args: &LoadArgs, ended: Ended, begun: u64) -> Option<String> {
     let most = args.most.filter(|&most| ended == Ended::TimeOut && begun < most)?;
     let limit = args.timeout.as_deref().unwrap_or_default();

@@ -96,7 +96,7 @@ impl Schedule {
     }
 }
 
-/// When the last of so many calls is to begin; nothing if it never does within ten years.
+/// When the last of `most` calls is to begin; nothing if it does not within ten years.
 fn last_of(arrivals: &Arrivals, most: u64) -> Option<Duration> {
     let enough = |micros: u64| arrivals.expected_by(micros) >= most as f64;
     let (mut low, mut high) = (0_u64, 1_000_000_u64);

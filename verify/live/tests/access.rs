@@ -38,7 +38,7 @@ fn gateway(server: &Server) -> Listener {
     gateway
 }
 
-/// A request of somebody unknown.
+/// A request of an unknown sender.
 fn stranger(method: &str, uri: &str, link: &Link) -> Req {
     let mut req = Req::new(method, uri, link).contact(link);
     req.from = format!("<sip:eve@elsewhere.example>;tag={}", unique("f"));

@@ -1,4 +1,4 @@
-//! The load generator where somebody stops it before its end.
+//! The load generator when it is stopped before its end.
 
 use live::{Beside, Setup, figure, fresh_ip, fresh_ips, run, text};
 use std::io::{BufRead, BufReader, Read};
@@ -50,7 +50,7 @@ impl Drop for Generator {
     }
 }
 
-/// Somebody who answers, and where.
+/// An answering side, and its address.
 fn callee() -> (Beside, String) {
     let ip = fresh_ip().to_string();
     (Beside::load(&["-sn", "uas", "-i", &ip, "-p", "5060"]), ip)

@@ -8,7 +8,7 @@ fn server(config: &str) -> Server {
     Setup::new().user("bob", "b-secret").user("alice", "a-secret").config(config).start()
 }
 
-/// A request of somebody of another domain.
+/// A request of a user of another domain.
 fn stranger(method: &str, link: &Link) -> Req {
     let mut req = Req::new(method, "sip:bob@example.com", link).contact(link);
     req.from = format!("<sip:mallory@far.example>;tag={}", unique("m"));
@@ -23,7 +23,7 @@ fn fate(link: &mut Link, req: &Req) -> Msg {
     answer.unwrap_or_else(|| panic!("no answer to {}", req.method))
 }
 
-/// Registers bob at a link with so many contacts.
+/// Registers bob at a link with this number of contacts.
 fn register(link: &mut Link, contacts: usize) {
     let transport = if link.via() == Via::Tcp { ";transport=tcp" } else { "" };
     let mut req = Req::new("REGISTER", "sip:example.com", link).user("bob").with("Expires: 3600");

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::net::SocketAddr;
 use wire::Time;
 
-/// Whom a mapping lets in, and whether there is one for each destination.
+/// Which senders a mapping lets in, and whether there is one for each destination.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     FullCone,
@@ -23,7 +23,7 @@ pub(crate) struct Translation {
 
 struct Mapping {
     port: u16,
-    /// Whom the phone has sent to, and when it did last.
+    /// Addresses that the phone has sent to, and when it did last.
     sent: Vec<(SocketAddr, Time)>,
 }
 

@@ -39,12 +39,12 @@ impl<S: Services> Node<S> {
                 let size = self.grown(flow, request);
                 self.dialog_hops(now, uri, &peer, flow, size, asker, &mut wish.hops);
             }
-            // The other end is behind address translation: at its private address there is nobody, or
-            // somebody else, of our own network.
+            // The other end is behind address translation: at its private address there is no host, or
+            // another one of our own network.
             Some(ip) if !is_public(ip) && is_public(peer.remote.ip()) => {
                 wish.hops.push(self.valid_flow(peer.flow(), flow.listener));
             }
-            // A local user behind address translation, or somebody else's idea of where to go.
+            // A local user behind address translation, or another sender's choice of target.
             _ if peer.role == Role::Local || !uri.is_sip() || !self.may_choose(asker, uri, &peer) => {
                 wish.hops.push(self.valid_flow(peer.flow(), flow.listener));
             }
@@ -108,7 +108,8 @@ impl<S: Services> Node<S> {
         }
     }
 
-    /// Whether somebody may have a request of a dialog go to another place than the other end: as by a Route.
+    /// Whether the sender may direct a request of a dialog to another place than the other end, as by a
+    /// Route.
     fn may_choose(&self, asker: Asker, uri: &Uri<'_>, peer: &End) -> bool {
         let place = match self.places.of_uri(&self.settings, uri) {
             // One of the same trunk.

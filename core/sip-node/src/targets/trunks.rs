@@ -86,8 +86,8 @@ impl<S: Services> Node<S> {
         Wish { locate: target.to_vec(), trunk: Some(TrunkRef::new(&self.settings, at)), watch, ..wish }
     }
 
-    /// The targets of a trunk that serves a domain: those are where the request goes, not whom it is for,
-    /// so the Request-URI keeps the domain (section 16.5); digits are changed as the trunk wants them.
+    /// The targets of a trunk that serves a domain. They are next hops, not the callee, so the Request-URI
+    /// keeps the domain (section 16.5); digits are changed as the trunk requires.
     pub(super) fn over_domain_trunk(&self, at: usize, a: &Admitted<'_>) -> Plan {
         let Some(trunk) = self.settings.trunks.get(at) else { return Plan::Refuse(404) };
         let mut uri = a.routing.request_uri.to_vec();

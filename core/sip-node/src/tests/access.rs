@@ -173,7 +173,7 @@ fn operators_services_are_called_by_their_own_uri_only() {
         assert_eq!(led(&sent), leads, "{uri}");
         let mut lab = self::lab(|_| {});
         lab.send(CAROL, from(CAROL, uri, &[]).text());
-        // What an unknown caller is told of an emergency call without credentials.
+        // The answer to an unknown caller's emergency call without credentials.
         assert_eq!(led(&lab.sent()), "403", "{uri}");
     }
 }

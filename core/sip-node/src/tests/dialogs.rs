@@ -368,7 +368,7 @@ fn whoever_answers_for_a_user_of_ours_may_speak_in_the_dialog() {
     assert_eq!(lab.ask("192.0.2.66:5060", bye.text()).status(), 407);
 }
 
-/// A call of alice's to bob, and the server's default: her token proves who she is.
+/// A call of alice's to bob with the server's default: the token proves alice.
 fn proven_call() -> (Lab, Req, Sent, Sent) {
     let mut lab = Lab::with(|s| s.auth.in_dialog = false);
     lab.phones(&[BOB]);
@@ -435,7 +435,7 @@ fn credentials_within_a_dialog_are_good_once() {
     let bye = Req { cseq: 9, ..req.within("BYE", &ok) }.answer("alice", &challenge);
     let sent = lab.ask(ALICE, bye.text());
     assert!(sent.to() == BOB && sent.text.starts_with("BYE"), "{sent:?}");
-    // Who has overheard them, and writes a Route of his own, gets nowhere.
+    // An eavesdropper that adds its own Route gets nowhere.
     let elsewhere = "192.0.2.99:5060";
     let replayed = bye.line("Route: <sip:203.0.113.9;lr>").sent_by("UDP", elsewhere);
     assert_eq!(lab.ask(elsewhere, replayed.text()).status(), 407);

@@ -1,4 +1,4 @@
-//! Targets that leave requests without a response: the next one in time, marks, probes, and what is told of it.
+//! Targets that leave requests without a response: the next one in time, marks, probes, and what is reported.
 
 use super::*;
 use sip_proxy::locate::Kind;
@@ -25,7 +25,7 @@ fn went(sent: &[Sent], method: &str) -> Vec<String> {
 }
 
 impl Lab {
-    /// What was told of targets since this was last asked.
+    /// What was reported about targets since the last call.
     fn news(&self) -> Vec<String> {
         std::mem::take(&mut *self.world.news.borrow_mut())
     }

@@ -79,7 +79,7 @@ pub(crate) struct Shared {
     pub kept: Cell<usize>,
     /// Beginnings and ends of overloads.
     pub overloads: RefCell<Vec<bool>>,
-    /// What was told of targets.
+    /// What was reported about targets.
     pub news: RefCell<Vec<String>>,
     ledger: RefCell<LocalLedger>,
 }

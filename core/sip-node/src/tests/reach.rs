@@ -100,7 +100,7 @@ impl Case {
     fn sees_itself(&self) -> bool {
         match self.own {
             Own::Right => true,
-            // Nobody knows the port that his connection has.
+            // The port of its connection is unknown.
             Own::OtherPort => self.transport == Transport::Tcp,
             Own::OtherAddress | Own::Name => false,
         }

@@ -278,7 +278,8 @@ impl Layer {
         }
     }
 
-    /// Sends a request three times at most, however long nothing answers: it may be for somebody who never asked for it.
+    /// Sends a request three times at most, however long nothing answers: its receiver may never have asked
+    /// for it.
     pub fn spare(&mut self, id: ClientId) {
         if let Some(client) = self.clients.get_mut(id.slot, id.generation) {
             client.again = 2;

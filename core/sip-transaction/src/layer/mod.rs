@@ -313,7 +313,7 @@ impl Layer {
         self.pool.held.resize(payer, old, new);
     }
 
-    /// Counts a response that the transaction user did not send for want of bytes received.
+    /// Counts a response that the transaction user did not send because too few bytes were received.
     pub fn withheld(&mut self) {
         self.counts.withheld += 1;
     }

@@ -251,9 +251,9 @@ impl Layer {
         Err(Short::Share)
     }
 
-    /// Bounds what is sent in a server transaction to three times the bytes received in it (RFC 3261 section 26.1.5), for
-    /// a sender who has not shown that it receives: its address may be somebody else's. A retransmission counts as
-    /// received. Provisional responses leave room for a final one.
+    /// Bounds what is sent in a server transaction to three times the bytes received in it (RFC 3261 section
+    /// 26.1.5), for a sender that has not shown that it receives: its address may be forged. A retransmission
+    /// counts as received. Provisional responses leave room for a final one.
     pub fn bound_replies(&mut self, id: ServerId, received: usize) {
         if let Some(server) = self.servers.get_mut(id.slot, id.generation) {
             server.credit = credit_of(received);
@@ -573,7 +573,7 @@ impl Layer {
     }
 }
 
-/// What a provisional response of so many bytes leaves of a credit.
+/// What a provisional response of `provisional` bytes leaves of a credit.
 fn for_final(provisional: usize) -> u32 {
     u32::try_from(provisional).unwrap_or(u32::MAX).saturating_add(SESSION).max(FOR_FINAL)
 }

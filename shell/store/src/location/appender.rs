@@ -149,8 +149,9 @@ impl Appender {
     fn keep(&self, stripes: &[u32]) -> Result<()> {
         let clock = self.clock.pair();
         let mut open = self.open();
-        // Who was removed, made anew and registered must not be removed by the next start for what was before: then
-        // it has to read that his removal was, which is said with the ends of all that were removed.
+        // A user that was removed, created again and registered must not be removed by the next start because
+        // of the earlier removal. So the start has to read that the removal is done, which is written with
+        // the ends of all removed bindings.
         let seen = open.news(open.removals.applied.load(Ordering::Acquire));
         match seen {
             Some(_) => (0..self.location.parts()).for_each(|stripe| self.take(&mut open, stripe)),
@@ -172,7 +173,7 @@ impl std::fmt::Debug for Appender {
     }
 }
 
-/// One thread's way to change bindings so that a change outlives the process before anybody is told of it.
+/// One thread's way to change bindings so that a change outlives the process before its response leaves.
 pub struct Keeper {
     appender: Arc<Appender>,
     /// Stripes that were changed since the last call of [`Keeper::keep`].

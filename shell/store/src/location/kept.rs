@@ -155,7 +155,7 @@ fn a_failed_sync_is_told_and_made_good() {
 }
 
 /// Removed, made anew and registered before the writer's next round: the next start must not take the removal for a
-/// later one. Nor may those come back who were removed with him.
+/// later one. Those that were removed with it may not come back either.
 #[test]
 fn who_registers_after_his_removal_outlives_a_kill() {
     let temp = TempDir::new();

@@ -331,8 +331,8 @@ impl Writer {
         // Read before the journals are taken: what it stands for is in them.
         let mut seen = self.removals.applied.load(Ordering::Acquire);
         for pass in 1..=PASSES {
-            // Who was removed meanwhile may be back by now and in a batch: a start that does not know that his
-            // removal was before would remove him again. With what else is in the journals it does.
+            // A user that was removed meanwhile may be back by now and in a batch. A start that does not know
+            // that the removal came before would remove it again. With what else is in the journals it does.
             let last = |seen: i64| pass == PASSES || self.removals.applied.load(Ordering::Acquire) == seen;
             if !self.write_journals(pair, seen, last)? {
                 return Ok(false);

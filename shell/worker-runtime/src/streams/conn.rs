@@ -66,7 +66,7 @@ pub struct Ticket {
     pub origin: u16,
     /// The message is not queued where much is.
     pub yields: bool,
-    /// For so many seconds its connection matters.
+    /// Its connection matters for this number of seconds.
     pub keeps: u32,
     /// The message has another way to go if the connection is not made soon.
     pub hurries: bool,

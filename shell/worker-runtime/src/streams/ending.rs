@@ -19,7 +19,7 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// None, on one of so many workers.
+    /// None, on one of `workers` workers.
     pub fn new(workers: u16) -> Ending {
         Ending { others: workers.saturating_sub(1), unasked: Vec::new() }
     }

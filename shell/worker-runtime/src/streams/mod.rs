@@ -82,7 +82,7 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// No connections yet, of worker `me` of so many.
+    /// No connections yet, of worker `me`.
     pub fn new(
         (me, workers): (u16, u16),
         (limits, patience): (StreamLimits, Duration),

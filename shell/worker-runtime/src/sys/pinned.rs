@@ -33,12 +33,13 @@ impl<T> Pinned<T> {
     }
 
     pub fn all(&self) -> &[T] {
-        // SAFETY: so many values, written by nobody while `self` is borrowed.
+        // SAFETY: the length is that of the allocation; nothing writes the values while `self` is borrowed.
         unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.len) }
     }
 
     pub fn all_mut(&mut self) -> &mut [T] {
-        // SAFETY: so many values, looked at by nobody else while `self` is borrowed.
+        // SAFETY: the length is that of the allocation; nothing else reads the values while `self` is
+        // borrowed.
         unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr(), self.len) }
     }
 }

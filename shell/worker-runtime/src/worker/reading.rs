@@ -196,7 +196,8 @@ impl<M: Machine> Worker<M> {
         Ok(())
     }
 
-    /// Acts on the outcome of a digestion; the input has been put back, unless it is not `kept` for want of room.
+    /// Acts on the outcome of a digestion; the input has been put back, unless it is not `kept` because there
+    /// is no room.
     fn digested(&mut self, id: ConnId, digest: Digest, kept: bool) {
         if let Some(conn) = self.streams.get_mut(id) {
             conn.useful |= digest.message;

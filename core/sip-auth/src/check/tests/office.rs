@@ -1,4 +1,4 @@
-//! Many accounts behind one address, and somebody among them who does not know a password.
+//! Many accounts behind one address, one of them with a wrong password.
 
 use super::*;
 use std::collections::BTreeMap;
@@ -60,7 +60,8 @@ impl Office {
         self.auth.check(&request, [value.as_bytes()], &mut self.phones, &mut self.book)
     }
 
-    /// Goes round `names` ten times a second for so many seconds; how many guesses were judged in each.
+    /// Goes round `names` ten times a second for `seconds`; returns how many guesses were judged in each
+    /// second.
     fn guess(&mut self, names: &[String], seconds: u64) -> Vec<u32> {
         let mut round = names.iter().cycle();
         let mut second = |at: u64| {
