@@ -302,7 +302,7 @@ pub(crate) fn bind_admin(access: &c::AdminAccess) -> Result<Option<AdminSocket>,
 
 /// Bytes that this server may add to a message that it forwards.
 const ADDED: usize = 16 << 10;
-/// How long a stream may be without a message where nobody registered or was called.
+/// How long a stream may be without a message if it has no registration or answered call.
 const LOOSE: Duration = Duration::from_secs(300);
 /// Peers of a listener that get a socket of their own: the trunks, gateways or nodes that most goes to.
 const CONNECTED: usize = 8;
@@ -433,7 +433,7 @@ pub(crate) fn say_ready(status: &str, format: c::LogFormat) {
     eprintln!("{}", control::log::line(&line, format));
 }
 
-/// Warns where everybody on the Internet may call our users.
+/// Warns if any sender on the Internet may call our users.
 fn warn_if_open(config: &Config, listeners: &[(Transport, SocketAddr, Option<c::HostPort>)]) {
     if is_open(config, listeners.iter().map(|(_, address, _)| *address)) {
         tracing::warn!(

@@ -1,15 +1,15 @@
-//! Slows password guessing down without refusing anybody for what others did.
+//! Slows password guessing down without refusing an account because of others.
 //!
 //! Three scores are kept, all of them only for answers that were really compared with a secret:
 //!
 //! * **Pair**: one account as tried from one network. After a few wrong answers the pair waits, twice
 //!   as long each time. This is what stops a guesser; the account stays open to every other network.
-//! * **Source**: one network, whatever the account. It falls by one a second, and refuses nobody itself:
-//!   an office or a carrier's NAT is one network. While it is past its allowance, each wrong answer
+//! * **Source**: one network, whatever the account. It falls by one a second, and refuses no account by
+//!   itself: an office or a carrier's NAT is one network. While it is past its allowance, each wrong answer
 //!   makes its own pair wait until the score has fallen to the allowance again. So a guesser with many
-//!   accounts has one try at each, and one a second after that. Wrong answers of accounts that are at
-//!   home at the network do not count. Only at [`SourceRule::most`] do accounts wait that answered
-//!   nothing wrong: those that are not at home there, and one of them a second is judged.
+//!   accounts has one try at each, and one a second after that. Wrong answers of accounts that are at home at
+//!   the network do not count. Only at [`SourceRule::most`] do accounts wait that gave no wrong answer: those
+//!   that are not at home there. One of them a second is judged.
 //! * **Account**: one account, whatever the network. It never refuses anything itself, for then a
 //!   botnet could lock the owner out. While it is high, every network that is not familiar with the
 //!   account has its allowance taken away and starts at a long wait: still one try each, so that the

@@ -402,8 +402,9 @@ impl Authenticator {
         Ok(Standing { pair: Some(pair), watched })
     }
 
-    /// The pair of its own that a phone has where it sends from what it is registered at: nobody else
-    /// behind the same address translation has its port, so their guesses at its account are not its own.
+    /// The separate pair of a phone that sends from the address and port that it is registered at. No other
+    /// device behind the same address translation has that port, so guesses of others do not count against
+    /// the phone.
     fn own_pair(&self, request: &Request<'_>, claim: &Claim<'_>, lookup: &mut impl Lookup) -> Option<u64> {
         let peer = request.peer.filter(|_| self.sealer.network(request.source) == claim.nonce.network)?;
         lookup.registered(&claim.user, peer).then(|| self.own_pair_key(peer.port(), request, claim))

@@ -1,6 +1,6 @@
 //! When one worker asks a server with OPTIONS (RFC 3261 section 11), and what the answers mean.
 //!
-//! Who probes sends the message and reports what comes back; one question is open at a time.
+//! The caller sends the message and reports the answer; one question is open at a time.
 
 use core::time::Duration;
 use wire::Time;

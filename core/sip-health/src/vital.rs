@@ -10,7 +10,7 @@ pub const HEARD_GRAIN: u64 = 16_000;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Health {
-    /// Nobody has tried yet. It gets calls.
+    /// Not tried yet. It gets calls.
     Unknown = 0,
     /// It answers.
     Up = 1,
@@ -195,7 +195,7 @@ impl Vital {
         new
     }
 
-    /// Nobody probes any more: what probes, or their absence, said no longer holds.
+    /// Probing has stopped: what probes, or their absence, said no longer holds.
     pub fn forget_probes(&self) {
         self.silent.store(false, Relaxed);
         self.failures.store(0, Relaxed);

@@ -10,7 +10,7 @@ use wire::Transport;
 /// Who asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Asker {
-    /// Nobody that this server knows, or a name of ours in From without proof.
+    /// A sender that this server does not know, or a name of ours in From without proof.
     Stranger,
     /// A trunk whose calls may not leave again.
     Trunk,
@@ -67,7 +67,7 @@ pub(crate) enum Access {
     Closed,
 }
 
-/// What `asker` gets who names `place` in this way.
+/// What an `asker` gets that names `place` in this way.
 pub(crate) const fn access(asker: Asker, by: By, place: Place) -> Access {
     use {Access::*, Asker::*};
     match (by, place, asker) {

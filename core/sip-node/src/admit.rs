@@ -553,9 +553,9 @@ impl<S: Services> Node<S> {
         }
     }
 
-    /// Refuses a request whose sender answered wrongly too often. 403 is what phones show and stop at. Not
-    /// 500 or 503, which accuse this server: a proxy on the way would try another one, or after 503 send us
-    /// nothing of anybody for so long (section 21.5.4).
+    /// Refuses a request whose sender answered wrongly too often. Phones show 403 and stop. 500 or 503 would
+    /// mean a failure of this server: a proxy on the way would try another one, or after 503 send this one
+    /// nothing at all for that time (section 21.5.4).
     fn hold_off<T>(
         &mut self,
         flow: Flow,

@@ -450,8 +450,8 @@ pub(crate) fn caller_end(source: Flow, request: &Message<'_>, role: Role) -> End
     End::new(reply_flow(source, request), role).known_as(own)
 }
 
-/// The callee's end, if `routes` lead there by nobody else. A phone of ours that is reached elsewhere than its Contact says is
-/// behind address translation.
+/// The callee's end, if `routes` lead there directly. A phone of ours that is reached elsewhere than its
+/// Contact says is behind address translation.
 pub(crate) fn callee_end(hop: Flow, role: Role, uri: &[u8], routes: &[u8]) -> End {
     let direct = role == Role::Local && routes.is_empty() && hop.transport == Transport::Udp;
     let uri = Uri::parse(uri).ok().filter(|_| direct);

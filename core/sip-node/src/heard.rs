@@ -1,7 +1,7 @@
-//! From where something has come back: what a client registers elsewhere than it is may be anybody, who never asked for it.
+//! Where responses have come from: a Contact of another device may name a host that never asked for calls.
 //!
-//! A fixed table of hashes that all workers of a server share. A new entry takes the place of an older one; what was forgotten
-//! is learnt again with the next answer. Nothing is kept over a restart.
+//! A fixed table of hashes that all workers of a server share. A new entry may overwrite an older one, which
+//! is noted again with its next answer. Nothing is kept over a restart.
 
 use crate::node::{Node, domain};
 use crate::services::Services;
@@ -84,8 +84,8 @@ impl<S: Services> Node<S> {
         self.heard.knows(self.hash_of_address(address))
     }
 
-    /// Whether a REGISTER would add a Contact of another device while nothing has come from another such one yet: one account
-    /// is not to send the calls of everybody to a host that never asked for any.
+    /// Whether a REGISTER would add a Contact of another device while nothing has come from another such one
+    /// yet: one account must not direct the calls of all callers to a host that never asked for any.
     pub(crate) fn is_one_too_many(
         &self,
         now: Time,

@@ -14,10 +14,10 @@ use sip_proxy::token::Role;
 use sip_transaction::{Payer, Short};
 use wire::{Flow, Outbox, Time};
 
-/// A refusal for lack of room is reported for so long.
+/// How long a refusal for lack of room is reported.
 const REPORTED: Duration = Duration::from_secs(60);
-/// Requests that are at least so long are kept once for all their branches. Shorter ones are copied for each: that takes
-/// less time, and little more memory than what the copies differ in.
+/// Requests of at least this length are kept once for all their branches. Shorter ones are copied for each:
+/// that takes less time, and little more memory than storing the differences.
 pub(crate) const SHARED: usize = 2_048;
 
 /// What there is too little of.

@@ -10,7 +10,7 @@
 //! authenticates it. Nothing is remembered before that. Then come `registration`, or `targets`, `reach`
 //! (where a binding is) and `routes` (where to; `access` is the rule who may reach what). `dispatch` has the
 //! response context, `forward` rewrites and sends, `outcome` handles responses and timers. `stateless` is for
-//! ACK and for stateless mode, `emergency` for calls for help. In an overload `overload` comes before all of
+//! ACK and for stateless mode, `emergency` for emergency calls. In an overload `overload` comes before all of
 //! it.
 #![forbid(unsafe_code)]
 

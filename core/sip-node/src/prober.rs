@@ -15,7 +15,7 @@ use wire::{Flow, Outbox, Time};
 
 /// Addresses that one worker probes at one time. Beyond that none is marked.
 const MOST: usize = 256;
-/// From one question to the next; so long an answer may take.
+/// Time from one question to the next, and limit for an answer.
 const INTERVAL: Duration = Duration::from_secs(2);
 /// Call-IDs tried for one that belongs to this worker.
 const ATTEMPTS: u64 = 10_000;

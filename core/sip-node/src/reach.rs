@@ -46,7 +46,7 @@ fn place(flow: Flow, request: &Message<'_>, contact: &Uri<'_>, settings: &Settin
     match allowed {
         true if front && ip == settings.auth.source(source, request) => Place::Device,
         true => Place::Contact,
-        // It means the same to nobody else, so the sender means itself.
+        // It means something else to every other host, so it stands for the sender.
         false if !is_public(ip) || ip.is_loopback() => Place::Source,
         false => Place::Refused,
     }
@@ -57,8 +57,8 @@ pub(crate) const fn refused(reason: &'static [u8]) -> Reply {
     Reply { status: 403, reason, headers: Vec::new() }
 }
 
-/// Whether the sender knows its own address, and asks for no answer elsewhere: only such a one can tell where another device
-/// is. On a stream nobody knows the port that it sends from.
+/// Whether the sender knows its own address, and asks for no answer elsewhere: only such a sender can say
+/// where another device is. On a stream it does not know the port that it sends from.
 fn sees_itself(flow: Flow, request: &Message<'_>) -> bool {
     let via = request.via();
     let port = flow.transport != Transport::Udp || via.port_or_default() == flow.remote.port();
@@ -102,7 +102,7 @@ impl<S: Services> Node<S> {
         kept: bool,
     ) -> Result<Flow, Reply> {
         let here = reply_flow(flow, request);
-        // A connection of a proxy is not the phone's: on it nobody is called.
+        // A connection of a proxy is not the phone's: no call is sent on it.
         let by_front = flow.transport != Transport::Udp
             && self.settings.auth.is_front(flow.remote.ip())
             && request.header(Name::Path).is_none();
@@ -145,8 +145,8 @@ impl<S: Services> Node<S> {
 
     /// A binding as a target.
     pub(crate) fn binding_wish(&self, near: Flow, binding: &BindingView<'_>) -> Wish {
-        // Header components of a Contact are for whoever makes a new request, not for this one
-        // (section 19.1.5): taken over, they would smuggle a Route or credentials in.
+        // Header components of a Contact are for new requests, not for this one (section 19.1.5). Copied,
+        // they would smuggle in a Route or credentials.
         let contact = Uri::parse(binding.contact).ok();
         let uri = match &contact {
             Some(uri) if uri.is_sip() => {
@@ -171,8 +171,8 @@ impl<S: Services> Node<S> {
             let edge = sip_message::NameAddr::parse(first).ok().map(|n| n.uri);
             let edge_ip = edge.and_then(|e| Uri::parse(e).ok()).and_then(|u| u.host_ip());
             match edge {
-                // Path names another host than the one the REGISTER came from: the client's word, as good
-                // as a Route's.
+                // Path names another host than the one the REGISTER came from: the client's claim, trusted
+                // like a Route.
                 Some(edge) if edge_ip != Some(flow.remote.ip().to_canonical()) => {
                     (wish.locate, wish.bounds) = (edge.to_vec(), Bounds::of(flow.remote));
                     wish.elsewhere = true;
@@ -199,8 +199,8 @@ impl<S: Services> Node<S> {
         }
     }
 
-    /// The ways to a phone that is reached where it registered from, best first. By datagram a request of any size is sent:
-    /// whether anybody accepts connections there is not known.
+    /// The ways to a phone that is reached where it registered from, best first. By datagram a request of any
+    /// size is sent: it is not known whether connections are accepted there.
     fn source_hops(&self, flow: Flow, contact: Option<&Uri<'_>>, hops: &mut Short<Flow>) {
         let stream = flow.transport != Transport::Udp;
         if stream {

@@ -128,7 +128,7 @@ impl<S: Services> Node<S> {
     }
 
     /// Whether a Path names the place of a trunk or of an emergency or voicemail target and the REGISTER did not come from
-    /// there: everybody could call there by way of it.
+    /// there: otherwise all callers could reach that place through it.
     fn path_claims_a_place(&self, flow: Flow, request: &Message<'_>) -> bool {
         let read = |value| Uri::parse(NameAddr::parse(value).ok()?.uri).ok().filter(Uri::is_sip);
         let mut path = request.values(Name::Path).filter_map(read);

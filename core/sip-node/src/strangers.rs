@@ -37,8 +37,9 @@ impl Strangers {
     }
 }
 
-/// Whether a request belongs to a call: nobody obeys it outside of one. What commands a phone does only where our user
-/// began the dialog; a NOTIFY also for the REFER that our user sent in it (RFC 3515 section 2.4.4).
+/// Whether a request belongs to a call: outside of one it has no effect. A request that commands a phone
+/// belongs to it only if our user began the dialog; a NOTIFY also for the REFER that our user sent in it (RFC
+/// 3515 section 2.4.4).
 fn belongs(request: &Message<'_>, dialog: Option<&Dialog>) -> bool {
     let within = !request.to_tag().is_empty();
     match request.method() {

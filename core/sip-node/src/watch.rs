@@ -188,7 +188,8 @@ impl<S: Services> Node<S> {
         }
     }
 
-    /// Whether a request that ends with a status made here was lost because no target of its list answered: that is told.
+    /// Whether a request that ends with a status made here failed because no target of its list answered:
+    /// that is reported.
     pub(crate) fn is_lost(&self, p: &Proxied, status: u16) -> bool {
         let ours = p.overloaded || p.held_back;
         let dead = status == 500 || status == 503 || status == 408 && p.context.is_unheard();

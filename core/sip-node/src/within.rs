@@ -1,4 +1,4 @@
-//! Requests within a dialog that need no credentials: what proves their sender is our Record-Route.
+//! Requests within a dialog that need no credentials: our Record-Route proves their sender.
 
 use crate::admit::Caller;
 use crate::node::Node;
@@ -12,10 +12,11 @@ use wire::Flow;
 impl<S: Services> Node<S> {
     /// The sender of a request within a dialog, if it is a user of ours, comes from the very address that our token
     /// names, under the name that it bears there, and goes to the other end. Many gateways cannot answer a challenge
-    /// there, and their calls would never end. The token and a source address may be known to the other end, so whoever
-    /// has them chooses no way: such a request is [borrowed](Caller::borrowed). One that leads elsewhere is challenged.
+    /// there, and their calls would never end. The token and a source address may be known to the other end,
+    /// so they give no choice of the next hop: such a request is [borrowed](Caller::borrowed). One that leads
+    /// elsewhere is challenged.
     ///
-    /// Credentials are always checked: they are good once, and whoever overhears unchecked ones could use them.
+    /// Credentials are always checked: they are valid once, and an eavesdropper could use unchecked ones.
     pub(crate) fn caller_within(
         &self,
         flow: Flow,

@@ -1,4 +1,4 @@
-//! Who holds how much of something that proven and unproven senders share.
+//! How much of a limited amount proven and unproven senders hold.
 //!
 //! Proven senders may use all of it. Unproven ones share what is left below half of it, and one source has at most an
 //! eighth, so that neither many strangers nor one keep proven senders out.

@@ -256,7 +256,7 @@ impl Engine {
         goes.then_some(branch.to)
     }
 
-    /// Whether the `chance` of a `next` has it followed.
+    /// Whether the `chance` of a `next` lets it be followed.
     fn draws(&mut self, branch: Branch) -> bool {
         branch.chance >= 1.0 || self.rng.chance(branch.chance)
     }

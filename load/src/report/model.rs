@@ -137,8 +137,8 @@ impl VerdictReport {
         !matches!(self.word.as_str(), "VOID" | "STOPPED")
     }
 
-    /// What the server did not keep either in a run that says nothing of it. It is no verdict, but may be what a person
-    /// must mend.
+    /// Limits that the server also exceeded in a run without a verdict about it. The user may have to repair
+    /// these first.
     pub fn unjudged(&self) -> impl Iterator<Item = String> {
         let broken = self.checks.iter().filter(|c| !c.kept && !c.of_generator && c.name != OPEN);
         let told = broken.filter(|_| !self.is_statement());

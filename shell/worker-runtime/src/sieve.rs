@@ -64,7 +64,7 @@ impl Sieves {
         }
     }
 
-    /// A worker's own; clients repeat what is not answered for so long.
+    /// A worker's own; `patience` is how long clients repeat an unanswered request.
     pub fn of(self, worker: u16, patience: Duration) -> Sieve {
         let (part, whole) = DROPPED_FOR;
         Sieve {

@@ -33,7 +33,7 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// A run that nobody has told to end.
+    /// A run that has not been told to end.
     pub fn new() -> Ending {
         Ending { ended: Ended::Done, quit: None, signal: None, begins: false, cut: false }
     }

@@ -86,7 +86,7 @@ impl Schedule {
         format!("plan: {title}{parts}{}; {}", ends.unwrap_or_default(), self.note)
     }
 
-    /// Where it is so long after its beginning; `quit`: it was told to end.
+    /// The phase that it is in after this time; `quit`: it was told to end.
     pub fn phase(&self, at: Duration, quit: bool) -> String {
         let seconds = at.as_secs();
         let total = self.end().map_or_else(String::new, |end| format!(" of {}", time(end)));

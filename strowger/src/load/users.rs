@@ -124,7 +124,7 @@ impl UsersArgs {
         Ok(parameters)
     }
 
-    /// How long a trial lasts that measures for so long.
+    /// How long a trial lasts that measures for this time.
     pub fn length(&self, trial: Duration) -> Result<Duration, String> {
         let phases = Phases::of(&self.parameters(Some(trial))?, Time::ZERO);
         Ok(phases.start_of(Phase::Over).since(Time::ZERO))

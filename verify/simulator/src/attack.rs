@@ -228,7 +228,7 @@ fn contact(rng: &mut Rng, know: &Knowledge<'_>) -> Option<String> {
     Some(crate::text::address_of(uri.as_bytes())?.to_string())
 }
 
-/// A request of a dialog, sent on by a Route that nobody recorded.
+/// A request of a dialog with a Route that no proxy recorded.
 fn within(bytes: &[u8], place: &str) -> Option<Vec<u8>> {
     let mut reader = Reader::default();
     let m = reader.read(bytes).filter(|m| m.is_request())?;

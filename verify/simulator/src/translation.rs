@@ -17,7 +17,7 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Translation {
     pub kind: Kind,
-    /// A mapping ends so long after the phone last sent by it.
+    /// How long after the phone last sent by it a mapping ends.
     pub idle: Duration,
 }
 
@@ -54,7 +54,7 @@ impl Translator {
             None => {
                 let port = self.public.port();
                 self.mappings.push(Mapping { port, sent: vec![(to, now)] });
-                // No port is given away twice in a run: what is sent to an old one reaches nobody.
+                // No port is used twice in a run: what is sent to an old one is lost.
                 self.public.set_port(port + 1);
                 port
             }

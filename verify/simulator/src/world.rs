@@ -89,7 +89,7 @@ impl World {
         let (mut phones, mut translators) = (Vec::new(), Vec::new());
         for (i, profile) in scenario.phones.iter().enumerate() {
             network.put(profile.network, Place::Phone(i));
-            // Behind a translation nobody is where the phone believes to be.
+            // Behind a translation no host is at the address that the phone believes to have.
             let places =
                 [Some(profile.network), Some(profile.claimed).filter(|_| profile.translation.is_none())];
             monitor.peers.extend(places.into_iter().flatten());

@@ -32,7 +32,7 @@ impl<S: Services> Node<S> {
         let (uri, peer) = (&a.uri, dialog.peer);
         let asker = self.asker_within(dialog, &a.caller);
         match uri.host_ip().filter(|_| uri.is_sip()) {
-            // Where it is seen, and nowhere else, it hears us.
+            // It can only be reached where it was seen.
             _ if peer.translated => wish.hops.push(self.valid_flow(peer.flow(), flow.listener)),
             // The other end's address with another port: its Contact is right about that.
             Some(ip) if ip == peer.remote.ip() => {
@@ -59,8 +59,8 @@ impl<S: Services> Node<S> {
         Plan::Forward(room)
     }
 
-    /// The same with a Route behind ours. Its host must get the request, or nobody (section 16.6 steps 6 and 7): it is the
-    /// other end's, or one that the sender might relay by.
+    /// The same with a Route behind ours. The request must go to its host or nowhere (section 16.6 steps 6
+    /// and 7): it is the other end's, or one that the sender might relay by.
     fn routed_dialog(
         &self,
         mut room: Vec<(u16, Wish)>,
@@ -77,7 +77,7 @@ impl<S: Services> Node<S> {
             make_strict(&mut wish, next);
         }
         let asker = self.asker_within(dialog, &a.caller);
-        // Who is outside says nothing about what is inside.
+        // A sender outside may not name an address inside.
         let outside = [peer.remote, flow.remote].into_iter().find(|end| is_outside(end.ip()));
         let bounds = Bounds::of(outside.unwrap_or(peer.remote));
         match uri.host_ip() {
@@ -159,8 +159,8 @@ impl<S: Services> Node<S> {
 
     /// Whether a request to `peer` may go to another port of the same host, which is its sender's word.
     /// It must be neither our admin API nor this server again, where the other end is on our own machine.
-    /// Who has the token and nothing else may go where anybody may, to a Contact of a phone; otherwise the element
-    /// that the dialog was set up with finds the way by the Request-URI.
+    /// A sender that has only the token may go where any sender may, to a Contact of a phone. Otherwise the
+    /// element that the dialog was set up with routes by the Request-URI.
     fn is_port_of(&self, now: Time, peer: &End, (uri, remote): (&Uri<'_>, SocketAddr), asker: Asker) -> bool {
         if self.settings.listeners.iter().any(|l| l.address == remote) {
             return false;

@@ -1,8 +1,9 @@
 //! Branches on which nothing comes: not even a 100.
 //!
-//! Timer B lets a caller wait for 32 s before a server that is not there is given up (RFC 3261 section 17.1.1.2). The
-//! caller of a context that has something else to try says how long it waits. What it leaves is cancelled and still
-//! heard: a late provisional response brings the CANCEL about, a late 2xx goes to the caller (16.7 step 5).
+//! Timer B lets a caller wait for 32 s before a server that is not there is given up (RFC 3261 section
+//! 17.1.1.2). The caller of a context that has something else to try says how long it waits. A branch that it
+//! leaves is cancelled, and its late responses count: a provisional one triggers the CANCEL, a 2xx goes to
+//! the caller (16.7 step 5).
 
 use super::branch::{State, flag};
 use super::{Action, BranchId, Context};

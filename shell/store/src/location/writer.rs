@@ -354,7 +354,7 @@ impl Writer {
     fn write_journals(&self, pair: ClockPair, seen: i64, last: impl Fn(i64) -> bool) -> Result<bool> {
         let mut from = 0;
         while from < self.location.parts() {
-            // What is taken is written before anybody else takes anything.
+            // What is taken is written before another thread takes anything.
             let mut open = self.appender.open();
             while from < self.location.parts() && open.taken() < self.limits.batch {
                 self.appender.take(&mut open, from);

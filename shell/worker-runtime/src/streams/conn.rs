@@ -98,7 +98,7 @@ impl Recent {
         self.0.push_back((now, ticket));
     }
 
-    /// Forgets what left longer ago than anybody has patience; `false` if nothing is left.
+    /// Forgets what left longer ago than any client waits; `false` if nothing is left.
     fn keep(&mut self, patience: Duration, now: Time) -> bool {
         while self.0.front().is_some_and(|(at, _)| *at + patience <= now) {
             self.0.pop_front();
@@ -208,7 +208,7 @@ pub struct Conn {
     pub inbound: bool,
     /// Whether it was ever open in both directions.
     pub was_open: bool,
-    /// Whether it has never mattered: nobody registered or was called on it.
+    /// Whether it has never mattered: without a registration or an answered call.
     pub loose: bool,
     /// Whether a whole message has come, or we opened it ourselves.
     pub useful: bool,

@@ -2,7 +2,7 @@
 //!
 //! The worker of the connection reads no more of it and asks the others to say when they have answered
 //! what they were given. The question goes the way that the messages went, and the answer the way that
-//! their answers go, so each comes behind them. Whoever does not say so in time is not waited for.
+//! their answers go, so each comes behind them. A worker that does not answer in time is not waited for.
 
 use super::conn::{Conn, Reason, State};
 use super::{Streams, sys};

@@ -1,5 +1,5 @@
-//! Connections that never mattered: nobody registered or was called on them. Where room is short they go first, the
-//! oldest before the others.
+//! Connections that never mattered: without a registration or an answered call. When room is short they are
+//! closed first, the oldest before the others.
 
 use super::conn::Reason;
 use super::{Streams, caps};

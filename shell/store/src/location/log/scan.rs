@@ -5,7 +5,8 @@
 //! and after that any batch is whole, in part or not there. From the first one that is not whole the rest is dropped, so
 //! that what is left is what was there at some moment. Any other batch that is not whole was whole once: it is damaged,
 //! and everything in and after it that can be read is read. So is a last one of which the disk says that it cannot read
-//! it. What a killed process leaves is whole but for a batch that it was writing, which was promised to nobody.
+//! it. What a killed process leaves is whole except for a batch that it was writing, of which no 200 was
+//! sent.
 
 use std::io;
 use std::path::{Path, PathBuf};
