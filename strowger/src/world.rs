@@ -13,7 +13,7 @@ use sip_health::Failure;
 use sip_message::{DateText, Method, Uri, canonical_user};
 use sip_node::{Counter, Question, Refusal, Services, Shortage, Span, StoreDown, Troubled, Unregistered};
 use sip_proxy::locate;
-use sip_registrar::{BindingView, Change, Expected, Reply, Table};
+use sip_registrar::{BindingView, Change, ContactAt, Expected, Reply, Table};
 use std::borrow::Cow;
 use std::cell::{RefCell, RefMut};
 use std::net::{IpAddr, SocketAddr};
@@ -167,7 +167,7 @@ impl Services for World {
     }
 
     fn is_contact(&self, address: SocketAddr, uri: &Uri<'_>, now: Time) -> bool {
-        self.location.any_table(|table| table.is_contact(address, uri, now))
+        self.location.is_contact(&ContactAt::new(address, uri, now))
     }
 
     fn is_user(&self, user: &[u8], domain: &[u8]) -> bool {

@@ -391,11 +391,10 @@ impl<S: Services> Node<S> {
         let spelled = uri.host_ip().filter(|_| uri.param(b"maddr").is_none());
         let remote = spelled
             .map(|ip| SocketAddr::new(ip, uri.port.unwrap_or_else(|| transport_of(uri).default_port())));
-        let bound = remote.is_some_and(|remote| self.services.has_contact(remote));
         let place = match (remote, self.places.of_uri(&self.settings, uri)) {
             (Some(remote), _) if self.settings.is_admin(remote) => Place::Own,
-            (Some(remote), _) if bound && self.services.is_contact(remote, uri, now) => Place::Phone,
-            (_, None) if bound => Place::Gateway,
+            (Some(remote), _) if self.services.is_contact(remote, uri, now) => Place::Phone,
+            (Some(remote), None) if self.services.has_contact(remote) => Place::Gateway,
             (_, holder) => place_of(holder),
         };
         (place, remote)

@@ -65,6 +65,8 @@ pub(crate) struct Shared {
     pub table: RefCell<Table>,
     pub users: RefCell<Vec<(&'static str, &'static str, &'static str)>>,
     pub questions: RefCell<Vec<Question>>,
+    /// How often was asked what is bound at an address.
+    pub looked: Cell<usize>,
     pub counted: RefCell<Vec<Counter>>,
     pub observed: RefCell<Vec<Span>>,
     /// Why which name was refused.
@@ -119,10 +121,12 @@ impl Services for World {
     }
 
     fn has_contact(&self, address: SocketAddr) -> bool {
+        self.0.looked.set(self.0.looked.get() + 1);
         self.0.table.borrow().has_contact_address(address)
     }
 
     fn is_contact(&self, address: SocketAddr, uri: &sip_message::Uri<'_>, now: Time) -> bool {
+        self.0.looked.set(self.0.looked.get() + 1);
         self.0.table.borrow().is_contact(address, uri, now)
     }
 
@@ -314,6 +318,7 @@ impl Lab {
                 ("dave", "here.example", "secret-d"),
             ]),
             questions: RefCell::default(),
+            looked: Cell::default(),
             counted: RefCell::default(),
             observed: RefCell::default(),
             refused: RefCell::default(),

@@ -4,97 +4,234 @@
 //! of its user part and the hash of the address of record, so that a URI finds the few bindings that it may name.
 
 use super::binding::Binding;
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::ops::RangeInclusive;
 use sip_message::{Scheme, Uri};
 use std::collections::BTreeMap;
-use wire::Transport;
+use std::sync::Arc;
+use wire::{Time, Transport};
 
-/// Address, port, tag of the Contact's user part, hash of the address of record.
-type Key<A> = (A, u16, u16, u32);
+/// Bytes of an IPv4 or IPv6 address, then port, tag of the Contact's user part, table and hash of the address of record.
+type KeyV4 = [u8; 4 + REST];
+type KeyV6 = [u8; 16 + REST];
+/// Bytes of a key behind its IP address.
+const REST: usize = 10;
+/// Those of them behind the port.
+const BEHIND_PORT: usize = 8;
+/// Those of them behind the tag.
+const BEHIND_TAG: usize = 6;
 
-/// Bindings that one look-up of a Contact reads at most: those of one address whose user parts have one tag.
-const MOST_CANDIDATES: usize = 64;
+/// Addresses of record that one look-up of a Contact reads at most: those of one address whose user parts have one tag.
+pub const MOST_CANDIDATES: usize = 16;
 
-#[derive(Default)]
-pub(crate) struct Addresses {
-    v4: BTreeMap<Key<u32>, u32>,
-    v6: BTreeMap<Key<u128>, u32>,
+/// An address of record by its hash, and the table that has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Owner {
+    /// Number of the table among those that share an index.
+    pub part: u16,
+    /// Hash of the address of record in that table.
+    pub hash: u32,
 }
 
-impl Addresses {
-    pub(crate) fn contains(&self, address: SocketAddr) -> bool {
-        let port = address.port();
+/// A transport address at which a binding stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Spot {
+    address: SocketAddr,
+    tag: u16,
+    owner: Owner,
+}
+
+impl Spot {
+    /// The transport address.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// A Contact that is looked for by its address.
+#[derive(Clone, Copy, Debug)]
+pub struct ContactAt<'a> {
+    address: SocketAddr,
+    uri: &'a Uri<'a>,
+    now: Time,
+}
+
+impl<'a> ContactAt<'a> {
+    /// A live one at `address` that is equivalent to `uri` (RFC 3261 section 19.1.4).
+    pub fn new(address: SocketAddr, uri: &'a Uri<'a>, now: Time) -> ContactAt<'a> {
+        ContactAt { address, uri, now }
+    }
+
+    /// The transport address.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Whether a binding is one.
+    pub(crate) fn is(&self, binding: &Binding<'_>) -> bool {
+        let contact = Uri::parse(binding.contact).ok();
+        binding.expires > self.now
+            && contact.is_some_and(|c| address_of(&c) == Some(self.address) && c.equivalent(self.uri))
+    }
+}
+
+/// Index of bindings by transport address: for one table, or for a share of the addresses of several.
+#[derive(Default, Debug)]
+pub struct AddressIndex {
+    v4: BTreeMap<KeyV4, u16>,
+    v6: BTreeMap<KeyV6, u16>,
+}
+
+/// An index that several tables share, under locks of its own. It is called with the table borrowed.
+pub trait SharedIndex: Send + Sync {
+    /// As [`AddressIndex::add`].
+    fn add(&self, spot: &Spot);
+    /// As [`AddressIndex::remove`].
+    fn remove(&self, spot: &Spot);
+}
+
+impl AddressIndex {
+    /// Whether something stands at this address.
+    pub fn contains(&self, address: SocketAddr) -> bool {
         match address.ip().to_canonical() {
-            IpAddr::V4(ip) => self.v4.range(every(ip.to_bits(), port)).next().is_some(),
-            IpAddr::V6(ip) => self.v6.range(every(ip.to_bits(), port)).next().is_some(),
+            IpAddr::V4(ip) => self.v4.range(below(key_v4(ip, address.port()), BEHIND_PORT)).next().is_some(),
+            IpAddr::V6(ip) => self.v6.range(below(key_v6(ip, address.port()), BEHIND_PORT)).next().is_some(),
         }
     }
 
-    /// The hashes of the addresses of record of which some Contact at `address` may be `uri`.
-    pub(crate) fn candidates(&self, address: SocketAddr, uri: &Uri<'_>, mut each: impl FnMut(u32)) {
-        let (port, tag) = (address.port(), tag_of(uri));
+    /// Who may have this Contact: [`MOST_CANDIDATES`] at most, those of one table in a row.
+    pub fn candidates(&self, contact: &ContactAt<'_>, mut each: impl FnMut(Owner)) {
+        let (address, tag) = (contact.address, tag_of(contact.uri));
+        let spot = Spot { address, tag, owner: Owner { part: 0, hash: 0 } };
         match address.ip().to_canonical() {
             IpAddr::V4(ip) => {
-                let found = self.v4.range(tagged(ip.to_bits(), port, tag)).take(MOST_CANDIDATES);
-                found.for_each(|(key, _)| each(key.3));
+                let found = self.v4.range(below(spot.key(key_v4(ip, address.port())), BEHIND_TAG));
+                found.take(MOST_CANDIDATES).for_each(|(key, _)| each(owner_in(key)));
             }
             IpAddr::V6(ip) => {
-                let found = self.v6.range(tagged(ip.to_bits(), port, tag)).take(MOST_CANDIDATES);
-                found.for_each(|(key, _)| each(key.3));
+                let found = self.v6.range(below(spot.key(key_v6(ip, address.port())), BEHIND_TAG));
+                found.take(MOST_CANDIDATES).for_each(|(key, _)| each(owner_in(key)));
             }
+        }
+    }
+
+    /// Counts a binding in.
+    pub fn add(&mut self, spot: &Spot) {
+        let port = spot.address.port();
+        let count = match spot.address.ip().to_canonical() {
+            IpAddr::V4(ip) => self.v4.entry(spot.key(key_v4(ip, port))).or_insert(0),
+            IpAddr::V6(ip) => self.v6.entry(spot.key(key_v6(ip, port))).or_insert(0),
+        };
+        *count = count.saturating_add(1);
+    }
+
+    /// Counts a binding out.
+    pub fn remove(&mut self, spot: &Spot) {
+        let port = spot.address.port();
+        match spot.address.ip().to_canonical() {
+            IpAddr::V4(ip) => count_down(&mut self.v4, spot.key(key_v4(ip, port))),
+            IpAddr::V6(ip) => count_down(&mut self.v6, spot.key(key_v6(ip, port))),
+        }
+    }
+
+    /// Bytes held, estimated: B-tree leaves of random keys are about two thirds full.
+    pub fn bytes(&self) -> usize {
+        self.v4.len() * (size_of::<KeyV4>() + size_of::<u16>()) * 3 / 2
+            + self.v6.len() * (size_of::<KeyV6>() + size_of::<u16>()) * 3 / 2
+    }
+}
+
+impl Spot {
+    /// Writes what is behind the port into a key.
+    fn key<const N: usize>(&self, mut key: [u8; N]) -> [u8; N] {
+        let [t0, t1] = self.tag.to_be_bytes();
+        let [p0, p1] = self.owner.part.to_be_bytes();
+        let [a, b, c, d] = self.owner.hash.to_be_bytes();
+        key[N - BEHIND_PORT..].copy_from_slice(&[t0, t1, p0, p1, a, b, c, d]);
+        key
+    }
+}
+
+fn key_v4(ip: Ipv4Addr, port: u16) -> KeyV4 {
+    let mut key = [0; 4 + REST];
+    key[..4].copy_from_slice(&ip.octets());
+    key[4..6].copy_from_slice(&port.to_be_bytes());
+    key
+}
+
+fn key_v6(ip: Ipv6Addr, port: u16) -> KeyV6 {
+    let mut key = [0; 16 + REST];
+    key[..16].copy_from_slice(&ip.octets());
+    key[16..18].copy_from_slice(&port.to_be_bytes());
+    key
+}
+
+/// All keys that differ in their last `open` bytes only.
+fn below<const N: usize>(key: [u8; N], open: usize) -> RangeInclusive<[u8; N]> {
+    let (mut first, mut last) = (key, key);
+    first[N - open..].fill(0);
+    last[N - open..].fill(u8::MAX);
+    first..=last
+}
+
+fn owner_in<const N: usize>(key: &[u8; N]) -> Owner {
+    let [.., p0, p1, a, b, c, d] = key[..] else { return Owner { part: 0, hash: 0 } };
+    Owner { part: u16::from_be_bytes([p0, p1]), hash: u32::from_be_bytes([a, b, c, d]) }
+}
+
+/// The index of a table.
+pub(crate) enum Addresses {
+    /// Its own.
+    Own(AddressIndex),
+    /// One that it shares with others, and its number among them.
+    Shared(u16, Arc<dyn SharedIndex>),
+}
+
+impl Addresses {
+    /// What this table holds of it.
+    pub(crate) fn own(&self) -> Option<&AddressIndex> {
+        match self {
+            Addresses::Own(index) => Some(index),
+            Addresses::Shared(..) => None,
         }
     }
 
     /// Counts the addresses of a binding in. `aor`: the hash of its address of record.
     pub(crate) fn add(&mut self, aor: u32, binding: &Binding<'_>) {
-        self.add_places(places(aor, binding.flow.remote, Uri::parse(binding.contact).ok().as_ref()));
+        self.add_read(aor, binding, Uri::parse(binding.contact).ok().as_ref());
     }
 
     /// The same for a binding whose contact was taken apart already.
-    pub(crate) fn add_read(&mut self, aor: u32, binding: &Binding<'_>, contact: &Uri<'_>) {
-        self.add_places(places(aor, binding.flow.remote, Some(contact)));
-    }
-
-    fn add_places(&mut self, places: [Option<Place>; 2]) {
-        for (address, tag, aor) in places.into_iter().flatten() {
-            let port = address.port();
-            let count = match address.ip().to_canonical() {
-                IpAddr::V4(ip) => self.v4.entry((ip.to_bits(), port, tag, aor)).or_insert(0),
-                IpAddr::V6(ip) => self.v6.entry((ip.to_bits(), port, tag, aor)).or_insert(0),
-            };
-            *count = count.saturating_add(1);
+    pub(crate) fn add_read(&mut self, aor: u32, binding: &Binding<'_>, contact: Option<&Uri<'_>>) {
+        for spot in self.spots(aor, binding, contact).into_iter().flatten() {
+            match self {
+                Addresses::Own(index) => index.add(&spot),
+                Addresses::Shared(_, index) => index.add(&spot),
+            }
         }
     }
 
     /// Counts the addresses of a binding out.
     pub(crate) fn remove(&mut self, aor: u32, binding: &Binding<'_>) {
-        let contact = Uri::parse(binding.contact).ok();
-        let places = places(aor, binding.flow.remote, contact.as_ref());
-        for (address, tag, aor) in places.into_iter().flatten() {
-            let port = address.port();
-            match address.ip().to_canonical() {
-                IpAddr::V4(ip) => count_down(&mut self.v4, (ip.to_bits(), port, tag, aor)),
-                IpAddr::V6(ip) => count_down(&mut self.v6, (ip.to_bits(), port, tag, aor)),
+        for spot in self.spots(aor, binding, Uri::parse(binding.contact).ok().as_ref()).into_iter().flatten()
+        {
+            match self {
+                Addresses::Own(index) => index.remove(&spot),
+                Addresses::Shared(_, index) => index.remove(&spot),
             }
         }
     }
 
-    /// Bytes held, estimated: B-tree leaves of random keys are about two thirds full.
-    pub(crate) fn bytes(&self) -> usize {
-        self.v4.len() * (size_of::<Key<u32>>() + size_of::<u32>()) * 3 / 2
-            + self.v6.len() * (size_of::<Key<u128>>() + size_of::<u32>()) * 3 / 2
+    /// Where a binding stands: at its Contact's address, and at that of the source if it is another one. Of sources only
+    /// their number counts.
+    fn spots(&self, hash: u32, binding: &Binding<'_>, contact: Option<&Uri<'_>>) -> [Option<Spot>; 2] {
+        let part = if let Addresses::Shared(part, _) = self { *part } else { 0 };
+        let (owner, received) = (Owner { part, hash }, binding.flow.remote);
+        let named = contact.and_then(|uri| Some(Spot { address: address_of(uri)?, tag: tag_of(uri), owner }));
+        let named = named.filter(|spot| !is_elsewhere(spot.address.ip(), received.ip()));
+        let seen = named.is_none_or(|spot| spot.address != received);
+        [named, seen.then_some(Spot { address: received, tag: 0, owner })]
     }
-}
-
-/// All keys of an address.
-const fn every<A: Copy>(ip: A, port: u16) -> RangeInclusive<Key<A>> {
-    RangeInclusive::new((ip, port, 0, 0), (ip, port, u16::MAX, u32::MAX))
-}
-
-/// All keys of Contacts at an address whose user parts have this tag.
-const fn tagged<A: Copy>(ip: A, port: u16, tag: u16) -> RangeInclusive<Key<A>> {
-    RangeInclusive::new((ip, port, tag, 0), (ip, port, tag, u32::MAX))
 }
 
 /// A tag of the user part, equal for URIs that are equivalent (FNV-1a; who makes others collide gains nothing).
@@ -104,19 +241,7 @@ fn tag_of(uri: &Uri<'_>) -> u16 {
     (hash ^ hash >> 16) as u16
 }
 
-/// An address with what else the key has.
-type Place = (SocketAddr, u16, u32);
-
-/// Where a binding stands: at its Contact's address, and at that of the source if it is another one. Of sources only
-/// their number counts.
-fn places(aor: u32, received: SocketAddr, contact: Option<&Uri<'_>>) -> [Option<Place>; 2] {
-    let named = contact.and_then(|uri| Some((address_of(uri)?, tag_of(uri), aor)));
-    let named = named.filter(|(address, ..)| !is_elsewhere(address.ip(), received.ip()));
-    let seen = named.is_none_or(|(address, ..)| address != received);
-    [named, seen.then_some((received, 0, 0))]
-}
-
-fn count_down<K: Ord>(map: &mut BTreeMap<K, u32>, key: K) {
+fn count_down<K: Ord>(map: &mut BTreeMap<K, u16>, key: K) {
     if let Some(count) = map.get_mut(&key) {
         *count -= 1;
         if *count == 0 {
@@ -152,12 +277,6 @@ pub fn is_public(ip: IpAddr) -> bool {
         }
         IpAddr::V6(v6) => !(v6.is_unique_local() || v6.is_unicast_link_local() || v6.is_unspecified()),
     }
-}
-
-/// Whether a stored Contact is at `address` and equivalent to `uri`.
-pub(crate) fn is_contact(contact: &[u8], address: SocketAddr, uri: &Uri<'_>) -> bool {
-    let contact = Uri::parse(contact).ok();
-    contact.is_some_and(|contact| address_of(&contact) == Some(address) && contact.equivalent(uri))
 }
 
 /// The transport address that a contact URI spells out; `None` if its host is a name.

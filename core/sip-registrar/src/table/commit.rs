@@ -121,16 +121,15 @@ impl Table {
         // The newest first among equals: of several flows of one phone it is the likeliest to work.
         drafts.sort_by_key(|d| (core::cmp::Reverse(d.binding.q), !d.is_touched()));
         self.write(snapshot, aor, drafts)?;
-        for binding in gone {
-            self.forget(snapshot.hash, binding);
-            self.report_delete(aor, binding, changes);
-        }
+        gone.iter().for_each(|binding| self.report_delete(aor, binding, changes));
         for draft in drafts.iter() {
             self.settle(snapshot.hash, draft);
             if let Some(was) = draft.was.filter(|was| key_of(was) != key_of(&draft.binding)) {
                 self.report_delete(aor, &was, changes);
             }
         }
+        // After what is new, so that an address that both have is in the index all the time.
+        gone.iter().for_each(|binding| self.forget(snapshot.hash, binding));
         self.report_puts(aor, drafts, changes);
         let added = drafts.iter().filter(|d| d.was.is_none()).count();
         self.bindings = self.bindings + added - gone.len();
@@ -211,13 +210,13 @@ impl Table {
         match &draft.was {
             _ if !draft.is_touched() => {}
             None => match draft.uri {
-                Some(uri) => self.addresses.add_read(aor, new, uri),
+                Some(uri) => self.addresses.add_read(aor, new, Some(uri)),
                 None => self.addresses.add(aor, new),
             },
             Some(was) => {
                 if was.contact != new.contact || was.flow.remote != new.flow.remote {
-                    self.addresses.remove(aor, was);
                     self.addresses.add(aor, new);
+                    self.addresses.remove(aor, was);
                 }
                 if was.agent != new.agent {
                     self.agents.release(was.agent);

@@ -24,13 +24,16 @@ pub(crate) use commit::Draft;
 
 use crate::types::{BindingView, Change, Record};
 use addresses::Addresses;
-pub use addresses::{is_outside, is_public};
+pub use addresses::{
+    AddressIndex, ContactAt, MOST_CANDIDATES, Owner, SharedIndex, Spot, is_outside, is_public,
+};
 use agents::Agents;
 use bytes::u32_at;
 use core::net::SocketAddr;
 use index::Index;
 use sip_message::Uri;
 use slab::Slab;
+use std::sync::Arc;
 use wheel::Wheel;
 use wire::Time;
 
@@ -61,12 +64,28 @@ impl Table {
     /// and not the key by which the shell chooses the shard. With `journal`, updates report the
     /// [`Change`]s that a store needs.
     pub fn new(seed: [u64; 2], max_aors: usize, journal: bool) -> Table {
+        Table::with(seed, max_aors, journal, Addresses::Own(AddressIndex::default()))
+    }
+
+    /// The same for table `part` of several that share an index of addresses. [`Table::has_contact_address`] and
+    /// [`Table::is_contact`] are then questions for the index.
+    pub fn sharing(
+        seed: [u64; 2],
+        max_aors: usize,
+        journal: bool,
+        part: u16,
+        index: Arc<dyn SharedIndex>,
+    ) -> Table {
+        Table::with(seed, max_aors, journal, Addresses::Shared(part, index))
+    }
+
+    fn with(seed: [u64; 2], max_aors: usize, journal: bool, addresses: Addresses) -> Table {
         Table {
             index: Index::new(seed),
             slab: Slab::new(),
             wheel: Wheel::new(),
             agents: Agents::default(),
-            addresses: Addresses::default(),
+            addresses,
             bindings: 0,
             max_aors,
             journal,
@@ -100,26 +119,34 @@ impl Table {
     }
 
     /// Whether some binding has this address as its Contact's or had its REGISTER from it. Bindings
-    /// that expired count until [`Table::expire`] has come to them.
+    /// that expired count until [`Table::expire`] has come to them. For a table with an index of its own.
     pub fn has_contact_address(&self, address: SocketAddr) -> bool {
-        self.addresses.contains(address)
+        debug_assert!(self.addresses.own().is_some(), "ask the index that the tables share");
+        self.addresses.own().is_some_and(|index| index.contains(address))
     }
 
-    /// Whether a live binding has at `address` a Contact that is equivalent to `uri` (RFC 3261 section 19.1.4).
+    /// Whether a live binding has at `address` a Contact that is equivalent to `uri` (RFC 3261 section 19.1.4). For a
+    /// table with an index of its own.
     pub fn is_contact(&self, address: SocketAddr, uri: &Uri<'_>, now: Time) -> bool {
-        let mut found = false;
-        self.addresses.candidates(address, uri, |hash| {
-            let mut at = self.index.first_of(hash);
-            while let Some(handle) = at.filter(|_| !found) {
-                let c = self.slab.get(handle);
-                if u32_at(c, cell::HASH) == hash {
-                    let mut live = cell::open(c).1.filter(|b| b.expires > now);
-                    found = live.any(|b| addresses::is_contact(b.contact, address, uri));
-                }
-                at = index::following(&self.slab, handle);
-            }
-        });
+        debug_assert!(self.addresses.own().is_some(), "ask the index that the tables share");
+        let (contact, mut found) = (ContactAt::new(address, uri, now), false);
+        if let Some(index) = self.addresses.own() {
+            index.candidates(&contact, |owner| found = found || self.has_contact(owner.hash, &contact));
+        }
         found
+    }
+
+    /// The same of the addresses of record that have this hash, as [`AddressIndex::candidates`] tells it.
+    pub fn has_contact(&self, hash: u32, contact: &ContactAt<'_>) -> bool {
+        let mut at = self.index.first_of(hash);
+        while let Some(handle) = at {
+            let c = self.slab.get(handle);
+            if u32_at(c, cell::HASH) == hash && cell::open(c).1.any(|b| contact.is(&b)) {
+                return true;
+            }
+            at = index::following(&self.slab, handle);
+        }
+        false
     }
 
     /// Addresses of record with a binding, expired ones included until swept.
@@ -138,13 +165,13 @@ impl Table {
     }
 
     /// Bytes of memory the table holds, room for growth included. The allocator's own overhead, 16
-    /// bytes on each page of 8 KiB, is not.
+    /// bytes on each page of 8 KiB, is not, and neither is an index that it shares.
     pub fn bytes(&self) -> usize {
         size_of::<Table>()
             + self.slab.bytes()
             + self.index.bytes()
             + self.wheel.bytes()
-            + self.addresses.bytes()
+            + self.addresses.own().map_or(0, AddressIndex::bytes)
             + self.scratch.0.capacity()
             + self.scratch.1.capacity()
     }

@@ -1,6 +1,7 @@
 //! The location service that all workers share: tables under short locks, and the journal of what is
 //! not yet on disk.
 
+mod addresses;
 pub(crate) mod appender;
 #[cfg(test)]
 mod crashes;
@@ -11,6 +12,8 @@ pub(crate) mod journal;
 #[cfg(test)]
 mod kept;
 pub(crate) mod load;
+#[cfg(test)]
+mod locks;
 pub(crate) mod log;
 #[cfg(test)]
 mod losses;
@@ -25,17 +28,18 @@ use std::fmt;
 use std::hash::Hasher;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 #[cfg(test)]
 use sip_registrar::Record;
-use sip_registrar::{BindingView, Change, Expected, Table};
+use sip_registrar::{BindingView, Change, ContactAt, Expected, Table};
 use siphasher::sip::SipHasher13;
 use wire::Time;
 
 use crate::health::{Health, HealthState, OnFailure};
 use crate::turns;
+use addresses::Addresses;
 use journal::Journal;
 use row::Key;
 
@@ -77,6 +81,8 @@ impl Default for LocationLimits {
 /// Bindings of all users, read and changed by any thread.
 pub struct SharedLocation {
     stripes: Box<[Lined]>,
+    /// Where the bindings of all stripes stand.
+    addresses: Arc<Addresses>,
     /// Keys the choice of the stripe and the hashes of the journal; the tables have keys of their own.
     seed: [u8; 16],
     /// Addresses of record that one table may have.
@@ -121,15 +127,17 @@ impl SharedLocation {
         let count = limits.stripes.clamp(1, 65_536);
         // Some room over the even share: stripes fill a little unevenly.
         let share = (limits.max_aors / count).saturating_add(limits.max_aors / count / 8).saturating_add(64);
+        let addresses = Arc::new(Addresses::new(seed));
         let stripe = |index: usize| {
             Lined(RwLock::new(Stripe {
-                table: new_table(&seed, index, share),
+                table: new_table(&seed, index, share, &addresses),
                 journal: Journal::default(),
                 changes: Vec::new(),
             }))
         };
         SharedLocation {
             stripes: (0..count).map(stripe).collect(),
+            addresses,
             seed,
             share,
             pending: AtomicUsize::new(0),
@@ -209,15 +217,22 @@ impl SharedLocation {
         live
     }
 
-    /// Whether some binding has this address in its Contact or had its REGISTER from it. Asks every
-    /// stripe: some microseconds.
+    /// Whether some binding has this address in its Contact or had its REGISTER from it. Takes one lock.
     pub fn has_contact_address(&self, address: SocketAddr) -> bool {
-        self.stripes.iter().any(|stripe| read(stripe).table.has_contact_address(address))
+        self.addresses.contains(address)
     }
 
-    /// Whether one of the tables answers yes. Asks every stripe likewise, each under a reader's lock.
-    pub fn any_table(&self, holds: impl Fn(&Table) -> bool) -> bool {
-        self.stripes.iter().any(|stripe| holds(&read(stripe).table))
+    /// Whether there is this Contact. Takes one lock, and one for each part that has a Contact with that address and
+    /// user part: mostly none or one, at most [`MOST_CANDIDATES`](sip_registrar::MOST_CANDIDATES).
+    pub fn is_contact(&self, contact: &ContactAt<'_>) -> bool {
+        let candidates = self.addresses.candidates(contact);
+        candidates.by_part().any(|owners| {
+            let stripe = owners.first().and_then(|owner| self.stripes.get(usize::from(owner.part)));
+            stripe.is_some_and(|stripe| {
+                let table = &read(stripe).table;
+                owners.iter().any(|owner| table.has_contact(owner.hash, contact))
+            })
+        })
     }
 
     /// Visits live bindings in portions of about `max` addresses of record; go on with what is
@@ -239,7 +254,7 @@ impl SharedLocation {
 
     /// Addresses of record, bindings, and bytes of memory they take.
     pub fn size(&self) -> (usize, usize, usize) {
-        self.stripes.iter().fold((0, 0, 0), |(aors, bindings, bytes), stripe| {
+        self.stripes.iter().fold((0, 0, self.addresses.bytes()), |(aors, bindings, bytes), stripe| {
             let table = &read(stripe).table;
             (aors + table.aors(), bindings + table.len(), bytes + table.bytes())
         })
@@ -305,12 +320,9 @@ impl SharedLocation {
     /// Forgets all that was put back from disk.
     pub(crate) fn clear(&self) {
         for (index, stripe) in self.stripes.iter().enumerate() {
-            write(stripe).table = self.table(index);
+            write(stripe).table = new_table(&self.seed, index, self.share, &self.addresses);
         }
-    }
-
-    fn table(&self, index: usize) -> Table {
-        new_table(&self.seed, index, self.share)
+        self.addresses.clear();
     }
 
     fn change<R>(&self, stripe: &mut Stripe, f: impl FnOnce(&mut Table, &mut Vec<Change>) -> R) -> R {
@@ -383,19 +395,25 @@ impl SharedLocation {
     }
 }
 
-fn new_table(seed: &[u8; 16], index: usize, share: usize) -> Table {
+fn new_table(seed: &[u8; 16], index: usize, share: usize, addresses: &Arc<Addresses>) -> Table {
     let mut hasher = SipHasher13::new_with_key(seed);
     hasher.write(b"table");
     hasher.write_usize(index);
     let low = hasher.finish();
     hasher.write_u8(1);
-    Table::new([low, hasher.finish()], share, true)
+    let addresses: Arc<Addresses> = Arc::clone(addresses);
+    // There are at most as many stripes as a part has numbers.
+    Table::sharing([low, hasher.finish()], share, true, index as u16, addresses)
 }
 
 fn read(stripe: &Lined) -> RwLockReadGuard<'_, Stripe> {
+    #[cfg(test)]
+    locks::note();
     stripe.0.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn write(stripe: &Lined) -> RwLockWriteGuard<'_, Stripe> {
+    #[cfg(test)]
+    locks::note();
     stripe.0.write().unwrap_or_else(PoisonError::into_inner)
 }

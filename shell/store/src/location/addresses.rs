@@ -1,0 +1,109 @@
+//! Where bindings stand, for all tables together: what is asked about one address takes one lock, however many parts the
+//! location service has.
+
+use std::hash::Hasher;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{PoisonError, RwLock};
+
+use sip_registrar::{AddressIndex, ContactAt, MOST_CANDIDATES, Owner, SharedIndex, Spot};
+use siphasher::sip::SipHasher13;
+
+/// Parts of the index, each with a lock of its own.
+const PARTS: usize = 64;
+
+/// The index by address. A part is locked for one step and nothing else is locked meanwhile, so it may be asked and
+/// changed under the lock of a table.
+pub(crate) struct Addresses {
+    parts: Box<[Lined]>,
+    seed: [u8; 16],
+}
+
+#[derive(Default)]
+#[repr(align(64))]
+struct Lined(RwLock<AddressIndex>);
+
+/// Who may have a Contact at an address.
+pub(crate) struct Candidates {
+    owners: [Owner; MOST_CANDIDATES],
+    count: usize,
+}
+
+impl Candidates {
+    /// Those of one table in a row.
+    pub(crate) fn by_part(&self) -> impl Iterator<Item = &[Owner]> {
+        self.owners[..self.count].chunk_by(|a, b| a.part == b.part)
+    }
+}
+
+impl Addresses {
+    /// An empty index; `seed` must be unguessable.
+    pub(crate) fn new(seed: [u8; 16]) -> Addresses {
+        Addresses { parts: (0..PARTS).map(|_| Lined::default()).collect(), seed }
+    }
+
+    /// Whether something stands at this address.
+    pub(crate) fn contains(&self, address: SocketAddr) -> bool {
+        self.read(address, |index| index.contains(address)).unwrap_or(false)
+    }
+
+    /// Who may have this Contact.
+    pub(crate) fn candidates(&self, contact: &ContactAt<'_>) -> Candidates {
+        let mut found = Candidates { owners: [Owner { part: 0, hash: 0 }; MOST_CANDIDATES], count: 0 };
+        self.read(contact.address(), |index| {
+            index.candidates(contact, |owner| {
+                if let Some(place) = found.owners.get_mut(found.count) {
+                    *place = owner;
+                    found.count += 1;
+                }
+            });
+        });
+        found
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&self) {
+        for part in &self.parts {
+            *part.0.write().unwrap_or_else(PoisonError::into_inner) = AddressIndex::default();
+        }
+    }
+
+    /// Bytes of memory, estimated.
+    pub(crate) fn bytes(&self) -> usize {
+        let held = |part: &Lined| part.0.read().unwrap_or_else(PoisonError::into_inner).bytes();
+        self.parts.iter().map(|part| size_of::<Lined>() + held(part)).sum()
+    }
+
+    fn read<R>(&self, address: SocketAddr, ask: impl FnOnce(&AddressIndex) -> R) -> Option<R> {
+        #[cfg(test)]
+        super::locks::note();
+        Some(ask(&self.part(address)?.0.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    fn change(&self, address: SocketAddr, change: impl FnOnce(&mut AddressIndex)) {
+        #[cfg(test)]
+        super::locks::note();
+        if let Some(part) = self.part(address) {
+            change(&mut part.0.write().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    fn part(&self, address: SocketAddr) -> Option<&Lined> {
+        let mut hasher = SipHasher13::new_with_key(&self.seed);
+        match address.ip().to_canonical() {
+            IpAddr::V4(ip) => hasher.write(&ip.octets()),
+            IpAddr::V6(ip) => hasher.write(&ip.octets()),
+        }
+        hasher.write_u16(address.port());
+        self.parts.get(hasher.finish() as usize % PARTS)
+    }
+}
+
+impl SharedIndex for Addresses {
+    fn add(&self, spot: &Spot) {
+        self.change(spot.address(), |index| index.add(spot));
+    }
+
+    fn remove(&self, spot: &Spot) {
+        self.change(spot.address(), |index| index.remove(spot));
+    }
+}
