@@ -1,6 +1,7 @@
 //! Who may reach what: the one rule for where a request may go, by who asks, how the target is named and what is there.
 //! The table in `docs/design/access.md` is this function.
 
+use crate::found::Found;
 use crate::settings::{Bounds, Settings};
 use core::net::{IpAddr, SocketAddr};
 use sip_message::{Uri, host_ip};
@@ -108,6 +109,8 @@ pub(crate) struct Places {
     /// In order of addresses.
     addresses: Vec<(SocketAddr, Holder)>,
     names: Vec<(Vec<u8>, Holder)>,
+    /// Where the names lead, by their numbers.
+    pub(crate) found: Found,
 }
 
 impl Places {
@@ -124,6 +127,12 @@ impl Places {
         places
     }
 
+    /// Those of new settings. What the DNS has said of the same names goes on.
+    pub fn renew(&mut self, settings: &Settings) {
+        let before = core::mem::replace(self, Places::of(settings));
+        self.found.keep(before.found);
+    }
+
     fn add(&mut self, settings: &Settings, target: &[u8], holder: Holder) {
         let Ok(uri) = Uri::parse(target) else { return };
         let (host, port) = leads_to(&uri);
@@ -131,7 +140,10 @@ impl Places {
             Some(ip) => self.addresses.push((SocketAddr::new(ip.to_canonical(), port), holder)),
             // A mailbox that registers like a phone is no place.
             None if settings.is_own_route(&uri) => {}
-            None => self.names.push((host.to_ascii_lowercase(), holder)),
+            None => {
+                self.names.push((host.to_ascii_lowercase(), holder));
+                self.found.add(target);
+            }
         }
     }
 
@@ -140,13 +152,15 @@ impl Places {
         self.addresses.is_empty() && self.names.is_empty()
     }
 
-    /// Whose target is at this address: at any port of it, but on our own machine, where there are others, at this one.
+    /// Whose target is at this address, or lately was by its name: at any port of it, but on our own machine, where there
+    /// are others, at this one.
     pub fn target_at(&self, settings: &Settings, address: SocketAddr) -> Option<Holder> {
         let ip = address.ip().to_canonical();
         let from = self.addresses.partition_point(|(a, _)| a.ip() < ip);
-        let mut there = self.addresses.iter().skip(from).take_while(|(a, _)| a.ip() == ip);
+        let there = self.addresses.iter().skip(from).take_while(|(a, _)| a.ip() == ip).copied();
+        let named = self.found.at(ip).filter_map(|(a, at)| Some((a, self.names.get(at)?.1)));
         let shared = is_shared(settings, ip);
-        there.find(|(a, _)| !shared || a.port() == address.port()).map(|(_, holder)| *holder)
+        there.chain(named).find(|(a, _)| !shared || a.port() == address.port()).map(|(_, holder)| holder)
     }
 
     /// Whose target or source is at this address.

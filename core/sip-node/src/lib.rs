@@ -20,6 +20,7 @@ mod calls;
 mod dispatch;
 mod emergency;
 mod forward;
+mod found;
 mod heard;
 mod held;
 mod inbound;

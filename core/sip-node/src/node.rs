@@ -17,6 +17,7 @@ use crate::proxied::{ProxiedId, ProxiedSlab};
 use crate::returned;
 use crate::services::{Counter, Services};
 use crate::settings::{Mode, Settings};
+use crate::stateless::NOBODY;
 use crate::targets::Wish;
 use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
@@ -451,6 +452,7 @@ impl<S: Services> Node<S> {
     fn located(&mut self, now: Time, kind: Kind, name: &[u8], answer: Answer, ttl: u32, out: &mut Outbox) {
         let mut woken = mem::take(&mut self.woken);
         let told = self.dns.fill(now, kind, name, answer, ttl, &mut woken).cloned();
+        let further = woken.contains(&NOBODY);
         if let Some(answer) = told {
             for waiter in woken.drain(..) {
                 self.answered(now, waiter, &answer, out);
@@ -458,6 +460,9 @@ impl<S: Services> Node<S> {
         }
         woken.clear();
         self.woken = woken;
+        if further {
+            self.find_further(now);
+        }
     }
 }
 
@@ -545,7 +550,7 @@ impl<S: Services> Machine for Node<S> {
                 }
                 self.overload.set_numbers(settings.emergency.as_ref());
                 self.neighbours.set_workers(settings.overload.workers);
-                self.places = Places::of(&settings);
+                self.places.renew(&settings);
                 self.settings = settings;
                 self.prober.look();
             }
@@ -578,6 +583,7 @@ impl<S: Services> Machine for Node<S> {
         self.events = events;
         self.digest_events(now, out);
         self.probe_on(now, out);
+        self.find_targets(now);
         self.calls.expire(now);
     }
 
@@ -589,7 +595,7 @@ impl<S: Services> Machine for Node<S> {
 
     fn next_deadline(&self) -> Option<Time> {
         let probe = Some(self.prober.wakes()).filter(|wakes| *wakes != Time::FAR);
-        self.layer.next_deadline().into_iter().chain(probe).min()
+        self.layer.next_deadline().into_iter().chain(probe).chain(self.places.found.wakes()).min()
     }
 }
 
@@ -603,4 +609,5 @@ pub(crate) mod domain {
     pub const SEAL_V6: u8 = 5;
     pub const ACCOUNT: u8 = 6;
     pub const HEARD: u8 = 7;
+    pub const TARGETS: u8 = 8;
 }

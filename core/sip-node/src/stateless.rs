@@ -12,7 +12,7 @@ use core::hash::Hasher;
 use core::mem;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use sip_message::{Message, Method, Name, Uri, has_pair, hex16, unhex16};
-use sip_proxy::locate::{Located, Lookup, Step, locate};
+use sip_proxy::locate::{Destinations, Located, Lookup, Step, locate};
 use sip_proxy::rewrite::{self, Outgoing, write_request};
 use sip_proxy::token::{Dialog, Role};
 use sip_proxy::transport::{always_rport, reply_flow};
@@ -25,6 +25,9 @@ const PREFIX: &[u8; 8] = b"z9hG4bKt";
 const PREFIX_V4: &[u8; 8] = b"z9hG4bKu";
 /// Letters and digits between that and the seal.
 const FACTS: usize = 32;
+
+/// What waits for an answer of the DNS and is no branch.
+pub(crate) const NOBODY: u128 = u128::MAX;
 
 impl<S: Services> Node<S> {
     /// An ACK, or a CANCEL in stateless mode. Neither can be challenged, so what stands in From proves
@@ -143,39 +146,51 @@ impl<S: Services> Node<S> {
     fn located_hop(&mut self, now: Time, wish: &Wish, flow: Flow, request: &Message<'_>) -> Option<Flow> {
         let uri = Uri::parse(&wish.locate).ok()?;
         let large = wish.role != Role::Local && self.grown(flow, request) > self.settings.proxy.mtu;
-        let able = self.ability();
         // The same seed for the same call, so that its messages meet the same server.
         let mut seed = self.keyed(domain::STATELESS);
         seed.write(request.call_id());
-        let found = match locate(&crate::forward::want(&uri, large), &able, seed.finish()).ok()? {
-            Located::Now(found) => found,
-            Located::Ask(mut locate) => loop {
-                match locate.poll() {
-                    Step::Done(found) => break found.ok()?,
-                    Step::Wait => return None,
-                    Step::Ask(ask) => {
-                        let (kind, name) = locate.question(ask)?;
-                        match self.dns.ask(now, kind, name, u128::MAX) {
-                            Lookup::Hit(answer) => {
-                                let answer = answer.clone();
-                                locate.answer(ask, &answer);
-                            }
-                            Lookup::Ask => {
-                                self.services.count(Counter::Lookups);
-                                self.services.ask(Question { kind, name: name.into() });
-                            }
-                            Lookup::Joined => {}
-                            Lookup::Full => return None,
-                        }
-                    }
-                }
-            },
-        };
-        found.as_slice().iter().find_map(|d| {
+        self.locate_now(now, &uri, large, seed.finish())?.as_slice().iter().find_map(|d| {
             let allowed = self.places.let_through(&self.settings, wish.bounds, wish.role, d.address);
             let listener = self.settings.listener_for(d.transport, d.address, flow.listener)?;
             allowed.then_some(Flow { transport: d.transport, listener, remote: d.address, conn: None })
         })
+    }
+
+    /// Where a URI leads, as far as the answers of the DNS are at hand: what is missing is asked for, and `None` the answer.
+    pub(crate) fn locate_now(
+        &mut self,
+        now: Time,
+        uri: &Uri<'_>,
+        large: bool,
+        seed: u64,
+    ) -> Option<Destinations> {
+        let able = self.ability();
+        let mut locate = match locate(&crate::forward::want(uri, large), &able, seed) {
+            Ok(Located::Now(found)) => return Some(found),
+            Ok(Located::Ask(locate)) => locate,
+            Err(_) => return Some(Destinations::new()),
+        };
+        loop {
+            match locate.poll() {
+                Step::Done(found) => return Some(found.unwrap_or_default()),
+                Step::Wait => return None,
+                Step::Ask(ask) => {
+                    let (kind, name) = locate.question(ask)?;
+                    match self.dns.ask(now, kind, name, NOBODY) {
+                        Lookup::Hit(answer) => {
+                            let answer = answer.clone();
+                            locate.answer(ask, &answer);
+                        }
+                        Lookup::Ask => {
+                            self.services.count(Counter::Lookups);
+                            self.services.ask(Question { kind, name: name.into() });
+                        }
+                        Lookup::Joined => {}
+                        Lookup::Full => return None,
+                    }
+                }
+            }
+        }
     }
 
     fn send_stateless(

@@ -1,6 +1,8 @@
 //! Who may reach what, on the wire: the rule itself has a test beside it.
 
 use super::*;
+use core::net::Ipv4Addr;
+use sip_proxy::locate::Kind;
 
 const GATEWAY: &str = "192.0.2.50:5072";
 const CARRIER: &str = "203.0.113.5:5060";
@@ -71,6 +73,22 @@ fn address_of_a_gateway_takes_its_contact_only() {
     assert_eq!(led(&sent), format!("{uri} at {GATEWAY}"));
 }
 
+/// Each question takes a lock or two that all workers share.
+#[test]
+fn unproven_request_asks_twice_at_most_what_is_at_an_address() {
+    for (uri, leads, most) in [
+        (format!("sip:gw@{GATEWAY}"), format!("sip:gw@{GATEWAY} at {GATEWAY}"), 1),
+        (format!("sip:+1900@{GATEWAY}"), "403".to_owned(), 2),
+        ("sip:x@192.0.2.99".to_owned(), "403".to_owned(), 2),
+        ("sip:x@far.example".to_owned(), "403".to_owned(), 0),
+    ] {
+        let mut lab = lab(|_| {});
+        lab.send(CAROL, from(CAROL, &uri, &[]).text());
+        assert_eq!(led(&lab.sent()), leads, "{uri}");
+        assert!(lab.world.looked.get() <= most, "{uri}: {}", lab.world.looked.get());
+    }
+}
+
 #[test]
 fn dialog_token_opens_no_other_port_or_user() {
     let mut lab = lab(|_| {});
@@ -137,6 +155,113 @@ fn name_that_leads_to_a_trunk_is_found_out() {
     lab.as_user(ALICE, "alice", &Req::new("INVITE", "sip:x@gw.far.example:5060").alice());
     lab.resolve("192.0.2.99");
     assert_eq!(led(&lab.sent()), "sip:x@gw.far.example:5060 at 192.0.2.99:5060");
+}
+
+/// Answers the questions for the addresses of targets.
+fn find_targets(lab: &mut Lab, addresses: &[(&str, &str)]) {
+    lab.pass(0);
+    lab.resolve_with(|question| {
+        let name = String::from_utf8_lossy(&question.name);
+        let found = addresses.iter().filter(|(host, _)| question.kind == Kind::A && *host == name);
+        let found: Vec<Ipv4Addr> = found.map(|(_, address)| address.parse().unwrap()).collect();
+        if found.is_empty() { Answer::Nothing } else { Answer::A(found.into()) }
+    });
+}
+
+/// A carrier, voicemail and emergency targets by name, whose addresses stand nowhere in the settings.
+fn named_lab(change: impl FnOnce(&mut Settings)) -> Lab {
+    let mut lab = lab(|s| {
+        s.trunks[0].targets = vec![b"sip:sbc.carrier.example".to_vec()];
+        s.trunks[0].sources.clear();
+        s.emergency.as_mut().unwrap().targets = vec![b"sip:psap.example".to_vec()];
+        s.voicemail.as_mut().unwrap().uri = b"sip:mailbox@voice.example".to_vec();
+        change(s);
+    });
+    find_targets(
+        &mut lab,
+        &[
+            ("sbc.carrier.example", "198.51.100.5"),
+            ("sbc.carrier.example", "198.51.100.6"),
+            ("psap.example", "198.51.100.112"),
+            ("voice.example", "198.51.100.60"),
+        ],
+    );
+    lab
+}
+
+#[test]
+fn address_of_a_trunk_given_by_name_takes_what_its_rules_allow() {
+    let over = "sip:004930@sbc.carrier.example";
+    for (uri, route, leads) in [
+        ("sip:+4930@198.51.100.5", "", over),
+        ("sip:+4930@198.51.100.6:5080;transport=tcp", "", over),
+        ("sip:+4930@far.example;maddr=198.51.100.6", "", over),
+        ("sip:+1900@198.51.100.5", "", "403"),
+        ("sip:+1900@198.51.100.6:5080", "", "403"),
+        ("sip:+1900@far.example;maddr=198.51.100.6", "", "403"),
+        ("sip:+1900@far.example", "<sip:198.51.100.6;lr>", "403"),
+        ("sip:x@198.51.100.60", "", "403"),
+        ("sip:+1900@198.51.100.112", "", "403"),
+        ("sip:+1900@198.51.100.7", "", "sip:+1900@198.51.100.7"),
+    ] {
+        let mut lab = named_lab(|_| {});
+        let mut req = Req::new("INVITE", uri).alice();
+        req.lines.extend((!route.is_empty()).then(|| format!("Route: {route}")));
+        let sent = lab.as_user(ALICE, "alice", &req);
+        assert_eq!(led(&sent).split(" at ").next(), Some(leads), "{uri} by {route}");
+    }
+    // Another name that leads there.
+    let mut lab = named_lab(|_| {});
+    lab.as_user(ALICE, "alice", &Req::new("INVITE", "sip:+1900@gw.evil.example:5060").alice());
+    lab.resolve("198.51.100.6");
+    assert_eq!(led(&lab.sent()), "403");
+}
+
+#[test]
+fn contact_at_a_trunk_given_by_name_is_refused() {
+    for (line, status) in [
+        ("Contact: <sip:a@198.51.100.5>", 403),
+        ("Contact: <sip:a@198.51.100.6:5080>", 403),
+        ("Contact: <sip:a@sbc.carrier.example>", 403),
+        ("Contact: <sip:a@198.51.100.60>", 403),
+        ("Contact: <sip:a@192.0.2.30>\r\nPath: <sip:198.51.100.6;lr>\r\nSupported: path", 403),
+        ("Contact: <sip:a@198.51.100.7>", 200),
+    ] {
+        let mut lab = named_lab(|_| {});
+        assert_eq!(register(&mut lab, ALICE, &[line]).status(), status, "{line}");
+    }
+    // From there it may.
+    let mut lab = named_lab(|_| {});
+    let there = "198.51.100.5:5060";
+    assert_eq!(register(&mut lab, there, &["Contact: <sip:a@198.51.100.5>"]).status(), 200);
+}
+
+#[test]
+fn trunk_given_by_name_is_a_stranger_when_it_calls() {
+    let mut lab = named_lab(|s| s.trunks[0].may_transit = true);
+    lab.send("198.51.100.5:5060", from("198.51.100.5:5060", "sip:x@far.example", &[]).text());
+    assert_eq!(led(&lab.sent()), "403");
+}
+
+#[test]
+fn addresses_of_a_target_outlive_an_answer_and_a_reload() {
+    let dials = |lab: &mut Lab| {
+        let sent = lab.as_user(ALICE, "alice", &Req::new("INVITE", "sip:+1900@198.51.100.6").alice());
+        led(&sent)
+    };
+    let mut lab = named_lab(|_| {});
+    let moved = [("sbc.carrier.example", "198.51.100.99")];
+    for _ in 0..59 {
+        lab.pass(60_000);
+        find_targets(&mut lab, &moved);
+        lab.sent();
+    }
+    lab.reconfigure(|s| s.trunks[0].may_transit = true);
+    assert_eq!(dials(&mut lab), "403");
+    lab.pass(120_000);
+    find_targets(&mut lab, &moved);
+    lab.sent();
+    assert_eq!(dials(&mut lab), "sip:+1900@198.51.100.6 at 198.51.100.6:5060");
 }
 
 #[test]

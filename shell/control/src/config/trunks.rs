@@ -210,7 +210,7 @@ fn sources(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, targets: &[Ta
         return list.into_iter().map(|at| at.value).collect();
     }
     for target in targets.iter().filter(|target| target.ip().is_none()) {
-        let message = format!("requests from \"{}\" are not trusted", target.host);
+        let message = format!("requests from \"{}\" are treated as a stranger's", target.host);
         let mend = "its target is a name; list its addresses in `sources`";
         reader.warn(&section.span_of("targets"), Fault::new(message, mend));
     }

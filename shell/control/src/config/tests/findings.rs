@@ -312,7 +312,7 @@ fn trunks_must_be_clear() {
     assert!(errors(&trunk("a", "silent_after='50ms'")).contains("from 100ms to 30s"));
     assert!(warnings(&trunk("a", "")).contains("serves no prefix"));
     let named = "[[trunk]]\nname='a'\nprefixes=['0']\ntargets=['sip:gw.example']";
-    assert!(warnings(named).contains("requests from \"gw.example\" are not trusted"));
+    assert!(warnings(named).contains("requests from \"gw.example\" are treated as a stranger's"));
 }
 
 #[test]
