@@ -7,27 +7,29 @@ use crate::world;
 use resolver::Answer;
 use sip_node::Notice;
 use sip_proxy::locate::Kind;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::mem;
 use std::sync::{Mutex, OnceLock, PoisonError};
-use worker_runtime::monotonic_now;
+use worker_runtime::{PostError, monotonic_now};
 
-/// Answers that may wait. There are no more questions under way than the resolver's queue and its look-ups hold, and
-/// those that workers could not put; beyond it an answer is lost, and its question is asked again.
-const MOST: usize = 16_384;
+/// Answers that may wait for one worker. More questions of one are rarely under way; beyond it an answer is lost, and its
+/// question is asked again. A worker that takes nothing any more costs no other one its answers.
+const MOST: usize = 4_096;
 
 /// Gives a worker a notice, or gives it back.
-type Post = Box<dyn Fn(u16, Notice) -> Result<(), Notice> + Send + Sync>;
+type Post = Box<dyn Fn(u16, Notice) -> Result<(), PostError<Notice>> + Send + Sync>;
 
-/// Brings answers to the workers.
+/// Brings answers to the workers. It holds no lock while it posts one.
 #[derive(Default)]
 pub struct Courier {
     post: OnceLock<Post>,
-    waiting: Mutex<VecDeque<(u16, Notice)>>,
+    /// By worker. Only of workers that were there, or before any is.
+    waiting: Mutex<BTreeMap<u16, VecDeque<Notice>>>,
 }
 
 impl Courier {
     /// The workers are there: what waits is brought to them.
-    pub fn start(&self, post: impl Fn(u16, Notice) -> Result<(), Notice> + Send + Sync + 'static) {
+    pub fn start(&self, post: impl Fn(u16, Notice) -> Result<(), PostError<Notice>> + Send + Sync + 'static) {
         let _ = self.post.set(Box::new(post));
         self.retry();
     }
@@ -42,30 +44,57 @@ impl Courier {
             resolver::Kind::Aaaa => Kind::Aaaa,
         };
         let notice = Notice::Located { kind, name: question.name, answer: world::answer_of(outcome), ttl };
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let posted = match self.post.get() {
-            Some(post) => post(question.worker, notice),
-            None => Err(notice),
-        };
-        let Err(notice) = posted else { return };
-        static LOST: Throttle = Throttle::new();
-        if waiting.len() < MOST {
-            waiting.push_back((question.worker, notice));
-        } else if let Some(before) = LOST.pass(monotonic_now()) {
-            let worker = question.worker;
-            tracing::warn!(worker, before, "a resolver's answer was lost: the worker's queue is full");
-        }
+        self.post_or_keep(question.worker, VecDeque::from([notice]));
     }
 
     /// Tries again to bring what waits. To be called now and then.
     pub fn retry(&self) {
-        let Some(post) = self.post.get() else { return };
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        for _ in 0..waiting.len() {
-            let Some((worker, notice)) = waiting.pop_front() else { return };
-            if let Err(notice) = post(worker, notice) {
-                waiting.push_back((worker, notice));
+        if self.post.get().is_none() {
+            return;
+        }
+        let waiting = mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        for (worker, notices) in waiting {
+            self.post_or_keep(worker, notices);
+        }
+    }
+
+    /// Posts as many as the worker has room for, and keeps the others.
+    fn post_or_keep(&self, worker: u16, mut notices: VecDeque<Notice>) {
+        let posted = self.post.get();
+        while let Some(post) = posted
+            && let Some(notice) = notices.pop_front()
+        {
+            match post(worker, notice) {
+                Ok(()) => {}
+                Err(PostError::Full(notice)) => {
+                    notices.push_front(notice);
+                    break;
+                }
+                // Nobody waits for it.
+                Err(PostError::NoWorker(_)) => return,
             }
+        }
+        if notices.is_empty() {
+            return;
+        }
+        self.keep(worker, notices);
+        if posted.is_none() && self.post.get().is_some() {
+            // The workers were started meanwhile.
+            self.retry();
+        }
+    }
+
+    fn keep(&self, worker: u16, notices: VecDeque<Notice>) {
+        static LOST: Throttle = Throttle::new();
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_worker = waiting.entry(worker).or_default();
+        let lost = (of_worker.len() + notices.len()).saturating_sub(MOST);
+        of_worker.extend(notices.into_iter().skip(lost));
+        drop(waiting);
+        if lost > 0
+            && let Some(before) = LOST.pass(monotonic_now())
+        {
+            tracing::warn!(worker, before, "a resolver's answer was lost: the worker's queue is full");
         }
     }
 }
@@ -89,7 +118,7 @@ mod tests {
         let (own_room, own_got) = (Arc::clone(&room), Arc::clone(&got));
         courier.start(move |worker, notice| {
             let taken = own_room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
-            taken.map(|_| own_got.lock().unwrap().push(worker)).map_err(|_| notice)
+            taken.map(|_| own_got.lock().unwrap().push(worker)).map_err(|_| PostError::Full(notice))
         });
         (courier, room, got)
     }
@@ -125,8 +154,43 @@ mod tests {
     fn answers_that_wait_are_bounded() {
         let (courier, room, got) = courier(0);
         (0..MOST + 10).for_each(|_| courier.bring(answer(0)));
+        courier.bring(answer(1));
         room.store(usize::MAX, Ordering::Relaxed);
         courier.retry();
-        assert_eq!(got.lock().unwrap().len(), MOST);
+        let got = got.lock().unwrap();
+        assert_eq!((got.len(), got.last()), (MOST + 1, Some(&1)), "each worker has its own room");
+    }
+
+    #[test]
+    fn answer_for_no_worker_is_not_kept() {
+        let courier = Courier::default();
+        courier.bring(answer(7));
+        let asked = Arc::new(AtomicUsize::new(0));
+        let own = Arc::clone(&asked);
+        courier.start(move |_, notice| {
+            own.fetch_add(1, Ordering::Relaxed);
+            Err(PostError::NoWorker(notice))
+        });
+        courier.bring(answer(7));
+        courier.retry();
+        assert_eq!(asked.load(Ordering::Relaxed), 2, "each is tried once");
+    }
+
+    #[test]
+    fn answer_is_posted_without_a_lock() {
+        let courier = Arc::new(Courier::default());
+        courier.bring(answer(1));
+        let (own, got) = (Arc::downgrade(&courier), Arc::new(Mutex::new(Vec::new())));
+        let own_got = Arc::clone(&got);
+        courier.start(move |worker, _| {
+            // It would wait for ever for a lock that is held here.
+            if worker < 3 {
+                own.upgrade().unwrap().bring(answer(worker + 1));
+            }
+            own_got.lock().unwrap().push(worker);
+            Ok(())
+        });
+        courier.bring(answer(2));
+        assert_eq!(*got.lock().unwrap(), [3, 2, 1, 3, 2]);
     }
 }

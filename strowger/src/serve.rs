@@ -25,9 +25,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 use store::{Clock, LocationLimits, OnFailure, Store, StoreOptions, load_or_create_secret};
 use wire::Transport;
-use worker_runtime::{
-    Bound, Listener, PostError, Runtime, RuntimeConfig, RuntimeHandle, StreamLimits, monotonic_now,
-};
+use worker_runtime::{Bound, Listener, Runtime, RuntimeConfig, RuntimeHandle, StreamLimits, monotonic_now};
 
 /// Anything that keeps the server from starting; its text says what to do.
 pub(crate) type Failure = Box<dyn Error + Send + Sync>;
@@ -403,9 +401,7 @@ fn start_workers(
     let runtime = bound.start(nodes)?;
     let handle = runtime.handle();
     let poster = handle.clone();
-    courier.start(move |worker, notice| {
-        poster.post(worker, notice).map_err(|(PostError::Full(notice) | PostError::NoWorker(notice))| notice)
-    });
+    courier.start(move |worker, notice| poster.post(worker, notice));
     Ok((handle, runtime))
 }
 
@@ -494,7 +490,10 @@ fn wait(
     control.begin_drain();
     handle.stop_accepting();
     let most = control.patience() + DRAIN_MARGIN;
-    wait_for_the_rest(signals, most, || control.pending() as u64);
+    wait_for_the_rest(signals, most, || {
+        courier.retry();
+        control.pending() as u64
+    });
 }
 
 /// Waits until nothing is pending, but not for longer than `most`; a second stop ends it at once.
