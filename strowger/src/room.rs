@@ -8,10 +8,14 @@ use std::net::IpAddr;
 /// Memory that messages take, in words.
 pub fn memory(reports: &[Report]) -> String {
     let sum = |pick: fn(&Report) -> usize| mib(reports.iter().map(pick).sum());
-    let held = sum(|r| r.transactions.held_bytes);
+    let held = sum(|r| r.transactions.held_bytes + r.transactions.yielding_bytes);
     let most = sum(|r| r.transactions.most_bytes);
     let unproven = sum(|r| r.transactions.unproven_bytes);
-    format!("messages hold {held} MiB of {most} MiB, {unproven} MiB of it for unproven senders")
+    let yielding = sum(|r| r.transactions.yielding_bytes);
+    format!(
+        "messages hold {held} MiB of {most} MiB, {unproven} MiB of it for unproven senders, {yielding} MiB for \
+         responses that are dropped first"
+    )
 }
 
 /// What there was too little of in the last minute, with the mend.
@@ -40,10 +44,15 @@ fn alarm(kind: Shortage, source: IpAddr) -> String {
 pub fn metrics(reports: &[Report], text: &mut Text<'_>) {
     type Pick = fn(&sip_transaction::Counts) -> u64;
     let sum = |pick: Pick| reports.iter().map(|r| pick(&r.transactions)).sum::<u64>();
-    text.family("strowger_message_bytes", "Bytes that transactions hold of messages.", Kind::Gauge);
-    text.sample("strowger_message_bytes", &[("of", "all")], sum(|c| c.held_bytes as u64));
+    text.family("strowger_message_bytes", "Bytes held of messages.", Kind::Gauge);
+    text.sample(
+        "strowger_message_bytes",
+        &[("of", "all")],
+        sum(|c| (c.held_bytes + c.yielding_bytes) as u64),
+    );
     text.sample("strowger_message_bytes", &[("of", "unproven")], sum(|c| c.unproven_bytes as u64));
-    text.family("strowger_message_bytes_limit", "Bytes that transactions may hold of messages.", Kind::Gauge);
+    text.sample("strowger_message_bytes", &[("of", "yielding")], sum(|c| c.yielding_bytes as u64));
+    text.family("strowger_message_bytes_limit", "Bytes that may be held of messages.", Kind::Gauge);
     text.sample("strowger_message_bytes_limit", &[], sum(|c| c.most_bytes as u64));
     let name = "strowger_room_refused_total";
     text.family(name, "Of the transactions refused, those refused for other limits.", Kind::Counter);
@@ -88,8 +97,12 @@ mod tests {
     fn memory_in_words_is_the_sum_of_all_workers() {
         let mut report = Report::default();
         report.transactions.held_bytes = 3 << 19;
+        report.transactions.yielding_bytes = 2 << 20;
         report.transactions.most_bytes = 64 << 20;
         let text = memory(&[report.clone(), report]);
-        assert_eq!(text, "messages hold 3 MiB of 128 MiB, 0 MiB of it for unproven senders");
+        assert_eq!(
+            text,
+            "messages hold 7 MiB of 128 MiB, 0 MiB of it for unproven senders, 4 MiB for responses that are dropped first"
+        );
     }
 }

@@ -14,7 +14,7 @@ use sip_proxy::gathered::Gathered;
 use sip_transaction::{Payer, Share, TableHash};
 use siphasher::sip::SipHasher13;
 use std::collections::VecDeque;
-use wire::Time;
+use wire::{ConnId, Outbox, Time};
 
 /// After this a call whose end was never seen is forgotten.
 const FORGET: Duration = Duration::from_secs(24 * 3600);
@@ -44,6 +44,8 @@ struct Entry {
     since: Time,
     answered: bool,
     payer: Payer,
+    /// The connection of the caller, if the call keeps it in use.
+    conn: Option<ConnId>,
     /// Call-ID, From URI and To URI, one after the other.
     text: Vec<u8>,
     call_id: u8,
@@ -58,6 +60,8 @@ pub(crate) struct Calls {
     /// Those that were answered, in that order.
     answered: VecDeque<(u64, u64)>,
     spare: Vec<Vec<u8>>,
+    /// Connections of calls that are over.
+    released: Vec<ConnId>,
     limit: usize,
     /// Those being set up.
     ringing: Share,
@@ -75,6 +79,7 @@ impl Calls {
             queue,
             answered,
             spare: Vec::new(),
+            released: Vec::new(),
             limit,
             ringing: Share::new(limit),
             hash: TableHash::new(seed),
@@ -121,7 +126,8 @@ impl Calls {
         push(invite.to_uri(), &mut text);
         self.sequence += 1;
         let sequence = self.sequence;
-        let entry = Entry { hash, sequence, since: now, answered: false, payer, text, call_id, from };
+        let entry =
+            Entry { hash, sequence, since: now, answered: false, payer, conn: None, text, call_id, from };
         self.ringing.take(payer, 1);
         self.queue.push_back((now, hash, self.sequence));
         self.table.insert_unique(hash, entry, |e| e.hash);
@@ -169,6 +175,24 @@ impl Calls {
         }
     }
 
+    /// Notes that a call which is answered now needs the caller's connection; false if there is no such call, or it is noted
+    /// already.
+    pub fn takes(&mut self, response: &Message<'_>, conn: ConnId) -> bool {
+        let hash = self.hash(response.call_id(), response.from_tag());
+        let Some(entry) = self.table.find_mut(hash, |e| e.hash == hash) else { return false };
+        if entry.conn == Some(conn) {
+            return false;
+        }
+        self.released.extend(entry.conn.replace(conn));
+        true
+    }
+
+    /// Gives up the connections of calls that are over.
+    #[inline]
+    pub fn release(&mut self, out: &mut Outbox) {
+        self.released.drain(..).for_each(|conn| out.release(conn));
+    }
+
     /// The call goes on without this server.
     pub fn left(&mut self, message: &Message<'_>) {
         let hash = self.hash(message.call_id(), message.from_tag());
@@ -209,6 +233,7 @@ impl Calls {
         if !entry.answered {
             self.ringing.give(entry.payer, 1);
         }
+        self.released.extend(entry.conn);
         if self.spare.len() < 1_024 {
             self.spare.push(entry.text);
         }

@@ -126,7 +126,7 @@ impl<S: Services> Node<S> {
         self.layer.respond(now, id, status, out, |buf| {
             told(oc, buf, |buf| write_response(request, status, reason, &tag, source, extra, buf));
         });
-        self.letters.keep(out);
+        self.letters.keep(&mut self.layer, out);
     }
 
     /// Refuses new work for want of time (section 21.5.4).
@@ -175,7 +175,7 @@ impl<S: Services> Node<S> {
         self.layer.respond(now, id, status, out, |buf| {
             told(oc, buf, |buf| write_response(request, status, b"", &tag, source, extra, buf));
         });
-        self.letters.keep(out);
+        self.letters.keep(&mut self.layer, out);
     }
 
     /// An ACK that belongs to no failed INVITE of ours: for a 2xx, to be routed; or for a failure that

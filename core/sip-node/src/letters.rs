@@ -1,11 +1,12 @@
 //! Final responses whose connection may be gone: they go to the port in Via over a new one (RFC 3261 section 18.2.2).
 //!
 //! That a connection is gone is reported for what was sent on it, soon after. So the latest responses are kept, not all, and a
-//! response that its caller had a while to read is forgotten.
+//! response that its caller had a while to read is forgotten. When memory is short they are the first to go.
 
 use crate::settings::Settings;
 use core::net::SocketAddr;
 use sip_message::{Index, Limits, Parsed, parse};
+use sip_transaction::Layer;
 use wire::{Flow, Outbox, Transport};
 
 /// Responses kept at a time, a power of two.
@@ -20,6 +21,8 @@ pub(crate) struct Letters {
     next: usize,
     tokens: u64,
     index: Index,
+    /// Bytes allocated for them.
+    held: usize,
 }
 
 struct Letter {
@@ -36,8 +39,9 @@ impl Letters {
         self.tokens
     }
 
-    /// Keeps what was queued last, if it is a final response over a connection.
-    pub fn keep(&mut self, out: &Outbox) {
+    /// Keeps what was queued last, if it is a final response over a connection. The layer has the account of all
+    /// bytes held.
+    pub fn keep(&mut self, layer: &mut Layer, out: &Outbox) {
         let Some(transmit) = out.transmits().last() else { return };
         let bytes = out.message(transmit);
         let dialled = matches!(transmit.flow.transport, Transport::Tcp | Transport::Tls | Transport::Sctp);
@@ -56,9 +60,34 @@ impl Letters {
         self.next = at + 1;
         if let Some(letter) = self.ring.get_mut(at) {
             (letter.token, letter.flow) = (transmit.token, transmit.flow);
+            self.held -= letter.bytes.capacity();
             letter.bytes.clear();
             letter.bytes.shrink_to(KEEP_CAPACITY);
             letter.bytes.extend_from_slice(bytes);
+            self.held += letter.bytes.capacity();
+        }
+        layer.set_yielding(self.held);
+        self.give_way(layer);
+    }
+
+    /// Forgets as many as there is no room for, the oldest first.
+    #[inline]
+    pub fn give_way(&mut self, layer: &mut Layer) {
+        if layer.excess() > 0 {
+            self.forget(layer);
+        }
+    }
+
+    #[cold]
+    fn forget(&mut self, layer: &mut Layer) {
+        for n in 0..LETTERS {
+            if layer.excess() == 0 {
+                return;
+            }
+            let Some(letter) = self.ring.get_mut((self.next + n) % LETTERS) else { continue };
+            self.held -= letter.bytes.capacity();
+            (letter.token, letter.bytes) = (0, Vec::new());
+            layer.set_yielding(self.held);
         }
     }
 

@@ -449,6 +449,16 @@ impl<S: Services> Node<S> {
         self.events = events;
     }
 
+    /// What is done after each message.
+    #[inline]
+    fn wind_up(&mut self, now: Time, out: &mut Outbox) {
+        if !self.events.is_empty() {
+            self.digest_events(now, out);
+        }
+        self.letters.give_way(&mut self.layer);
+        self.calls.release(out);
+    }
+
     fn located(&mut self, now: Time, kind: Kind, name: &[u8], answer: Answer, ttl: u32, out: &mut Outbox) {
         let mut woken = mem::take(&mut self.woken);
         let told = self.dns.fill(now, kind, name, answer, ttl, &mut woken).cloned();
@@ -481,9 +491,7 @@ impl<S: Services> Machine for Node<S> {
 
     fn receive(&mut self, now: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
         self.message(now, flow, message, None, out);
-        if !self.events.is_empty() {
-            self.digest_events(now, out);
-        }
+        self.wind_up(now, out);
     }
 
     /// The Call-ID is looked for once only, with everything else.
@@ -496,9 +504,7 @@ impl<S: Services> Machine for Node<S> {
         out: &mut Outbox,
     ) -> Option<u16> {
         let other = self.message(now, flow, message, Some(asks), out);
-        if !self.events.is_empty() {
-            self.digest_events(now, out);
-        }
+        self.wind_up(now, out);
         other
     }
 
@@ -585,6 +591,7 @@ impl<S: Services> Machine for Node<S> {
         self.probe_on(now, out);
         self.find_targets(now);
         self.calls.expire(now);
+        self.calls.release(out);
     }
 
     fn round_ends(&mut self, now: Time, out: &mut Outbox) {

@@ -19,8 +19,8 @@ use sip_proxy::loops::read_branch;
 use sip_proxy::rewrite;
 use sip_proxy::token::Role;
 use sip_registrar::parse_q;
-use sip_transaction::{ClientId, Event, Outcome, TimerId};
-use wire::{Flow, Outbox, Time};
+use sip_transaction::{ClientId, Event, Outcome, Payer, ServerId, TimerId};
+use wire::{ConnId, Flow, Outbox, Time};
 
 /// Seconds that a stream connection matters on which a caller was told that the call is answered.
 const CALL_KEEPS: u32 = 7_200;
@@ -401,15 +401,30 @@ impl<S: Services> Node<S> {
             });
         });
         if sent {
-            self.letters.keep(out);
+            self.letters.keep(&mut self.layer, out);
             self.services.count(Counter::Relayed);
             // What was withheld was not queued; to streams nothing is withheld.
-            let stream = self.layer.reply_of(back.server).is_some_and(|flow| flow.transport.is_reliable());
-            if stream && (200..300).contains(&status) && response.method() == Method::Invite {
-                out.keeps(CALL_KEEPS);
+            let caller = self.layer.reply_of(back.server).filter(|flow| flow.transport.is_reliable());
+            if let Some(caller) = caller
+                && (200..300).contains(&status)
+                && response.method() == Method::Invite
+            {
+                self.keep_caller(back.server, caller.conn, response, out);
             }
         }
         sent
+    }
+
+    /// The connection of a caller whose call is answered by what was queued last matters: a stranger's as long as the call is
+    /// known.
+    fn keep_caller(&mut self, id: ServerId, conn: Option<ConnId>, response: &Message<'_>, out: &mut Outbox) {
+        if self.layer.payer_of(id) == Some(Payer::PROVEN) {
+            out.keeps(CALL_KEEPS);
+        } else if let Some(conn) = conn
+            && self.calls.takes(response, conn)
+        {
+            out.uses(CALL_KEEPS);
+        }
     }
 
     /// Passes on a 2xx to an INVITE that was answered with a failure meanwhile, because a branch had been
@@ -423,7 +438,7 @@ impl<S: Services> Node<S> {
         if p.bounded && !self.layer.pays(p.server, sent.len()) {
             return out.take_back();
         }
-        self.letters.keep(out);
+        self.letters.keep(&mut self.layer, out);
         self.services.count(Counter::Relayed);
     }
 
@@ -517,7 +532,7 @@ impl<S: Services> Node<S> {
                 });
             });
             if sent {
-                node.letters.keep(out);
+                node.letters.keep(&mut node.layer, out);
                 node.services.count(Counter::Relayed);
                 node.concluded(now, p, best.status(), &best);
             }
@@ -548,7 +563,7 @@ impl<S: Services> Node<S> {
             node.layer.respond(now, p.server, status, out, |buf| {
                 told(oc, buf, |buf| write_response(request, status, b"", &tag, source, extra, buf));
             });
-            node.letters.keep(out);
+            node.letters.keep(&mut node.layer, out);
             if p.invite {
                 node.services.count(Counter::CallsFailed);
             }

@@ -110,7 +110,7 @@ impl<S: Services> Node<S> {
             if !sent {
                 continue;
             }
-            self.letters.keep(out);
+            self.letters.keep(&mut self.layer, out);
             if kept.is_ok() && *keeps != 0 {
                 out.keeps(*keeps);
             }

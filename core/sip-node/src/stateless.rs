@@ -303,7 +303,7 @@ impl<S: Services> Node<S> {
         out.send_with(flow, token, |buf| {
             passed_on(None, named, buf, |buf| rewrite::write_response(response, !trusted, splices, buf));
         });
-        self.letters.keep(out);
+        self.letters.keep(&mut self.layer, out);
         self.services.count(Counter::Relayed);
     }
 

@@ -37,6 +37,8 @@ impl Payer {
 pub struct Share {
     limit: usize,
     held: usize,
+    /// Held besides by what gives way to everybody: it counts against nobody.
+    yielding: usize,
     /// By account. The first is that of all proven senders.
     accounts: Box<[usize]>,
 }
@@ -44,7 +46,7 @@ pub struct Share {
 impl Share {
     /// At most `limit` of it.
     pub fn new(limit: usize) -> Share {
-        Share { limit, held: 0, accounts: vec![0; ACCOUNTS + 1].into() }
+        Share { limit, held: 0, yielding: 0, accounts: vec![0; ACCOUNTS + 1].into() }
     }
 
     /// Changes the limit. What is held stays.
@@ -97,12 +99,28 @@ impl Share {
         }
     }
 
-    /// How much is held.
+    /// How much is held by what gives way to everybody.
+    pub fn set_yielding(&mut self, amount: usize) {
+        self.yielding = amount;
+    }
+
+    /// How much of that has to go, so that no more is held than there is.
+    #[inline]
+    pub fn excess(&self) -> usize {
+        self.held.saturating_add(self.yielding).saturating_sub(self.limit).min(self.yielding)
+    }
+
+    /// How much is held, without what gives way.
     pub fn held(&self) -> usize {
         self.held
     }
 
-    /// How much of that unproven senders hold.
+    /// How much is held by what gives way.
+    pub fn yielding(&self) -> usize {
+        self.yielding
+    }
+
+    /// How much unproven senders hold.
     pub fn unproven(&self) -> usize {
         self.held.saturating_sub(self.accounts.first().copied().unwrap_or(0))
     }
@@ -154,6 +172,20 @@ mod tests {
             assert_eq!(fill(&mut share, Payer::unproven(1)), 1, "{limit}");
         }
         assert!(!Share::new(0).admits(Payer::PROVEN, 1));
+    }
+
+    #[test]
+    fn what_gives_way_keeps_nobody_out() {
+        let mut share = Share::new(80);
+        share.set_yielding(80);
+        assert_eq!((share.held(), share.yielding(), share.excess()), (0, 80, 0));
+        assert!(share.admits(Payer::unproven(1), 10) && share.admits(Payer::PROVEN, 80));
+        share.take(Payer::PROVEN, 30);
+        assert_eq!(share.excess(), 30);
+        share.set_yielding(50);
+        assert_eq!(share.excess(), 0);
+        share.take(Payer::PROVEN, 60);
+        assert_eq!(share.excess(), 50, "no more than there is of it");
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub struct Transmit {
     /// Seconds for which its stream connection matters: it is not a stranger's connection, which is closed
     /// after a short silence, and first when connections run out. Zero: as it was.
     pub keeps: u32,
+    /// Whether its stream connection is in use from now on, until it is [released](Outbox::release).
+    pub uses: bool,
     /// Whether there is another way if its stream connection is not made soon.
     pub hurries: bool,
 }
@@ -39,6 +41,7 @@ pub struct Outbox {
     bytes: Vec<u8>,
     transmits: Vec<Transmit>,
     closes: Vec<Close>,
+    releases: Vec<ConnId>,
 }
 
 impl Outbox {
@@ -59,6 +62,7 @@ impl Outbox {
             fresh: false,
             yields: false,
             keeps: 0,
+            uses: false,
             hurries: false,
         });
         range
@@ -92,6 +96,21 @@ impl Outbox {
         if let Some(transmit) = self.transmits.last_mut() {
             transmit.keeps = seconds;
         }
+    }
+
+    /// The connection of what was queued last is in use until it is [released](Outbox::release), once for each time that it was
+    /// marked so: by a call of a stranger, say. It may be silent as long as one that matters, and does not have to make
+    /// room; but it does not count among those that [matter](Outbox::keeps). If it matters already, it does so for
+    /// `seconds` at least.
+    pub fn uses(&mut self, seconds: u32) {
+        if let Some(transmit) = self.transmits.last_mut() {
+            (transmit.keeps, transmit.uses) = (seconds, true);
+        }
+    }
+
+    /// A stream connection is not in use any more for one of the reasons for which it was.
+    pub fn release(&mut self, conn: ConnId) {
+        self.releases.push(conn);
     }
 
     /// Takes back what was queued last: it is not sent. Its bytes stay until the outbox is emptied.
@@ -132,9 +151,14 @@ impl Outbox {
         &self.closes
     }
 
+    /// The connections that are not in use any more.
+    pub fn releases(&self) -> &[ConnId] {
+        &self.releases
+    }
+
     /// Whether nothing is waiting.
     pub fn is_empty(&self) -> bool {
-        self.transmits.is_empty() && self.closes.is_empty()
+        self.transmits.is_empty() && self.closes.is_empty() && self.releases.is_empty()
     }
 
     /// Forgets everything, keeps the memory.
@@ -142,6 +166,7 @@ impl Outbox {
         self.bytes.clear();
         self.transmits.clear();
         self.closes.clear();
+        self.releases.clear();
     }
 }
 

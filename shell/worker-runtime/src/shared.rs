@@ -37,6 +37,8 @@ pub enum Hop {
     },
     /// A connection of the receiver's to close.
     Close(ConnId),
+    /// A connection of the receiver's is not in use any more, see [`wire::Outbox::release`].
+    Release(ConnId),
     /// A message of the receiver's machine could not be sent.
     Failed(u64),
     /// One that had left whole was lost with its connection, or its answer was.

@@ -231,6 +231,74 @@ fn loose_connections_are_closed_after_short_silence() {
     assert_eq!(ask(&mut kept, "still\n"), "still\n");
 }
 
+#[test]
+fn connection_in_use_makes_no_room_until_it_is_released() {
+    let server = server(1, |s| (s.max_connections, s.idle_loose) = (16, Some(NEVER)));
+    let mut used = server.connect();
+    for _ in 0..2 {
+        assert_eq!(ask(&mut used, "use\n"), "used\n");
+    }
+    let mut strangers = Vec::new();
+    let mut come = |count| {
+        for _ in 0..count {
+            let mut stranger = server.connect();
+            assert_eq!(ask(&mut stranger, "hello\n"), "hello\n");
+            strangers.push(stranger);
+        }
+    };
+    come(30);
+    for _ in 0..2 {
+        assert_eq!(ask(&mut used, "free\n"), "freed\n", "twice in use");
+        come(11);
+    }
+    // It came to the end of the list when it was released.
+    assert_eq!(ask(&mut used, "still\n"), "still\n");
+    come(1);
+    assert_eq!(hear_all(&mut used), "");
+}
+
+#[test]
+fn connection_is_as_loose_as_before_after_its_use() {
+    let server = server(1, |s| s.idle_loose = Some(Duration::from_millis(300)));
+    let mut used = server.connect();
+    assert_eq!(ask(&mut used, "use\n"), "used\n");
+    let mut stranger = server.connect();
+    assert_eq!(ask(&mut stranger, "hello\n"), "hello\n");
+    assert_eq!(hear_all(&mut stranger), "");
+    assert_eq!(ask(&mut used, "free\n"), "freed\n");
+    assert_eq!(hear_all(&mut used), "");
+    server.wait_count("the close", |c| c.tcp_closed_idle == 2);
+}
+
+#[test]
+fn connection_that_matters_outlasts_its_use() {
+    let server = server(1, |s| s.idle_loose = Some(Duration::from_millis(300)));
+    let mut phone = server.connect();
+    assert_eq!(ask(&mut phone, "use\n"), "used\n");
+    assert_eq!(ask(&mut phone, "keep\n"), "kept\n");
+    assert_eq!(ask(&mut phone, "free\n"), "freed\n");
+    let mut stranger = server.connect();
+    assert_eq!(ask(&mut stranger, "hello\n"), "hello\n");
+    assert_eq!(hear_all(&mut stranger), "");
+    assert_eq!(ask(&mut phone, "still\n"), "still\n");
+}
+
+#[test]
+fn connections_in_use_by_strangers_leave_half_to_others() {
+    let server = server(1, |s| (s.max_connections, s.idle_loose) = (16, Some(NEVER)));
+    let mut used: Vec<_> = (0..12).map(|_| server.connect()).collect();
+    for stranger in &mut used {
+        assert_eq!(ask(stranger, "use\n"), "used\n");
+    }
+    for _ in 0..4 {
+        let mut phone = server.connect();
+        assert_eq!(ask(&mut phone, "keep\n"), "kept\n");
+    }
+    // The ninth was one too many to be spared.
+    assert_eq!(ask(&mut used[7], "still\n"), "still\n");
+    assert_eq!(hear_all(&mut used[8]), "");
+}
+
 fn hear_up_to(stream: &mut std::net::TcpStream, len: usize) -> String {
     let mut text = String::new();
     let mut one = [0; 1];

@@ -393,6 +393,11 @@ impl Lab {
         self.out.transmits().iter().map(|t| t.keeps).collect()
     }
 
+    /// Whether the connections of what left are in use from now on, in order.
+    pub fn used(&self) -> Vec<bool> {
+        self.out.transmits().iter().map(|t| t.uses).collect()
+    }
+
     /// The one message that left.
     #[track_caller]
     pub fn one(&mut self) -> Sent {

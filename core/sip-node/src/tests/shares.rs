@@ -159,19 +159,75 @@ fn large_request_stays_charged_until_its_last_branch_is_over() {
 fn large_responses_of_many_phones_are_not_held_beyond_the_limit() {
     let mut lab = lab(100, Limits { server: 1_000, client: 1_000, bytes: 1 << 18 });
     lab.phones(&PHONES);
-    let filler = format!("X-Filler: {}\r\n", "y".repeat(8_000)).repeat(7);
     for _ in 0..5 {
         let sent = lab.as_user(ALICE, "alice", &Req::invite().alice());
         for invite in sent.iter().filter(|s| s.status() == 0).take(9) {
-            lab.send(&invite.to(), invite.reply(486, "b", &filler));
+            lab.send(&invite.to(), large_refusal(invite));
         }
-        lab.sent();
+        assert!(lab.sent().iter().all(|s| s.method() == "ACK"), "one phone rings");
     }
     let held = lab.report().transactions.held_bytes;
     assert!(held < 2 << 18, "{held}");
     // The answers count all the same.
     lab.pass(200_000);
-    assert!(lab.sent().iter().any(|s| s.status() == 486 || s.status() == 408));
+    assert!(lab.sent().iter().any(|s| s.status() == 486));
+    lab.rest();
+}
+
+/// A final response of 56,000 bytes and more.
+fn large_refusal(got: &Sent) -> String {
+    let (empty, full) =
+        ("Content-Length: 0\r\n\r\n", format!("Content-Length: 56000\r\n\r\n{}", "y".repeat(56_000)));
+    got.reply(486, "b", "").replace(empty, &full)
+}
+
+/// Large responses on connections of their own; what was sent last.
+fn answered_on_streams(lab: &mut Lab, count: u64) -> Sent {
+    let mut last = None;
+    for conn in 1..=count {
+        let (caller, req) = (tcp("192.0.2.10:40000", conn), Req::invite().sent_by("TCP", CAROL));
+        lab.send_on(caller, req.text());
+        let got =
+            lab.sent().into_iter().find(|s| s.method() == "INVITE" && s.status() == 0).expect("forwarded");
+        lab.send(BOB, large_refusal(&got));
+        let refusal = lab.sent().into_iter().find(|s| s.status() == 486).expect("it goes back");
+        lab.send_on(caller, req.ack(&refusal).text());
+        last = Some(refusal);
+    }
+    last.expect("more than none")
+}
+
+#[test]
+fn responses_kept_for_streams_count_as_bytes_held() {
+    let mut lab = lab(100, Limits { server: 1_000, client: 1_000, bytes: 1 << 20 });
+    answered_on_streams(&mut lab, 3);
+    let counts = lab.report().transactions;
+    assert!((168_000..250_000).contains(&counts.yielding_bytes), "{counts:?}");
+    // However many they are.
+    answered_on_streams(&mut lab, 40);
+    let counts = lab.report().transactions;
+    assert!(counts.held_bytes + counts.yielding_bytes <= 1 << 20, "{counts:?}");
+    assert!(counts.yielding_bytes > 500_000, "the latest stay: {counts:?}");
+    lab.rest();
+}
+
+#[test]
+fn responses_kept_for_streams_give_way_to_requests() {
+    let mut lab = lab(100, Limits { server: 1_000, client: 1_000, bytes: 1 << 18 });
+    let last = answered_on_streams(&mut lab, 4);
+    assert!(lab.report().transactions.yielding_bytes > 150_000);
+    lab.undeliverable(&last);
+    assert_eq!(lab.one().to(), CAROL, "while there is room");
+    let last = answered_on_streams(&mut lab, 1);
+    let alice = || Req { body: "x".repeat(60_000), ..Req::invite().alice() };
+    for _ in 0..4 {
+        assert_eq!(statuses(&lab.as_user(ALICE, "alice", &alice()))[0], 100);
+        let counts = lab.report().transactions;
+        assert!(counts.held_bytes.max(1 << 18) >= counts.held_bytes + counts.yielding_bytes, "{counts:?}");
+    }
+    assert_eq!(lab.report().transactions.yielding_bytes, 0);
+    lab.undeliverable(&last);
+    lab.silent();
     lab.rest();
 }
 

@@ -84,6 +84,80 @@ fn connection_matters_when_a_phone_registers_or_a_call_is_answered() {
     }
 }
 
+/// A stranger's call over a stream that was answered: the INVITE as sent, as received and the response.
+fn stranger_calls(lab: &mut Lab, flow: Flow) -> (Req, Sent, Sent) {
+    let req = Req::invite().sent_by("TCP", CAROL);
+    lab.send_on(flow, req.text());
+    let got = lab.sent().into_iter().find(|s| s.to() == BOB).expect("forwarded");
+    lab.send(BOB, got.reply(180, "b", ""));
+    assert_eq!(lab.used(), [false], "it only rings");
+    lab.sent();
+    lab.send(BOB, got.accept("b"));
+    assert_eq!(lab.used(), [true]);
+    let ok = lab.one();
+    (req, got, ok)
+}
+
+#[test]
+fn stranger_connection_is_in_use_while_its_call_lasts() {
+    let flow = tcp("192.0.2.10:40000", 9);
+    let mut lab = Lab::new();
+    lab.phones(&[BOB]);
+    let (req, got, ok) = stranger_calls(&mut lab, flow);
+    lab.send(BOB, got.accept("b"));
+    assert_eq!(lab.used(), [false], "once for a call");
+    lab.sent();
+    lab.send_on(flow, req.within("ACK", &ok).text());
+    lab.pass(600_000);
+    assert_eq!(lab.out.releases(), []);
+    lab.sent();
+    lab.send_on(flow, req.within("BYE", &ok).text());
+    let bye = lab.one();
+    assert_eq!(lab.out.releases(), []);
+    lab.send(BOB, bye.reply(200, "b", ""));
+    assert_eq!(lab.out.releases(), [flow.conn.unwrap()]);
+    lab.sent();
+    lab.rest();
+}
+
+#[test]
+fn stranger_connection_is_released_when_its_call_ends_unseen() {
+    let flow = tcp("192.0.2.10:40000", 9);
+    // The callee hangs up, and the caller does not answer.
+    let mut lab = Lab::with(|s| s.auth.in_dialog = false);
+    lab.phones(&[BOB]);
+    let (_, got, _) = stranger_calls(&mut lab, flow);
+    lab.send(BOB, from_callee(&got, "BYE", BOB, "<sip:bob@here.example>").text());
+    assert_eq!(lab.one().method(), "BYE");
+    lab.pass(33_000);
+    assert_eq!(lab.out.releases(), [flow.conn.unwrap()]);
+    lab.sent();
+    // Nobody ever hangs up.
+    stranger_calls(&mut lab, flow);
+    lab.pass(24 * 3_600_000);
+    assert_eq!(lab.out.releases(), [flow.conn.unwrap()]);
+    // The call takes another way than through this server.
+    lab.reconfigure(|s| s.proxy.record_route = false);
+    lab.phones(&[BOB]);
+    lab.sent();
+    let (.., ok) = stranger_calls(&mut lab, flow);
+    assert_eq!((ok.status(), lab.report().call_count), (200, 0));
+}
+
+#[test]
+fn stranger_call_that_changes_its_connection_uses_the_new_one() {
+    let (old, new) = (tcp("192.0.2.10:40000", 9), tcp("192.0.2.10:40001", 10));
+    let mut lab = Lab::new();
+    lab.phones(&[BOB]);
+    let (req, _, ok) = stranger_calls(&mut lab, old);
+    lab.send_on(old, req.within("ACK", &ok).text());
+    lab.sent();
+    lab.send_on(new, req.within("INVITE", &ok).text());
+    let again = lab.sent().into_iter().find(|s| s.to() == BOB).expect("forwarded");
+    lab.send(BOB, again.accept("b"));
+    assert_eq!((lab.used(), lab.out.releases()), (vec![true], &[old.conn.unwrap()][..]));
+}
+
 #[test]
 fn over_a_stream_the_answer_goes_back_on_the_connection() {
     let mut lab = Lab::new();

@@ -138,6 +138,8 @@ pub struct Counts {
     pub held_bytes: usize,
     /// Of these, those of unproven senders.
     pub unproven_bytes: usize,
+    /// Bytes held besides by what gives way when memory is short.
+    pub yielding_bytes: usize,
     /// Bytes that may be held.
     pub most_bytes: usize,
     /// Server transactions ever.
@@ -313,6 +315,18 @@ impl Layer {
         self.pool.held.resize(payer, old, new);
     }
 
+    /// Sets the bytes that the transaction user holds and gives up when there is an [excess](Layer::excess). Admission does
+    /// not count them.
+    pub fn set_yielding(&mut self, bytes: usize) {
+        self.pool.held.set_yielding(bytes);
+    }
+
+    /// Of these bytes, those that have to go.
+    #[inline]
+    pub fn excess(&self) -> usize {
+        self.pool.held.excess()
+    }
+
     /// Counts a response that the transaction user did not send because too few bytes were received.
     pub fn withheld(&mut self) {
         self.counts.withheld += 1;
@@ -339,6 +353,7 @@ impl Layer {
             idle_bytes: self.pool.idle_bytes(),
             held_bytes: self.pool.held.held(),
             unproven_bytes: self.pool.held.unproven(),
+            yielding_bytes: self.pool.held.yielding(),
             most_bytes: self.pool.held.limit(),
             ..self.counts
         }

@@ -358,6 +358,11 @@ impl Layer {
         self.servers.get(id.slot, id.generation).map(|server| server.reply)
     }
 
+    /// On whose account it is.
+    pub fn payer_of(&self, id: ServerId) -> Option<Payer> {
+        self.servers.get(id.slot, id.generation).map(|server| server.payer)
+    }
+
     /// Whether a final response has been sent; `None` if there is no such transaction.
     pub fn is_answered(&self, id: ServerId) -> Option<bool> {
         self.servers.get(id.slot, id.generation).map(Server::is_answered)

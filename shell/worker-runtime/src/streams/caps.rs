@@ -17,6 +17,8 @@ pub struct Caps {
     open: AtomicUsize,
     /// Of these such as never mattered.
     loose: AtomicUsize,
+    /// Of these such as are in use.
+    spared: AtomicUsize,
     /// When there was no room last, microseconds; zero: never.
     short: AtomicU64,
     hasher: RandomState,
@@ -54,6 +56,7 @@ impl Caps {
             max_per_source,
             open: AtomicUsize::new(0),
             loose: AtomicUsize::new(0),
+            spared: AtomicUsize::new(0),
             short: AtomicU64::new(0),
             hasher,
             stripes,
@@ -118,6 +121,19 @@ impl Caps {
         self.loose.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Counts a loose connection in use, which does not have to make room; `false` if there are too many of them: others, and
+    /// phones that have not registered yet, need room as well.
+    pub fn spare(&self) -> bool {
+        let most = self.max / 2;
+        let more = |n| if n < most { Some(n + 1) } else { None };
+        self.spared.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// Takes back one [`Caps::spare`].
+    pub fn bare(&self) {
+        self.spared.fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// Notes that there was no room.
     pub fn note_short(&self, now: Time) {
         self.short.store(now.as_micros(), Ordering::Relaxed);
@@ -180,6 +196,14 @@ mod tests {
         (0..6).for_each(|_| caps.release(ip, true));
         (0..2).for_each(|_| caps.release(ip, false));
         assert_eq!((caps.open.load(Ordering::Relaxed), caps.loose.load(Ordering::Relaxed)), (0, 0));
+    }
+
+    #[test]
+    fn loose_connections_in_use_leave_half_to_others() {
+        let caps = Caps::new(8, 8);
+        assert!((0..4).all(|_| caps.spare()) && !caps.spare());
+        caps.bare();
+        assert!(caps.spare());
     }
 
     #[test]

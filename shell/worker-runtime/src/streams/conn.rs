@@ -57,6 +57,17 @@ impl Reason {
     }
 }
 
+/// How much a connection matters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Weight {
+    /// Somebody has registered or was called on it, or nobody asks.
+    Full,
+    /// Never so far.
+    Loose,
+    /// The same, but it is in use and does not have to make room.
+    Spared,
+}
+
 /// Who wants to hear if a message cannot be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ticket {
@@ -68,6 +79,8 @@ pub struct Ticket {
     pub yields: bool,
     /// Its connection matters for this number of seconds.
     pub keeps: u32,
+    /// Its connection is in use from now on.
+    pub uses: bool,
     /// The message has another way to go if the connection is not made soon.
     pub hurries: bool,
 }
@@ -75,7 +88,7 @@ pub struct Ticket {
 impl Ticket {
     /// Nobody wants to hear.
     pub fn none(origin: u16) -> Ticket {
-        Ticket { token: 0, origin, yields: false, keeps: 0, hurries: false }
+        Ticket { token: 0, origin, yields: false, keeps: 0, uses: false, hurries: false }
     }
 }
 
@@ -208,8 +221,12 @@ pub struct Conn {
     pub inbound: bool,
     /// Whether it was ever open in both directions.
     pub was_open: bool,
-    /// Whether it has never mattered: without a registration or an answered call.
-    pub loose: bool,
+    /// How much it matters.
+    pub weight: Weight,
+    /// Whether it is in the list of those that make room for others.
+    pub listed: bool,
+    /// How often it is in use, see [`wire::Outbox::uses`].
+    pub uses: u16,
     /// Whether a whole message has come, or we opened it ourselves.
     pub useful: bool,
     /// Whether it is in the list of connections with input left over.
@@ -230,7 +247,7 @@ pub struct Conn {
     pub deadline: Time,
     /// Until then it counts as congested: it was of late, for longer than a burst lasts.
     pub narrow: Time,
-    /// Until then it matters; if it is loose, until then it may be silent.
+    /// Until then it matters; if it is loose and not in use, until then it may be silent.
     pub lasts: Time,
     /// Before this, no ping is answered.
     pub next_pong: Time,
@@ -254,7 +271,9 @@ impl Conn {
             ends: None,
             inbound,
             was_open: inbound,
-            loose: false,
+            weight: Weight::Full,
+            listed: false,
+            uses: 0,
             useful: !inbound,
             waiting: false,
             dirty: false,
@@ -271,6 +290,11 @@ impl Conn {
         }
     }
 
+    /// Whether it has never mattered.
+    pub fn is_loose(&self) -> bool {
+        self.weight != Weight::Full
+    }
+
     /// Forgets what was sent long ago.
     pub fn forget(&mut self, patience: Duration, now: Time) {
         if self.recent.as_mut().is_some_and(|recent| !recent.keep(patience, now)) {
@@ -281,7 +305,7 @@ impl Conn {
     /// When its silence has lasted too long, if it is silent from now on; `message`: one has just come.
     pub fn silence(&mut self, limits: &StreamLimits, now: Time, message: bool) -> Time {
         match limits.idle_loose {
-            Some(short) if self.loose || self.lasts <= now => {
+            Some(short) if self.uses == 0 && (self.is_loose() || self.lasts <= now) => {
                 if message {
                     self.lasts = self.lasts.max(now + short);
                 }
@@ -359,6 +383,6 @@ mod tests {
 
     #[test]
     fn an_idle_connection_is_small() {
-        assert!(size_of::<Conn>() <= 128, "{} bytes", size_of::<Conn>());
+        assert!(size_of::<Conn>() <= 120, "{} bytes", size_of::<Conn>());
     }
 }

@@ -233,10 +233,7 @@ impl Streams {
         self.held += message.len();
         let pending = output.pending();
         if ticket.keeps > 0 {
-            conn.lasts = conn.lasts.max(now + Duration::from_secs(ticket.keeps.into()));
-            if std::mem::take(&mut conn.loose) {
-                self.shared.caps.tie();
-            }
+            conn.mark(&ticket, &self.shared.caps, now);
         }
         if !conn.dirty {
             conn.dirty = true;
@@ -387,11 +384,12 @@ impl Streams {
 
     /// Closes a connection at once.
     pub fn close(&mut self, id: ConnId, reason: Reason) {
-        let Some(conn) = self.table.remove(id) else { return };
+        let Some(mut conn) = self.table.remove(id) else { return };
         self.wheel.clear(Table::slot_of(id));
         self.shared.directory.remove(conn.remote, id);
         if conn.inbound {
-            self.shared.caps.release(conn.remote.ip(), conn.loose);
+            self.shared.caps.release(conn.remote.ip(), conn.is_loose());
+            conn.bare(&self.shared.caps);
         } else {
             self.shared.caps.close();
         }

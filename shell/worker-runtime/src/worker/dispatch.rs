@@ -10,8 +10,8 @@ const FEW: usize = 2;
 
 /// Who wants to hear of a transmit of worker `me`.
 fn ticket(transmit: &Transmit, me: u16) -> Ticket {
-    let Transmit { token, yields, keeps, hurries, .. } = *transmit;
-    Ticket { token, origin: me, yields, keeps, hurries }
+    let Transmit { token, yields, keeps, uses, hurries, .. } = *transmit;
+    Ticket { token, origin: me, yields, keeps, uses, hurries }
 }
 
 impl<M: Machine> Worker<M> {
@@ -49,6 +49,12 @@ impl<M: Machine> Worker<M> {
         for close in out.closes() {
             self.dispatch_close(close.conn);
         }
+        for &conn in out.releases() {
+            match conn.worker() == origin {
+                true => self.streams.release(conn, self.now),
+                false => self.links.tell(conn.worker(), Hop::Release(conn)),
+            }
+        }
         out.clear();
         self.out = out;
         self.fresh = None;
@@ -61,7 +67,8 @@ impl<M: Machine> Worker<M> {
         let Worker { out, datagrams, streams, links, poller, .. } = self;
         let transmits = out.transmits();
         let plain = |transmit: &Transmit| transmit.flow.transport == Transport::Udp;
-        if transmits.len() > FEW || !out.closes().is_empty() || !transmits.iter().all(plain) {
+        let others = !(out.closes().is_empty() && out.releases().is_empty());
+        if transmits.len() > FEW || others || !transmits.iter().all(plain) {
             return false;
         }
         let origin = links.me();

@@ -416,6 +416,7 @@ impl<M: Machine> Worker<M> {
                     self.links.give_back(ticket.origin, bytes);
                 }
                 Hop::Close(conn) => self.streams.close_gently(conn, Reason::Asked, &self.poller, self.now),
+                Hop::Release(conn) => self.streams.release(conn, self.now),
                 Hop::Failed(token) => self.machine.undeliverable(self.now, token, &mut self.out),
                 Hop::CutOff(token) => self.machine.cut_off(self.now, token, &mut self.out),
                 Hop::Returned(to, quoted) => self.machine.returned(self.now, to, &quoted, &mut self.out),

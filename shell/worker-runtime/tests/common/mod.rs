@@ -107,6 +107,14 @@ impl Machine for Lines {
                 out.send(flow, 0, b"kept\n");
                 out.keeps(3_600);
             }
+            "use" => {
+                out.send(flow, 0, b"used\n");
+                out.uses(3_600);
+            }
+            "free" => {
+                out.send(flow, 0, b"freed\n");
+                out.release(flow.conn.unwrap());
+            }
             _ if line.starts_with(|c: char| c.is_ascii_digit()) => {
                 out.send(flow, 0, format!("{}:{line}\n", self.worker).as_bytes());
             }
