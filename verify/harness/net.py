@@ -184,16 +184,16 @@ class Client:
 
 
 def register_block(server, users, host, port, domain, window=100, source=None):
-    """Register many users without credentials, each at host:port, with `window` requests in flight, from `source` or an address
-    of its own.
+    """Register many users without credentials, each at host:port, with `window` requests in flight, from another port of
+    `host`, or from `source`: then as other devices.
 
     Bench and load tests need a thousand callees at once; one by one would take as long as the test. Without rport, with
     which this socket itself would be called.
     """
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
-    sock.bind((source or fresh_ip(), 5060))
-    ip = sock.getsockname()[0]
+    sock.bind((source or host, 0))
+    ip, own = sock.getsockname()
     sock.settimeout(1)
     run = unique('block')
     missing = dict(enumerate(users))
@@ -203,10 +203,10 @@ def register_block(server, users, host, port, domain, window=100, source=None):
             while waiting and pending < window:
                 i, user = waiting.pop()
                 sock.sendto((
-                    'REGISTER sip:{d} SIP/2.0\r\nVia: SIP/2.0/UDP {ip}:5060;branch=z9hG4bK{r}i{i}\r\n'
+                    'REGISTER sip:{d} SIP/2.0\r\nVia: SIP/2.0/UDP {ip}:{own};branch=z9hG4bK{r}i{i}\r\n'
                     'Max-Forwards: 70\r\nFrom: <sip:{u}@{d}>;tag={i}\r\nTo: <sip:{u}@{d}>\r\n'
                     'Call-ID: {r}i{i}\r\nCSeq: 1 REGISTER\r\nContact: <sip:{u}@{h}:{p}>\r\nExpires: 3600\r\n'
-                    'Content-Length: 0\r\n\r\n').format(d=domain, ip=ip, r=run, i=i, u=user, h=host, p=port).encode(), server)
+                    'Content-Length: 0\r\n\r\n').format(d=domain, ip=ip, own=own, r=run, i=i, u=user, h=host, p=port).encode(), server)
                 pending += 1
             try:
                 reply = Reply(sock.recv(65536))
