@@ -359,6 +359,12 @@ const fn reason(why: Refusal, known: bool) -> &'static str {
         Refusal::Rules => "the called number is none of the `prefixes` of the trunk at that address",
         Refusal::Stranger => "strangers may send nothing here: `strangers` in [proxy]",
         Refusal::Method => "strangers may not send this method: `stranger_methods` in [proxy]",
+        Refusal::NoDialog => {
+            "a stranger's request has a To tag and none of our Record-Route: its program must send back the route set of the call"
+        }
+        Refusal::Commands => {
+            "a stranger's INVITE tells phones to answer by themselves, or requires to take over a call"
+        }
         Refusal::Target => "the sender may not send requests there",
         Refusal::Elsewhere => {
             "this is of none of our domains; only our own users, and trunks that may transit, may send requests there"

@@ -122,7 +122,8 @@ impl<S: Services> Node<S> {
         if !own && let Some(why) = self.bars(request, &admitted) {
             self.services.count(Counter::Forbidden);
             self.tell(why, request.request_uri(), flow, request);
-            return self.decline(now, flow, request, &admitted, (403, b""), b"", out);
+            let status = crate::strangers::status_of(why);
+            return self.decline(now, flow, request, &admitted, (status, b""), b"", out);
         }
         // Credentials that were judged are used up: without memory a retransmission would be challenged.
         let again = admitted.caller.realm.is_none();

@@ -1,7 +1,7 @@
 //! The calls that go through this worker: for people who ask, and for the cap on their number.
 //!
-//! A proxy needs no memory of calls, and this table decides nothing about messages. Entries are found
-//! by Call-ID and the caller's tag and are gone when the BYE is answered, when the set-up fails, or, if the
+//! A proxy needs no memory of calls, and this table decides nothing about messages but one thing: whether what a stranger
+//! sends without our token is of a call here. Entries are found by Call-ID and the caller's tag and are gone when the BYE is answered, when the set-up fails, or, if the
 //! end was never seen, after a day. Where there is no more room, the call that was answered first makes it:
 //! it goes on unseen, and nobody can keep others out by never hanging up. So the cap holds for calls being
 //! set up.
@@ -43,6 +43,8 @@ struct Entry {
     sequence: u64,
     since: Time,
     answered: bool,
+    /// The hash of Call-ID and tag of the phone that answered first.
+    callee: Option<u64>,
     payer: Payer,
     /// The connection of the caller, if the call keeps it in use.
     conn: Option<ConnId>,
@@ -127,7 +129,7 @@ impl Calls {
         self.sequence += 1;
         let sequence = self.sequence;
         let entry =
-            Entry { hash, sequence, since: now, answered: false, payer, conn: None, text, call_id, from };
+            Entry { hash, sequence, since: now, answered: false, callee: None, payer, conn: None, text, call_id, from };
         self.ringing.take(payer, 1);
         self.queue.push_back((now, hash, self.sequence));
         self.table.insert_unique(hash, entry, |e| e.hash);
@@ -151,10 +153,12 @@ impl Calls {
         let hash = self.hash(message.call_id(), message.from_tag());
         match method {
             Method::Invite if status < 300 => {
+                let callee = self.hash(message.call_id(), message.to_tag());
                 if let Some(entry) = self.table.find_mut(hash, |e| e.hash == hash)
                     && !entry.answered
                 {
                     entry.answered = true;
+                    entry.callee = Some(callee);
                     self.ringing.give(entry.payer, 1);
                     entry.since = now;
                     self.answered.push_back((hash, entry.sequence));
@@ -191,6 +195,19 @@ impl Calls {
     #[inline]
     pub fn release(&mut self, out: &mut Outbox) {
         self.released.drain(..).for_each(|conn| out.release(conn));
+    }
+
+    /// Whether a request is of an answered call here, whichever end sent it: by Call-ID, both tags, and the name of the other
+    /// end.
+    pub fn knows(&self, request: &Message<'_>) -> bool {
+        let (from, to) = (
+            self.hash(request.call_id(), request.from_tag()),
+            self.hash(request.call_id(), request.to_tag()),
+        );
+        let name = cut(request.to_uri());
+        let find = |hash: u64| self.table.find(hash, |e| e.hash == hash);
+        find(from).is_some_and(|e| e.callee == Some(to) && e.parts().2 == name)
+            || find(to).is_some_and(|e| e.callee == Some(from) && e.parts().1 == name)
     }
 
     /// The call goes on without this server.
@@ -270,9 +287,15 @@ impl Calls {
 }
 
 impl Entry {
-    fn show(&self, now: Time) -> Call {
+    /// Call-ID, From URI and To URI.
+    fn parts(&self) -> (&[u8], &[u8], &[u8]) {
         let (call_id, rest) = self.text.split_at(usize::from(self.call_id).min(self.text.len()));
         let (from, to) = rest.split_at(usize::from(self.from).min(rest.len()));
+        (call_id, from, to)
+    }
+
+    fn show(&self, now: Time) -> Call {
+        let (call_id, from, to) = self.parts();
         let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
         Call {
             call_id: text(call_id),
@@ -284,8 +307,12 @@ impl Entry {
     }
 }
 
+fn cut(text: &[u8]) -> &[u8] {
+    &text[..text.len().min(TEXT_MAX)]
+}
+
 fn push(text: &[u8], out: &mut Vec<u8>) -> u8 {
-    let text = &text[..text.len().min(TEXT_MAX)];
+    let text = cut(text);
     out.extend_from_slice(text);
     text.len() as u8
 }

@@ -186,6 +186,10 @@ pub enum Refusal {
     Stranger,
     /// Strangers may not send this method: 403.
     Method,
+    /// A stranger's request has a To tag and no token of ours, and strangers may not begin anything with its method: 481.
+    NoDialog,
+    /// A stranger's INVITE would have a phone answer by itself or take over a call, by what cannot be taken off it: 403.
+    Commands,
     /// The sender may not reach what the Request-URI names: 403.
     Target,
     /// The same of a sender who is neither one of our users nor a trunk that may transit, and the Request-URI is of none of

@@ -1,12 +1,13 @@
 //! What a sender may send that this server does not know.
 //!
 //! Phones obey what comes through their registrar. So a stranger may call, write and ask; what commands a phone (REFER,
-//! NOTIFY, header fields that make it answer by itself) is for users and trunks.
+//! NOTIFY, what makes it answer by itself: [`commands`]) is for users and trunks.
 
 use crate::admit::Admitted;
 use crate::node::Node;
 use crate::services::{Refusal, Services};
 use sip_message::{Message, Method, Name};
+use sip_proxy::commands;
 use sip_proxy::token::{Dialog, Role};
 
 /// What strangers may send.
@@ -26,26 +27,38 @@ impl Default for Strangers {
 }
 
 impl Strangers {
-    /// Why a stranger's request is refused; `None`: it is not.
-    fn bars(&self, request: &Message<'_>, dialog: Option<&Dialog>) -> Option<Refusal> {
+    /// Why a stranger's request is refused; `None`: it is not. `known`: it is of a call here, which a token need not tell.
+    fn bars(&self, request: &Message<'_>, dialog: Option<&Dialog>, known: bool) -> Option<Refusal> {
         let method = request.method();
         if dialog.is_none() && !self.allowed {
             return Some(Refusal::Stranger);
         }
         let listed = self.methods.iter().any(|m| m == b"*" || m == method.as_bytes());
-        (!listed && !belongs(request, dialog)).then_some(Refusal::Method)
+        if listed || belongs(request, dialog, known) {
+            return None;
+        }
+        // A tag is easily made up. To a sender that means it the call is over (section 12.2.2).
+        let claims = dialog.is_none() && !request.to_tag().is_empty();
+        Some(if claims { Refusal::NoDialog } else { Refusal::Method })
+    }
+}
+
+/// What a stranger is answered who is refused.
+pub(crate) const fn status_of(why: Refusal) -> u16 {
+    match why {
+        Refusal::NoDialog => 481,
+        _ => 403,
     }
 }
 
 /// Whether a request belongs to a call: outside of one it has no effect. A request that commands a phone
 /// belongs to it only if our user began the dialog; a NOTIFY also for the REFER that our user sent in it (RFC
 /// 3515 section 2.4.4).
-fn belongs(request: &Message<'_>, dialog: Option<&Dialog>) -> bool {
-    let within = !request.to_tag().is_empty();
+fn belongs(request: &Message<'_>, dialog: Option<&Dialog>, known: bool) -> bool {
     match request.method() {
         Method::Ack | Method::Cancel => true,
         Method::Invite => dialog.is_some(),
-        Method::Bye | Method::Prack | Method::Update | Method::Info => within,
+        Method::Bye | Method::Prack | Method::Update | Method::Info => dialog.is_some() || known,
         Method::Refer => dialog.is_some_and(|dialog| !dialog.by_caller),
         Method::Notify => dialog.is_some_and(|dialog| !dialog.by_caller || is_of_refer(request)),
         _ => false,
@@ -70,6 +83,21 @@ impl<S: Services> Node<S> {
         if a.caller.role != Role::Stranger || for_help() {
             return None;
         }
-        self.settings.proxy.strangers.bars(request, a.dialog.as_ref())
+        let claims = a.dialog.is_none() && !request.to_tag().is_empty();
+        let known = claims && self.is_of_known_call(request, a);
+        let barred = self.settings.proxy.strangers.bars(request, a.dialog.as_ref(), known);
+        barred.or_else(|| commands::are_demanded(request).then_some(Refusal::Commands))
+    }
+
+    /// Whether a request without our token is of an answered call here, and for the one who is called there. Some clients
+    /// send no Route back. Where we give no token nobody can, so a tag is enough.
+    fn is_of_known_call(&self, request: &Message<'_>, a: &Admitted<'_>) -> bool {
+        if !self.settings.proxy.record_route {
+            return true;
+        }
+        let called = self.local_aor(&a.uri, a.routing.request_uri);
+        let other = || self.aor_of(request.to_uri());
+        self.calls.knows(request)
+            && called.is_none_or(|called| other().is_some_and(|other| called.text() == other.text()))
     }
 }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod breadth;
+pub mod commands;
 pub mod context;
 pub mod feedback;
 pub mod gathered;

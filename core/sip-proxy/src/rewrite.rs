@@ -77,10 +77,10 @@ pub fn edit_request(request: &Message<'_>, o: &Outgoing<'_>, splices: &mut Splic
     edit_routes(request, o, splices);
     add_content_length(request, splices);
     if o.strip_identity {
-        strip(request, &ASSERTIONS, splices);
+        strip_identity(request, splices);
     }
     if o.strip_commands {
-        strip_commands(request, splices);
+        crate::commands::strip(request, splices);
     }
     if let Some(realm) = o.strip_realm {
         strip_credentials(request, realm, splices);
@@ -141,21 +141,13 @@ fn write_version(message: &Message<'_>, at: Range<usize>, splices: &mut Splices)
 /// What says who somebody is, on the word of who sent it. A user's preference among his identities is a
 /// hint for this server alone (RFC 3325 section 6).
 const ASSERTIONS: [Name; 3] = [Name::PAssertedIdentity, Name::PPreferredIdentity, Name::RemotePartyId];
+/// The same among other names: for whom a request is served (RFC 5502) and with what service (RFC 6050).
+const OTHER_ASSERTIONS: [&[u8]; 2] = [b"P-Served-User", b"P-Asserted-Service"];
 
-/// Takes off what phones obey: Replaces and Join (RFC 3891, RFC 3911), Answer-Mode (RFC 5373) and its like, and what vendors
-/// write into Alert-Info and Call-Info. Alert-Info is removed as a whole, because each vendor has its own
-/// values there.
-fn strip_commands(request: &Message<'_>, splices: &mut Splices) {
-    const OTHERS: [&[u8]; 4] = [b"Answer-Mode", b"Priv-Answer-Mode", b"P-Auto-Answer", b"X-Auto-Answer"];
-    strip(request, &[Name::Replaces, Name::Join, Name::AlertInfo], splices);
-    for header in request.headers(Name::CallInfo) {
-        let mut words = header.value.windows(b"answer-after".len());
-        if words.any(|word| word.eq_ignore_ascii_case(b"answer-after")) {
-            splices.remove(header.line);
-        }
-    }
+fn strip_identity(request: &Message<'_>, splices: &mut Splices) {
+    strip(request, &ASSERTIONS, splices);
     for header in request.headers(Name::Other) {
-        if OTHERS.iter().any(|name| name.eq_ignore_ascii_case(header.raw_name)) {
+        if OTHER_ASSERTIONS.iter().any(|name| name.eq_ignore_ascii_case(header.raw_name)) {
             splices.remove(header.line);
         }
     }
@@ -339,19 +331,15 @@ mod tests {
     }
 
     #[test]
-    fn commands_of_strangers_are_taken_off() {
-        let commands = "Alert-Info: <http://x>;info=alert-autoanswer\r\nALERT-INFO: Ring Answer\r\n\
-            Call-Info: <sip:x>;\r\n Answer-After=0\r\nAnswer-Mode: Auto\r\npriv-answer-mode : Auto\r\n\
-            P-Auto-Answer: normal\r\nReplaces: a;to-tag=b;from-tag=c\r\nJoin: a;to-tag=b;from-tag=c\r\n";
-        let kept = "Call-Info: <http://x/photo>;purpose=icon\r\nX-Answer: 1\r\n";
+    fn commands_and_identity_go_only_where_asked_for() {
+        let both = "Alert-Info: <http://x>;info=alert-autoanswer\r\np-served-user : <sip:ceo@us>\r\n\
+            P-Asserted-Service: urn:urn-7:3gpp-service.x\r\nP-Preferred-Identity: <sip:ceo@us>\r\n\
+            Remote-Party-ID: <sip:ceo@us>\r\n";
         let with = |lines: &str| REQUEST.replacen("Max-Breadth", &format!("{lines}Max-Breadth"), 1);
-        let o = Outgoing { strip_commands: true, ..outgoing() };
-        let all = format!("{commands}{kept}");
-        assert_eq!(forwarded(&with(&all), &o), forwarded(&with(kept), &outgoing()));
-        assert_eq!(
-            forwarded(&with(&all), &outgoing()).matches("nswer").count(),
-            all.matches("nswer").count()
-        );
+        let o = Outgoing { strip_commands: true, strip_identity: true, ..outgoing() };
+        let clean = REQUEST.replace("P-Asserted-Identity: <sip:ceo@us>\r\n", "");
+        assert_eq!(forwarded(&with(both), &o), forwarded(&clean, &outgoing()));
+        assert!(forwarded(&with(both), &outgoing()).contains(both));
     }
 
     #[test]

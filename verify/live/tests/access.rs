@@ -213,14 +213,25 @@ fn strangers_command_no_phone() {
             ("SUBSCRIBE", "Event: presence"),
             ("PUBLISH", "Event: presence"),
             ("FROB", "X: y"),
+            ("BYE", "X: y"),
+            ("INFO", "Content-Type: application/dtmf-relay"),
+            ("UPDATE", "X: y"),
+            ("PRACK", "RAck: 1 1 INVITE"),
         ] {
-            for tag in ["", ";tag=made-up"] {
+            for (tag, status) in [("", 403), (";tag=made-up", 481)] {
                 let mut link = server.link(via);
                 let mut req = stranger(method, "sip:gw@example.com", &link).with(line);
                 req.to.push_str(tag);
-                assert_eq!(link.status(&req), 403, "{method} over {via:?}");
+                assert_eq!(link.status(&req), status, "{method} over {via:?}");
                 nothing_reached(&mut phone, method);
             }
+        }
+        for (uri, line) in
+            [("sip:gw@example.com;intercom=true", "X: y"), ("sip:gw@example.com", "Require: replaces")]
+        {
+            let mut link = server.link(via);
+            assert_eq!(link.status(&stranger("INVITE", uri, &link).with(line)), 403, "{uri} {line}");
+            nothing_reached(&mut phone, uri);
         }
         let mut link = server.link(via);
         let req = stranger("INVITE", "sip:gw@example.com", &link)
@@ -229,10 +240,20 @@ fn strangers_command_no_phone() {
             .with("Answer-Mode: Auto")
             .with("Priv-Answer-Mode: Auto;require")
             .with("Replaces: x;to-tag=1;from-tag=2")
+            .with("X-AUTOANSWER: TRUE")
+            .with("P-Asserted-Identity: <sip:gw@example.com>")
             .with("Subject: hello");
         link.send(&req.bytes());
         let (got, phone) = phone.request_within(PATIENCE).expect("the call itself");
-        for name in ["Alert-Info", "Call-Info", "Answer-Mode", "Priv-Answer-Mode", "Replaces"] {
+        for name in [
+            "Alert-Info",
+            "Call-Info",
+            "Answer-Mode",
+            "Priv-Answer-Mode",
+            "Replaces",
+            "X-AUTOANSWER",
+            "P-Asserted-Identity",
+        ] {
             assert!(got.header(name).is_none(), "{name} got through");
         }
         assert_eq!(got.header("Subject"), Some("hello"));

@@ -5,11 +5,11 @@ use core::net::Ipv4Addr;
 use sip_proxy::locate::Kind;
 
 const GATEWAY: &str = "192.0.2.50:5072";
-const CARRIER: &str = "203.0.113.5:5060";
+pub(super) const CARRIER: &str = "203.0.113.5:5060";
 const FRONT: &str = "192.0.2.90:5060";
 
 /// A gateway that registers as dave, a carrier for +49, voicemail and an emergency target.
-fn lab(change: impl FnOnce(&mut Settings)) -> Lab {
+pub(super) fn lab(change: impl FnOnce(&mut Settings)) -> Lab {
     let mut lab = Lab::with(|s| {
         let mut carrier = trunk(&["sip:203.0.113.5", "sip:sbc.carrier.example"], "+49");
         (carrier.strip, carrier.prepend) = (1, b"00".to_vec());
@@ -33,7 +33,7 @@ fn lab(change: impl FnOnce(&mut Settings)) -> Lab {
 }
 
 /// Where a request led to: the URI and address, or the status.
-fn led(sent: &[Sent]) -> String {
+pub(super) fn led(sent: &[Sent]) -> String {
     match sent.iter().find(|s| s.status() != 100) {
         Some(sent) if sent.status() > 0 => sent.status().to_string(),
         Some(sent) => format!("{} at {}", sent.uri(), sent.to()),
@@ -466,127 +466,6 @@ fn route_that_nobody_recorded_reaches_nobody_else() {
         let ok = lab.ask(BOB, got.accept("b"));
         let sent = lab.as_user(ALICE, "alice", &extended(&invite, &ok, "INFO", &route));
         assert_eq!(led(&sent), leads, "{route}");
-    }
-}
-
-/// A request of a stranger's in a call: one that it began, or one of alice's with it.
-fn in_call(lab: &mut Lab, by_stranger: bool) -> (Req, Sent) {
-    lab.phones(&[BOB]);
-    if by_stranger {
-        let invite = Req::invite();
-        let got = lab.invite(CAROL, invite.text()).remove(0);
-        let ok = lab.ask(BOB, got.accept("b"));
-        return (invite, ok);
-    }
-    let invite = Req::new("INVITE", &format!("sip:carol@{CAROL}")).alice();
-    let sent = lab.as_user(ALICE, "alice", &invite);
-    let got = sent.iter().find(|s| s.status() == 0).unwrap().clone();
-    lab.ask(CAROL, got.accept("b"));
-    (from_callee(&got, "INFO", CAROL, "<sip:carol@far.example>"), got)
-}
-
-#[test]
-fn strangers_send_what_is_listed_and_what_belongs_to_it() {
-    for (method, outside, tag, theirs, ours) in [
-        ("INVITE", true, true, true, true),
-        ("MESSAGE", true, true, true, true),
-        ("OPTIONS", true, true, true, true),
-        ("BYE", false, true, true, true),
-        ("INFO", false, true, true, true),
-        ("UPDATE", false, true, true, true),
-        ("PRACK", false, true, true, true),
-        ("REFER", false, false, false, true),
-        ("NOTIFY", false, false, false, true),
-        ("SUBSCRIBE", false, false, false, false),
-        ("PUBLISH", false, false, false, false),
-        ("FROB", false, false, false, false),
-    ] {
-        let passes = |sent: &[Sent]| sent.iter().any(|s| s.status() == 0);
-        let mut alone = Req::new(method, "sip:bob@here.example").line("Event: check-sync;reboot=true");
-        let mut lab = Lab::new();
-        lab.phones(&[BOB]);
-        lab.send(CAROL, alone.text());
-        assert_eq!(passes(&lab.sent()), outside, "{method}");
-        if !outside {
-            assert_eq!(lab.world.refused.borrow().last().unwrap().0, Refusal::Method, "{method}");
-        }
-        alone = alone.sent_by("UDP", CAROL);
-        alone.to.push_str(";tag=made-up");
-        lab.send(CAROL, alone.text());
-        assert_eq!(passes(&lab.sent()), tag, "{method} with a tag");
-        let mut lab = Lab::new();
-        let (invite, ok) = in_call(&mut lab, true);
-        lab.send(CAROL, invite.within(method, &ok).line("Event: check-sync").text());
-        assert_eq!(passes(&lab.sent()), theirs, "{method} in a call of the stranger's");
-        let mut lab = Lab::new();
-        let (mut req, _) = in_call(&mut lab, false);
-        req.method = method.to_owned();
-        lab.send(CAROL, req.line("Event: x").text());
-        assert_eq!(passes(&lab.sent()), ours, "{method} in a call of alice's");
-    }
-    // For a REFER that our user sent; and what the operator lists.
-    let mut lab = Lab::new();
-    let (invite, ok) = in_call(&mut lab, true);
-    assert_eq!(lab.ask(CAROL, invite.within("NOTIFY", &ok).line("Event: refer;id=1").text()).to(), BOB);
-    let two = invite.within("NOTIFY", &ok).line("Event: refer;id=1").line("Event: check-sync;reboot=true");
-    assert_eq!(lab.ask(CAROL, two.text()).status(), 403);
-    let list = invite.within("NOTIFY", &ok).line("Event: refer;x=1,check-sync");
-    assert_eq!(lab.ask(CAROL, list.text()).status(), 403);
-    // An emergency name opens nothing within a dialog.
-    lab.reconfigure(|s| s.emergency = Some(emergency::help()));
-    let refer = Req { uri: "urn:service:sos".to_owned(), ..invite.within("REFER", &ok) };
-    assert_eq!(lab.ask(CAROL, refer.text()).status(), 403);
-    lab.reconfigure(|s| s.proxy.strangers.methods = vec![b"SUBSCRIBE".to_vec()]);
-    assert_eq!(lab.ask(CAROL, Req::new("SUBSCRIBE", "sip:bob@here.example").text()).to(), BOB);
-    assert_eq!(lab.ask(CAROL, Req::new("MESSAGE", "sip:bob@here.example").text()).status(), 403);
-}
-
-#[test]
-fn strangers_refused_keep_their_calls_and_users_theirs() {
-    let mut lab = lab(|_| {});
-    let (invite, ok) = in_call(&mut lab, true);
-    lab.reconfigure(|s| s.proxy.strangers.allowed = false);
-    for uri in ["sip:bob@here.example".to_owned(), format!("sip:bob@{BOB}"), "tel:+4930".to_owned()] {
-        assert_eq!(lab.ask(CAROL, Req::new("INVITE", &uri).text()).status(), 403, "{uri}");
-    }
-    assert_eq!(lab.world.refused.borrow().last().unwrap().0, Refusal::Stranger);
-    let mut ack = Req::new("ACK", "sip:bob@here.example");
-    ack.to.push_str(";tag=x");
-    lab.send(CAROL, ack.text());
-    lab.silent();
-    // Questions about the server itself, users, trunks, and what goes on.
-    assert_eq!(lab.ask(CAROL, Req::new("OPTIONS", "sip:here.example").text()).status(), 200);
-    assert_eq!(lab.ask(CAROL, invite.within("BYE", &ok).text()).to(), BOB);
-    assert_eq!(led(&lab.as_user(ALICE, "alice", &Req::invite().alice())), format!("sip:bob@{BOB} at {BOB}"));
-    assert_eq!(lab.invite(CARRIER, Req::invite().sent_by("UDP", CARRIER).text())[0].to(), BOB);
-    // Emergency calls have a key of their own.
-    lab.reconfigure(|s| s.emergency.as_mut().unwrap().strangers = true);
-    let help = lab.invite(CAROL, Req::new("INVITE", "urn:service:sos").text());
-    assert_eq!(help[0].to(), "192.0.2.112:5060");
-}
-
-#[test]
-fn commands_are_taken_off_a_strangers_request_only() {
-    let lines = [
-        "Alert-Info: <http://x>;info=alert-autoanswer",
-        "Answer-Mode: Auto",
-        "Replaces: a;to-tag=b;from-tag=c",
-    ];
-    let has = |sent: &Sent| lines.iter().filter(|line| sent.text.contains(*line)).count();
-    for mode in [Mode::Stateful, Mode::Stateless] {
-        let mut lab = Lab::with(|s| s.proxy.mode = mode);
-        lab.phones(&[BOB]);
-        let mut req = Req::invite();
-        req.lines.extend(lines.map(str::to_owned));
-        lab.send(CAROL, req.text());
-        let sent = lab.sent();
-        assert_eq!(has(sent.iter().find(|s| s.status() == 0).unwrap()), 0);
-        let sent = lab.as_user(
-            ALICE,
-            "alice",
-            &Req { from: Req::invite().alice().from, ..req.clone() }.sent_by("UDP", ALICE),
-        );
-        assert_eq!(has(sent.iter().find(|s| s.status() == 0).unwrap()), 3);
     }
 }
 

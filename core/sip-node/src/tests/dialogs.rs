@@ -93,14 +93,14 @@ fn a_made_up_or_borrowed_token_opens_nothing() {
         bye.text()
     };
     // Another call, another tag, another text, none at all.
-    for text in [
-        forge(&|bye| bye.call_id = "other".to_owned()),
-        forge(&|bye| bye.from = "<sip:carol@far.example>;tag=other".to_owned()),
-        forge(&|bye| bye.lines[0] = bye.lines[0].replace(";d=A", ";d=B")),
-        forge(&|bye| bye.lines[0] = "Route: <sip:198.51.100.1;lr;d=x>".to_owned()),
-        forge(&|bye| bye.lines.clear()),
+    for (text, status) in [
+        (forge(&|bye| bye.call_id = "other".to_owned()), 481),
+        (forge(&|bye| bye.from = "<sip:carol@far.example>;tag=other".to_owned()), 481),
+        (forge(&|bye| bye.lines[0] = bye.lines[0].replace(";d=A", ";d=B")), 403),
+        (forge(&|bye| bye.lines[0] = "Route: <sip:198.51.100.1;lr;d=x>".to_owned()), 403),
+        (forge(&|bye| bye.lines.clear()), 403),
     ] {
-        assert_eq!(lab.ask(CAROL, text).status(), 403);
+        assert_eq!(lab.ask(CAROL, text).status(), status);
     }
     // A true token takes a stranger to the other end of his dialog and nowhere else.
     let sent = lab.ask(CAROL, forge(&|_| {}));
@@ -265,6 +265,36 @@ fn clients_that_ignore_the_record_route_are_served_all_the_same() {
         let sent = lab.ask(CAROL, stubborn.text());
         assert_eq!((sent.to().as_str(), sent.method(), sent.uri()), (BOB, method, "sip:bob@192.0.2.20:5060"));
     }
+}
+
+#[test]
+fn request_without_route_is_of_an_answered_call_only() {
+    let (mut lab, req, got, ok) = call();
+    lab.bind("dave", "<sip:dave@192.0.2.40>", udp("192.0.2.40:5060"));
+    let bare = Req { uri: "sip:bob@here.example".to_owned(), lines: Vec::new(), ..req.within("INFO", &ok) };
+    let to = |user: &str, tag: &str| format!("<sip:{user}@here.example>;tag={tag}");
+    for (change, passes) in [
+        (bare.clone(), true),
+        (Req { call_id: "other".to_owned(), ..bare.clone() }, false),
+        (Req { from: "<sip:carol@far.example>;tag=other".to_owned(), ..bare.clone() }, false),
+        (Req { to: to("bob", "other"), ..bare.clone() }, false),
+        // In another one's name, and to another one.
+        (Req { to: to("dave", "b"), ..bare.clone() }, false),
+        (Req { uri: "sip:dave@here.example".to_owned(), ..bare.clone() }, false),
+        (Req { uri: "sip:dave@here.example".to_owned(), to: to("dave", "b"), ..bare.clone() }, false),
+    ] {
+        let change = change.sent_by("UDP", CAROL);
+        assert_eq!(lab.ask(CAROL, change.text()).status(), if passes { 0 } else { 481 }, "{}", change.text());
+    }
+    // The other end's.
+    let mut back = from_callee(&got, "INFO", BOB, "<sip:bob@far.example>");
+    (back.uri, back.lines) = (format!("sip:carol@{CAROL}"), Vec::new());
+    assert_eq!(lab.ask(BOB, back.text()).status(), 403, "carol is no user");
+    // Once it is over, it is no call any more.
+    let bye = Req { method: "BYE".to_owned(), ..bare.clone() }.sent_by("UDP", CAROL);
+    let at_phone = lab.ask(CAROL, bye.text());
+    lab.ask(BOB, at_phone.reply(200, "", ""));
+    assert_eq!(lab.ask(CAROL, bare.sent_by("UDP", CAROL).text()).status(), 481);
 }
 
 #[test]

@@ -23,6 +23,7 @@ mod repeats;
 mod shares;
 mod sieve;
 mod stateless;
+mod strangers;
 mod tolerance;
 mod transport;
 mod trunks;
