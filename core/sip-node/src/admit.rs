@@ -28,9 +28,6 @@ pub(crate) struct Caller<'a> {
     pub realm: Option<Cow<'a, [u8]>>,
     /// The trunk, for [`Role::Trunk`].
     pub trunk: Option<usize>,
-    /// The user part of the address-of-record in From is a subscriber of ours, proven or (with
-    /// authentication off) claimed.
-    pub proven: bool,
     /// It speaks within a dialog on the strength of the token alone: under a name that its credentials
     /// are not of, or from beside the address that the token names, where anyone behind the same address
     /// translation may be. Such a request may reach the other end (a phone whose port has changed, or
@@ -398,8 +395,7 @@ impl<S: Services> Node<S> {
         dialog: Option<&Dialog>,
         out: &mut Outbox,
     ) -> Option<(Caller<'a>, Option<Aor<'a>>)> {
-        let stranger =
-            Caller { role: Role::Stranger, realm: None, trunk: None, proven: false, borrowed: false };
+        let stranger = Caller { role: Role::Stranger, realm: None, trunk: None, borrowed: false };
         let is_register = request.method() == Method::Register;
         // Phones may share an address with a trunk; what they register has to be proven like any other.
         let trunk = self.settings.trunk_of(flow.remote.ip()).filter(|_| !is_register);
@@ -422,7 +418,7 @@ impl<S: Services> Node<S> {
         let Some(aor) = aor else { return Some((stranger, None)) };
         let settings = self.settings.clone();
         let auth = &settings.auth;
-        let local = Caller { role: Role::Local, proven: true, ..stranger.clone() };
+        let local = Caller { role: Role::Local, ..stranger.clone() };
         if !auth.enabled {
             return Some((local, Some(aor)));
         }

@@ -86,12 +86,13 @@ impl<S: Services> Node<S> {
         if request.header(Name::ProxyAuthorization).is_some() {
             return None;
         }
-        let role = match self.is_at_phone(flow, request) && self.is_at(now, flow, request.from_uri()) {
+        let at_phone = self.is_at_phone(flow, request) && self.is_at(now, flow, request.from_uri());
+        let role = match at_phone || self.is_host_of(now, flow, request) {
             true => Role::Local,
             false if emergency.strangers => Role::Stranger,
             false => return None,
         };
-        Some(Caller { role, realm: None, trunk: None, proven: false, borrowed: false })
+        Some(Caller { role, realm: None, trunk: None, borrowed: false })
     }
 
     /// Whether a user of ours is registered at this address; others may be.
@@ -101,6 +102,23 @@ impl<S: Services> Node<S> {
         };
         let mut here = false;
         self.services.bindings(aor.text(), now, &mut |binding| here |= binding.flow.remote == flow.remote);
+        here
+    }
+
+    /// Whether a user of ours is registered from the host that this comes from, at another port of it: one whose Via and
+    /// Contact have its own address, so nobody else is behind it.
+    fn is_host_of(&self, now: Time, flow: Flow, request: &Message<'_>) -> bool {
+        let ip = flow.remote.ip().to_canonical();
+        let alone = request.via_count() == 1 && request.via_host_ip() == Some(ip);
+        if !alone || self.settings.auth.is_front(ip) {
+            return false;
+        }
+        let Some(aor) = self.aor_of(request.from_uri()) else { return false };
+        let mut here = false;
+        self.services.bindings(aor.text(), now, &mut |binding| {
+            let seen = binding.flow.remote.ip().to_canonical() == ip && !binding.is_elsewhere();
+            here |= seen && Uri::parse(binding.contact).is_ok_and(|contact| contact.host_ip() == Some(ip));
+        });
         here
     }
 

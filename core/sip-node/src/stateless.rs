@@ -61,7 +61,7 @@ impl<S: Services> Node<S> {
             (dialog, None) if self.claims_local(request) && known() => (Role::Local, dialog.is_some()),
             (dialog, None) => (Role::Stranger, dialog.is_some()),
         };
-        let caller = Caller { role, realm: None, trunk, proven: false, borrowed };
+        let caller = Caller { role, realm: None, trunk, borrowed };
         let admitted = Admitted { uri, routing, dialog, caller };
         if self.bars(request, &admitted).is_some() {
             match request.method() {

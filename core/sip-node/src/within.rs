@@ -48,7 +48,6 @@ impl<S: Services> Node<S> {
             role: Role::Local,
             realm: None,
             trunk: None,
-            proven: false,
             borrowed: true,
         })
     }

@@ -73,6 +73,55 @@ fn a_phone_of_ours_reaches_help_by_name_and_by_number_without_a_password() {
     assert_eq!(statuses(&lab.sent()), [200]);
 }
 
+#[test]
+fn phone_that_listens_at_another_port_calls_for_help() {
+    let mut register = Req::new("REGISTER", "sip:here.example").sent_by("UDP", ALICE);
+    register.from = "<sip:alice@here.example>;tag=r".to_owned();
+    register.to = "<sip:alice@here.example>".to_owned();
+    register.lines = vec!["Contact: <sip:alice@192.0.2.30:5070>".to_owned()];
+    let registered = || {
+        let mut lab = Lab::with(|s| s.emergency = Some(help()));
+        assert_eq!(lab.as_user(ALICE, "alice", &register)[0].status(), 200);
+        let place = lab.bindings_of("alice");
+        assert_eq!(place, ["192.0.2.30:5070"], "its Contact is right about the port");
+        lab
+    };
+    let call = to("INVITE", "urn:service:sos").alice();
+    for (name, from, req, helped) in [
+        ("as it registered", udp(ALICE), call.clone(), true),
+        (
+            "the port of its Contact",
+            udp("192.0.2.30:5070"),
+            call.clone().sent_by("UDP", "192.0.2.30:5070"),
+            true,
+        ),
+        (
+            "a connection of its own",
+            tcp("192.0.2.30:40000", 9),
+            call.clone().sent_by("TCP", "192.0.2.30:5060"),
+            true,
+        ),
+        ("another address", udp("192.0.2.31:5060"), call.clone().sent_by("UDP", "192.0.2.31:5060"), false),
+        ("behind a translation", udp(ALICE), call.clone().sent_by("UDP", "10.0.0.5:5060"), false),
+        (
+            "another user",
+            udp(ALICE),
+            Req { from: "<sip:bob@here.example>;tag=q".to_owned(), ..call.clone() },
+            false,
+        ),
+        ("nobody", udp(ALICE), Req { from: "<sip:x@far.example>;tag=q".to_owned(), ..call.clone() }, false),
+    ] {
+        let mut lab = registered();
+        lab.send_on(from, req.text());
+        let sent = lab.sent();
+        assert_eq!(requests(&sent).iter().any(|(_, to)| to == HELP), helped, "{name}: {sent:#?}");
+    }
+    // Behind her translation others can write its address into Via.
+    let mut lab = Lab::with(|s| s.emergency = Some(help()));
+    lab.bind("alice", "<sip:alice@10.0.0.5>", udp("192.0.2.30:41000"));
+    assert_eq!(lab.ask(ALICE, call.text()).status(), 407);
+}
+
 /// The address is that of a phone, and what comes from it may not be from that phone.
 #[test]
 fn a_name_of_ours_and_credentials_are_looked_at() {

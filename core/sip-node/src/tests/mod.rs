@@ -520,6 +520,15 @@ impl Lab {
         }
     }
 
+    /// Where the bindings of a user are.
+    pub fn bindings_of(&self, user: &str) -> Vec<String> {
+        let mut places = Vec::new();
+        let aor = format!("{user}@here.example");
+        let table = self.world.table.borrow();
+        table.bindings(aor.as_bytes(), self.now, |b| places.push(b.flow.remote.to_string()));
+        places
+    }
+
     /// How often something was counted.
     pub fn count(&self, counter: Counter) -> usize {
         self.world.counted.borrow().iter().filter(|c| **c == counter).count()

@@ -266,7 +266,8 @@ fn asserted_identity_passes_from_trunks_only() {
 
 #[test]
 fn invite_that_commands_by_its_uris_is_refused() {
-    let changes: [(&str, fn(Req) -> Req); 4] = [
+    type Change = fn(Req) -> Req;
+    let changes: [(&str, Change); 4] = [
         ("Request-URI", |req| Req { uri: "sip:bob@here.example;intercom=true".to_owned(), ..req }),
         ("address", |req| Req { uri: format!("sip:bob@{BOB};Intercom=true"), ..req }),
         ("To", |req| Req { to: "<sip:bob@here.example;intercom=true>".to_owned(), ..req }),
