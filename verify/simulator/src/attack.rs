@@ -40,6 +40,8 @@ pub(crate) struct Knowledge<'a> {
     pub server: SocketAddr,
     /// The neighbours that it has as trunks.
     pub trunks: &'a [SocketAddr],
+    /// Whether calls get its Record-Route.
+    pub recorded: bool,
 }
 
 /// A header field of requests that no server may forward.
@@ -47,7 +49,7 @@ pub(crate) const CLOSED: &str = "X-Closed";
 
 /// Chooses what to send.
 pub(crate) fn shot(rng: &mut Rng, know: &Knowledge<'_>) -> Shot {
-    match rng.below(13) {
+    match rng.below(14) {
         0 => relay(rng, know),
         1 => route(rng, know),
         2 => via(rng, know),
@@ -59,6 +61,7 @@ pub(crate) fn shot(rng: &mut Rng, know: &Knowledge<'_>) -> Shot {
         8 => hijack(rng, know),
         9 => reflect(rng, know),
         10 | 11 => closed(rng, know),
+        12 => command(rng, know),
         _ => stream(rng, know),
     }
 }
@@ -216,6 +219,30 @@ fn closed(rng: &mut Rng, know: &Knowledge<'_>) -> Shot {
         return Shot::udp(bytes);
     }
     draft.lines = format!("{CLOSED}: 1\r\n{}", draft.lines);
+    Shot::udp(write(rng, &draft))
+}
+
+/// What phones obey, and no stranger may send them: a method outside of any call, or an INVITE that they answer by themselves.
+fn command(rng: &mut Rng, know: &Knowledge<'_>) -> Shot {
+    let mut draft = draft(rng, know);
+    draft.lines = format!("{CLOSED}: 1\r\nEvent: check-sync\r\n");
+    match rng.below(4) {
+        0 => draft.method = rng.pick(&["REFER", "NOTIFY", "SUBSCRIBE", "PUBLISH"], "REFER"),
+        1 | 2 => draft.method = rng.pick(&["BYE", "INFO", "UPDATE", "PRACK"], "INFO"),
+        _ => {
+            draft.method = "INVITE";
+            match rng.below(3) {
+                0 => draft.uri.push_str(";intercom=true"),
+                1 => draft.to = format!("<sip:{}@{};answer-after=0>", know.user, know.domain),
+                _ => draft.lines.push_str("Require: replaces\r\n"),
+            }
+        }
+    }
+    // Without a Record-Route of ours a tag has to be believed.
+    let believed = !know.recorded && draft.method != "INVITE";
+    if !believed && rng.chance(700) {
+        draft.to = format!("{};tag=made-up", draft.to);
+    }
     Shot::udp(write(rng, &draft))
 }
 

@@ -1,5 +1,6 @@
 //! Deliberate mistakes, put between the servers and the network, to see that each check can fail.
 
+use crate::phone::Phone;
 use crate::text::string;
 use crate::world::{World, address};
 use sip_registrar::Record;
@@ -34,6 +35,8 @@ pub enum Mutation {
     ForeignAnswer,
     /// A message makes another one at the same moment, without end.
     Loop,
+    /// Some translated phones are never called.
+    Unreached,
 }
 
 impl World {
@@ -91,6 +94,11 @@ impl World {
             Some(Mutation::Garble) if once && request => {
                 let at = bytes.windows(2).position(|w| w == b"\r\n").unwrap_or(0);
                 bytes.splice(at + 2..at + 2, *b"X: a\nb\r\n");
+            }
+            Some(Mutation::Unreached) if invite && request && message.to_tag().is_empty() => {
+                let at = |phone: &Phone| phone.profile.network.ip() == flow.remote.ip();
+                let phone = self.phones.iter().find(|phone| at(phone));
+                return phone.is_none_or(|phone| phone.profile.translation.is_none());
             }
             Some(Mutation::SwallowFinals) if invite && status >= 200 => return false,
             _ => return true,

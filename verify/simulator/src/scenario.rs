@@ -64,6 +64,10 @@ pub(crate) enum Fault {
         site: usize,
         revision: u8,
     },
+    /// What translates a phone's address forgets everything.
+    Rebind {
+        phone: usize,
+    },
 }
 
 /// A call or question of the script and the outcomes that are right in quiet weather.
@@ -135,7 +139,25 @@ impl Scenario {
             scenario.attacks = (0..count).map(|_| Time::from_millis(rng.between(8_000, 115_000))).collect();
         }
         scenario.plan_faults(&mut rng);
+        // A generator of its own: what else a seed decides stays as it is.
+        scenario.plan_translations(&mut Rng::new(seed.rotate_left(32)));
         scenario
+    }
+
+    /// How long mappings last, who keeps them open, and what forgets them.
+    fn plan_translations(&mut self, rng: &mut Rng) {
+        let kinds = [Kind::FullCone, Kind::AddressRestricted, Kind::PortRestricted, Kind::Symmetric];
+        for (number, phone) in self.phones.iter_mut().enumerate() {
+            let Some(translation) = &mut phone.translation else { continue };
+            translation.kind = rng.pick(&kinds, Kind::Symmetric);
+            translation.idle = Duration::from_secs(rng.between(20, 90));
+            let share = rng.between(30, 80) as u32;
+            phone.keepalive = rng.chance(650).then_some(translation.idle * share / 100);
+            if rng.chance(200) {
+                let at = Time::from_millis(rng.between(6_000, 100_000));
+                self.faults.push((at, Fault::Rebind { phone: number }));
+            }
+        }
     }
 
     fn plan_calls(&mut self, rng: &mut Rng) {
@@ -188,7 +210,7 @@ impl Scenario {
     }
 
     /// Whether all phones of a user ring at once.
-    fn rings_all(&self, aor: &str) -> bool {
+    pub fn rings_all(&self, aor: &str) -> bool {
         let mut qs = self.phones.iter().filter(|p| p.registers && p.aor() == aor).map(|p| p.q);
         let first = qs.next();
         qs.all(|q| Some(q) == first)
@@ -386,6 +408,7 @@ fn phones(rng: &mut Rng, sites: &[SiteSpec], direct: bool) -> Vec<Profile> {
         claimed: address,
         rport: true,
         translation: None,
+        keepalive: None,
         home: sites[0].address,
         manner: Manner::Answers(50),
         registers: false,
@@ -402,13 +425,10 @@ fn phone(rng: &mut Rng, site: &SiteSpec, user: &str, number: u8, direct: bool) -
     let public: IpAddr = Ipv4Addr::new(a, b, c, number).into();
     let transport = if !direct && rng.chance(250) { Transport::Tcp } else { Transport::Udp };
     let natted = !direct && rng.chance(250);
-    // No draws: what else a seed decides stays as it is.
-    let translation = (natted && transport == Transport::Udp).then(|| Translation {
-        kind: [Kind::FullCone, Kind::AddressRestricted, Kind::PortRestricted, Kind::Symmetric]
-            [usize::from(number % 4)],
-        // Phones here send no keepalives, and a call may ring until the end.
-        idle: END.since(Time::ZERO),
-    });
+    // The rest is drawn by `plan_translations`.
+    let idle = END.since(Time::ZERO);
+    let translation =
+        (natted && transport == Transport::Udp).then_some(Translation { kind: Kind::Symmetric, idle });
     let claimed = match natted {
         true => SocketAddr::new(Ipv4Addr::new(192, 168, 1, number).into(), 5060),
         false => SocketAddr::new(public, 5060),
@@ -432,6 +452,7 @@ fn phone(rng: &mut Rng, site: &SiteSpec, user: &str, number: u8, direct: bool) -
         claimed,
         rport: if natted { !number.is_multiple_of(5) } else { rng.chance(500) },
         translation,
+        keepalive: None,
         home: site.address,
         manner,
         registers: true,
@@ -449,7 +470,8 @@ impl Scenario {
         if weather == Weather::Quiet {
             (self.net.loss, self.net.late_ms) = (0, self.net.late_ms.min(150));
             self.sites.iter_mut().for_each(|s| s.room = ROOM);
-            self.faults.retain(|(_, f)| matches!(f, Fault::Reload { .. } | Fault::Clock(_)));
+            self.faults
+                .retain(|(_, f)| matches!(f, Fault::Reload { .. } | Fault::Clock(_) | Fault::Rebind { .. }));
         }
     }
 }

@@ -1,9 +1,16 @@
 //! What is checked when a run is over.
 
 use crate::check::Check;
-use crate::phone::{Call, Final, Leg, LegState, Stage};
-use crate::scenario::Weather;
+use crate::phone::{Call, CallSpec, Final, Leg, LegState, Manner, Phone, Stage};
+use crate::scenario::{Planned, Weather};
 use crate::world::World;
+use core::time::Duration;
+use wire::Time;
+
+/// No call and no question takes longer, with what follows it.
+const LONGEST: Duration = Duration::from_secs(300);
+/// In quiet weather the INVITE of a call is everywhere by then.
+const SOON: Duration = Duration::from_secs(5);
 
 /// Whether a call was answered.
 pub(crate) fn is_answered(call: &Call) -> bool {
@@ -51,15 +58,18 @@ fn leaks(world: &World) -> Option<String> {
 
 /// Transactions of phones without an end.
 fn hangs(world: &World) -> Option<String> {
-    for phone in &world.phones {
+    for (at, phone) in world.phones.iter().enumerate() {
         let who = phone.profile.aor();
+        // An answer to a translated phone may be lost whenever its mapping ends.
+        let translated = world.lapsed(at, Time::ZERO, LONGEST);
         if phone.open_clients() > 0 {
             return Some(format!("{who} has {} transactions that do not end", phone.open_clients()));
         }
         for call in &phone.calls {
             let number = call.spec.number;
             // A 2xx that is lost too often is the two phones' affair; a crash takes calls along.
-            let excused = world.scenario.weather == Weather::Stormy
+            let excused = translated
+                || world.scenario.weather == Weather::Stormy
                 || legs(world, &call.call_id).any(|l| matches!(l.status, Some(200..=299)));
             let hung = call.result.is_none() || call.result == Some(Final::Hung) && !excused;
             if hung || call.stage != Stage::Over {
@@ -73,9 +83,12 @@ fn hangs(world: &World) -> Option<String> {
     None
 }
 
-fn legs<'w>(world: &'w World, call_id: &str) -> impl Iterator<Item = &'w Leg> {
-    let call_id = call_id.to_string();
-    world.phones.iter().flat_map(|p| &p.legs).filter(move |l| l.call_id == call_id)
+fn legs<'w>(world: &'w World, call_id: &'w str) -> impl Iterator<Item = &'w Leg> {
+    world.phones.iter().flat_map(move |phone| legs_of(phone, call_id))
+}
+
+fn legs_of<'w>(phone: &'w Phone, call_id: &'w str) -> impl Iterator<Item = &'w Leg> {
+    phone.legs.iter().filter(move |leg| leg.call_id == call_id)
 }
 
 /// Calls and questions against their scripts, in quiet weather.
@@ -88,8 +101,14 @@ fn outcomes(world: &World) -> Option<String> {
             return Some(format!("{} is not registered", phone.profile.aor()));
         }
     }
-    for planned in &world.scenario.calls {
+    for (i, planned) in world.scenario.calls.iter().enumerate() {
         let phone = world.phones.get(planned.phone)?;
+        if let Some(text) = unreached(world, i, planned) {
+            return Some(text);
+        }
+        if is_doubtful(world, planned.phone, &planned.what.callee, planned.at) {
+            continue;
+        }
         let call = phone.calls.iter().find(|c| c.spec.number == planned.what.number)?;
         let title =
             format!("call {} of {} to {}", planned.what.number, phone.profile.aor(), planned.what.callee);
@@ -104,6 +123,9 @@ fn outcomes(world: &World) -> Option<String> {
     for (i, planned) in world.scenario.asks.iter().enumerate() {
         let phone = world.phones.get(planned.phone)?;
         let (method, aor) = &planned.what;
+        if is_doubtful(world, planned.phone, aor, planned.at) {
+            continue;
+        }
         let wrong = phone.asks.iter().find(|a| {
             a.method == *method && a.aor == *aor && !a.result.is_some_and(|r| planned.right.contains(&r))
         });
@@ -113,6 +135,30 @@ fn outcomes(world: &World) -> Option<String> {
         }
     }
     None
+}
+
+/// Whether an end of a call or question was behind a translation that had forgotten it at some time.
+fn is_doubtful(world: &World, caller: usize, callee: &str, at: Time) -> bool {
+    let phones = world.phones.iter().enumerate();
+    let mut ends = phones.filter(|(i, p)| *i == caller || p.profile.aor() == callee);
+    ends.any(|(i, _)| world.lapsed(i, at, LONGEST))
+}
+
+/// A phone that was not called: it was registered, and its mapping was alive.
+fn unreached(world: &World, number: usize, planned: &Planned<CallSpec>) -> Option<String> {
+    let (caller, callee) = (planned.phone, &planned.what.callee);
+    if !world.scenario.rings_all(callee) || world.lapsed(caller, planned.at, SOON) {
+        return None;
+    }
+    let call = world.phones.get(caller)?.calls.iter().find(|c| c.spec.number == planned.what.number)?;
+    let ready = world.ready.get(&number)?;
+    let called = |i: usize| legs_of(&world.phones[i], &call.call_id).next().is_some();
+    let missed = ready.iter().find(|&&i| {
+        let profile = &world.phones[i].profile;
+        let fit = profile.registers && profile.aor() == *callee && profile.manner != Manner::Silent;
+        fit && !world.lapsed(i, planned.at, SOON) && !called(i)
+    })?;
+    Some(format!("{} of {callee} is registered and was not called", world.phones[*missed].profile.network))
 }
 
 /// What is wrong with a call, seen from both ends.

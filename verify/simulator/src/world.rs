@@ -59,6 +59,8 @@ pub(crate) struct World {
     pub trace: Trace,
     pub network: Network,
     translators: Vec<Option<Translator>>,
+    /// The phones that were registered when each call began.
+    pub ready: BTreeMap<usize, Vec<usize>>,
     pub mutation: Option<Mutation>,
     /// Times that a mutation was applied.
     pub mutated: u32,
@@ -93,7 +95,8 @@ impl World {
             let places =
                 [Some(profile.network), Some(profile.claimed).filter(|_| profile.translation.is_none())];
             monitor.peers.extend(places.into_iter().flatten());
-            translators.push(profile.translation.map(|rules| Translator::new(rules, profile.network)));
+            translators
+                .push(profile.translation.map(|rules| Translator::new(rules, profile.network, profile.home)));
             if profile.registers {
                 monitor.contacts.entry(profile.aor()).or_default().push(profile.contact());
             }
@@ -115,6 +118,7 @@ impl World {
             trace: Trace::new(keep),
             network,
             translators,
+            ready: BTreeMap::new(),
             mutation,
             mutated: 0,
             queue: BTreeMap::new(),
@@ -202,6 +206,8 @@ impl World {
             }
             Event::Call(i) => {
                 let planned = self.scenario.calls[i].clone();
+                let registered = |(number, phone): (usize, &Phone)| phone.is_registered().then_some(number);
+                self.ready.insert(i, self.phones.iter().enumerate().filter_map(registered).collect());
                 self.with_phone(planned.phone, |phone, now| phone.call(now, planned.what));
             }
             Event::Ask(i) => {
@@ -418,7 +424,7 @@ impl World {
         let owner = self.sites[site].nodes[0].owner(bytes, workers).unwrap_or(flow.remote.port() % workers);
         let owner = usize::from(owner);
         self.drive(site, owner, |node, now, out| node.receive(now, flow, bytes, out));
-        let request = !bytes.starts_with(b"SIP/2.0");
+        let request = !bytes.starts_with(b"SIP/2.0") && !bytes.starts_with(b"\r\n");
         if request && matches!(self.network.at(flow.remote), Some(Place::Phone(_))) {
             if self.heard.len() == 12 {
                 self.heard.pop_front();
@@ -436,7 +442,18 @@ impl World {
         for packet in out {
             self.send_from_phone(phone, packet);
         }
+        if let (Some(translator), Some((asked, confirmed))) =
+            (&mut self.translators[phone], self.phones[phone].confirmed())
+        {
+            translator.renewed(asked, confirmed);
+        }
         self.rearm_phone(phone);
+    }
+
+    /// Whether a phone could not be reached, for its translation's sake, at some time from `from` on.
+    pub(crate) fn lapsed(&self, phone: usize, from: Time, length: Duration) -> bool {
+        let translator = self.translators.get(phone).and_then(Option::as_ref);
+        translator.is_some_and(|translator| translator.lapsed(from, from + length))
     }
 
     fn rearm_phone(&mut self, phone: usize) {

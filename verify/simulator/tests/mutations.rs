@@ -38,6 +38,18 @@ fn a_provisional_response_after_the_final_one() {
     finds(Mutation::ForeignAnswer, Weather::Quiet, &[Check::OneFinal]);
 }
 
+/// Whatever becomes of the call: another phone may take it.
+#[test]
+fn translated_phone_that_is_not_called_is_found() {
+    let options =
+        Options { mutation: Some(Mutation::Unreached), weather: Some(Weather::Quiet), ..Options::default() };
+    let found = (1..=100)
+        .filter_map(|seed| run(seed, &options).err())
+        .filter(|failure| failure.violation.check == Check::CallSucceeds)
+        .filter(|failure| failure.violation.detail.contains("was not called"));
+    assert!(found.count() >= 5);
+}
+
 #[test]
 fn a_request_to_a_third_party() {
     finds(Mutation::Relay, Weather::Quiet, &[Check::NoRelay]);

@@ -66,6 +66,8 @@ pub(crate) struct Profile {
     pub rport: bool,
     /// What is between it and the network, if it is on UDP.
     pub translation: Option<Translation>,
+    /// How often it sends a keepalive.
+    pub keepalive: Option<Duration>,
     /// Its server.
     pub home: SocketAddr,
     pub manner: Manner,
@@ -107,8 +109,10 @@ struct Registration {
     expires: u32,
     tries: u32,
     next: Option<Time>,
-    /// When the binding was last confirmed.
-    confirmed: Option<Time>,
+    /// When the last REGISTER was first sent.
+    asked: Time,
+    /// When the last REGISTER that was accepted began, and when that was known.
+    confirmed: Option<(Time, Time)>,
 }
 
 /// One end of a dialog (RFC 3261 section 12).
@@ -150,12 +154,15 @@ pub(crate) struct Phone {
     answers: Vec<Answer>,
     challenge: Option<Challenge>,
     registration: Registration,
+    /// When the next keepalive is due.
+    keep_at: Time,
 }
 
 impl Phone {
     pub fn new(profile: Profile, begins: Time, retires: Time, rng: Rng) -> Phone {
         let next = profile.registers.then_some(begins);
         let expires = profile.expires;
+        let keep_at = profile.keepalive.map_or(Time::FAR, |interval| begins + interval);
         let mut phone = Phone {
             profile,
             calls: Vec::new(),
@@ -168,6 +175,7 @@ impl Phone {
             answers: Vec::new(),
             challenge: None,
             registration: Registration { next, expires, ..Registration::default() },
+            keep_at,
         };
         phone.registration.call_id = phone.token("r");
         phone
@@ -176,6 +184,11 @@ impl Phone {
     /// Whether the server confirmed the binding, and lately.
     pub fn is_registered(&self) -> bool {
         self.registration.confirmed.is_some()
+    }
+
+    /// When the last REGISTER that the server accepted began, and when that was known.
+    pub fn confirmed(&self) -> Option<(Time, Time)> {
+        self.registration.confirmed
     }
 
     /// Transactions of any kind still going on, for the check that nothing hangs. An INVITE within a
@@ -291,6 +304,7 @@ impl Phone {
 
     fn register(&mut self, now: Time, fresh: bool) {
         self.registration.cseq += 1;
+        self.registration.asked = now;
         self.registration.next = None;
         let cseq = self.registration.cseq;
         let home = self.profile.home;
@@ -312,7 +326,7 @@ impl Phone {
         match message.status() {
             200 => {
                 r.tries = 0;
-                r.confirmed = (r.expires > 0).then_some(now);
+                r.confirmed = (r.expires > 0).then_some((r.asked, now));
                 if r.expires > 0 {
                     let half = Duration::from_secs(u64::from(r.expires) / 2);
                     r.next = Some(now + half);
@@ -451,7 +465,7 @@ impl Phone {
         let leaves =
             if self.profile.leaves && self.registration.expires > 0 { self.retires } else { Time::FAR };
         let register = self.registration.next.filter(|&n| n < self.retires).unwrap_or(Time::FAR);
-        clients.min(calls).min(legs).min(register).min(leaves)
+        clients.min(calls).min(legs).min(register).min(leaves).min(self.keep_at)
     }
 
     pub fn timeout(&mut self, now: Time) {
@@ -485,6 +499,10 @@ impl Phone {
         if self.profile.leaves && self.retires <= now && self.registration.expires > 0 {
             self.registration.expires = 0;
             self.register(now, false);
+        }
+        if let Some(interval) = self.profile.keepalive.filter(|_| self.keep_at <= now) {
+            self.keep_at = now + interval;
+            self.out.push(Packet { to: self.profile.home, conn: None, bytes: b"\r\n\r\n".to_vec() });
         }
         self.calls_timeout(now);
         self.legs_timeout(now);

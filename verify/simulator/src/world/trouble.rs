@@ -37,6 +37,10 @@ impl World {
             }
             Fault::Names { length } => self.names_down_until = self.now + length,
             Fault::Drain { site } => self.tell_all(site, |_| Notice::Drain),
+            Fault::Rebind { phone } => {
+                let now = self.now;
+                self.translators[phone].iter_mut().for_each(|translator| translator.rebind(now));
+            }
             Fault::Reload { site, revision } => {
                 let settings = Arc::new(self.sites[site].settings(revision));
                 self.tell_all(site, |_| Notice::Settings(settings.clone()));
@@ -58,7 +62,8 @@ impl World {
         let (domain, server) = (self.sites[site].spec.domain.clone(), self.sites[site].spec.address);
         let user = self.rng.pick(&["alice", "bob", "off"], "alice");
         let trunks: Vec<SocketAddr> = self.sites[site].spec.trunks.iter().map(|t| t.neighbour).collect();
-        let know = Knowledge { heard: &heard, user, domain: &domain, server, trunks: &trunks };
+        let recorded = self.sites[site].spec.record_route;
+        let know = Knowledge { heard: &heard, user, domain: &domain, server, trunks: &trunks, recorded };
         let shot = attack::shot(&mut self.rng, &know);
         let from = address(if shot.forged { FORGED } else { ATTACKER });
         let Some(piece) = shot.stream else {
