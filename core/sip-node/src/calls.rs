@@ -1,10 +1,10 @@
 //! The calls that go through this worker: for people who ask, and for the cap on their number.
 //!
-//! A proxy needs no memory of calls, and this table decides nothing about messages but one thing: whether what a stranger
-//! sends without our token is of a call here. Entries are found by Call-ID and the caller's tag and are gone when the BYE is answered, when the set-up fails, or, if the
-//! end was never seen, after a day. Where there is no more room, the call that was answered first makes it:
-//! it goes on unseen, and nobody can keep others out by never hanging up. So the cap holds for calls being
-//! set up.
+//! A proxy needs no memory of calls. This table decides one thing about messages: whether a stranger's request without our
+//! token belongs to a call here. Entries are found by Call-ID and the caller's tag. They are removed when the BYE is
+//! answered, when the set-up fails, or, if the end was never seen, after a day. If there is no more room, the call that was
+//! answered first makes it: that call goes on unseen, and nobody can keep others out by never hanging up. So the cap holds
+//! for calls being set up.
 
 use crate::held::Shortage;
 use core::time::Duration;
@@ -128,8 +128,18 @@ impl Calls {
         push(invite.to_uri(), &mut text);
         self.sequence += 1;
         let sequence = self.sequence;
-        let entry =
-            Entry { hash, sequence, since: now, answered: false, callee: None, payer, conn: None, text, call_id, from };
+        let entry = Entry {
+            hash,
+            sequence,
+            since: now,
+            answered: false,
+            callee: None,
+            payer,
+            conn: None,
+            text,
+            call_id,
+            from,
+        };
         self.ringing.take(payer, 1);
         self.queue.push_back((now, hash, self.sequence));
         self.table.insert_unique(hash, entry, |e| e.hash);
@@ -197,8 +207,8 @@ impl Calls {
         self.released.drain(..).for_each(|conn| out.release(conn));
     }
 
-    /// Whether a request is of an answered call here, whichever end sent it: by Call-ID, both tags, and the name of the other
-    /// end.
+    /// Whether a request belongs to an answered call here, whichever end sent it. Call-ID, both tags and the URI of the other
+    /// end must match.
     pub fn knows(&self, request: &Message<'_>) -> bool {
         let (from, to) = (
             self.hash(request.call_id(), request.from_tag()),

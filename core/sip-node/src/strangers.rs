@@ -27,7 +27,7 @@ impl Default for Strangers {
 }
 
 impl Strangers {
-    /// Why a stranger's request is refused; `None`: it is not. `known`: it is of a call here, which a token need not tell.
+    /// Why a stranger's request is refused; `None`: it is not. `known`: without a token, it belongs to a known call.
     fn bars(&self, request: &Message<'_>, dialog: Option<&Dialog>, known: bool) -> Option<Refusal> {
         let method = request.method();
         if dialog.is_none() && !self.allowed {
@@ -37,13 +37,13 @@ impl Strangers {
         if listed || belongs(request, dialog, known) {
             return None;
         }
-        // A tag is easily made up. To a sender that means it the call is over (section 12.2.2).
+        // Its dialog is unknown here (section 12.2.2).
         let claims = dialog.is_none() && !request.to_tag().is_empty();
         Some(if claims { Refusal::NoDialog } else { Refusal::Method })
     }
 }
 
-/// What a stranger is answered who is refused.
+/// The status of a refusal.
 pub(crate) const fn status_of(why: Refusal) -> u16 {
     match why {
         Refusal::NoDialog => 481,
@@ -89,8 +89,8 @@ impl<S: Services> Node<S> {
         barred.or_else(|| commands::are_demanded(request).then_some(Refusal::Commands))
     }
 
-    /// Whether a request without our token is of an answered call here, and for the one who is called there. Some clients
-    /// send no Route back. Where we give no token nobody can, so a tag is enough.
+    /// Whether a request without our token belongs to an answered call here, and goes to the other end of it. Some clients
+    /// send no Route. Without Record-Route there is no token, so a tag is enough.
     fn is_of_known_call(&self, request: &Message<'_>, a: &Admitted<'_>) -> bool {
         if !self.settings.proxy.record_route {
             return true;

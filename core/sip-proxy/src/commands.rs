@@ -1,29 +1,29 @@
-//! What makes a phone answer by itself, take over a call or obey: taken off a stranger's request, or a reason to refuse it.
+//! Commands to phones: to answer automatically, to take over a call, to be controlled. They are removed from a stranger's
+//! request, or the request is refused.
 //!
-//! There is no standard that phones keep to. The list follows what Yealink, Snom, Polycom, Cisco, Grandstream, Mitel,
-//! Panasonic, AudioCodes, Avaya, Gigaset, Zoiper, MicroSIP, baresip and Linphone document; `docs/guide/who-may-call.md` has
-//! it for operators.
+//! Phones follow no common standard. The lists hold what vendors document; `docs/guide/who-may-call.md` names them for
+//! operators.
 
 use core::iter;
 use sip_message::{Message, Method, Name, NameAddr, Params, Splices, Uri, canonical_user};
 
-/// Header fields that go as a whole: Replaces and Join (RFC 3891, RFC 3911), and Alert-Info, where each vendor has words of
-/// his own.
+/// Header fields that are removed whatever their value: Replaces and Join (RFC 3891, RFC 3911), and Alert-Info, for which
+/// each vendor has its own values.
 const WHOLE: [Name; 3] = [Name::Replaces, Name::Join, Name::AlertInfo];
 
-/// What names of other header fields hold, and parameters of URIs, when they are such commands: Auto-Answer, X-AutoAnswer,
-/// P-Auto-Answer, Answer-Mode and Priv-Answer-Mode (RFC 5373), P-Alert-Answer, `answer-after`, `intercom`, Target-Dialog
-/// (RFC 4538). Compared by letters alone, in any case.
+/// Parts of other header names, and of URI parameters, that are commands: Auto-Answer, X-AutoAnswer, P-Auto-Answer,
+/// Answer-Mode and Priv-Answer-Mode (RFC 5373), P-Alert-Answer, `answer-after`, `intercom`, Target-Dialog (RFC 4538). Only
+/// letters are compared, in any case.
 const COMMANDS: [&[u8]; 6] =
     [b"autoanswer", b"answermode", b"alertanswer", b"answerafter", b"intercom", b"targetdialog"];
 
-/// The same in Call-Info, which has other uses: `answer-after`, "Auto Answer", and what Cisco's phones are controlled by.
+/// Parts of a Call-Info value that are commands: `answer-after`, "Auto Answer", and the remote control of Cisco's phones.
 const CALL_INFO: [&[u8]; 3] = [b"answer", b"intercom", b"remotecc"];
 
-/// Option tags in Require that mean such a header field: without it the request is another one.
+/// Option tags in Require that belong to such a header field. Without the field the request would mean something else.
 const OPTIONS: [&[u8]; 4] = [b"replaces", b"join", b"tdialog", b"answermode"];
 
-/// Takes the commands off that can be taken off.
+/// Removes the header fields that are commands.
 pub(crate) fn strip(request: &Message<'_>, splices: &mut Splices) {
     for header in WHOLE.iter().flat_map(|&name| request.headers(name)) {
         splices.remove(header.line);
@@ -36,8 +36,8 @@ pub(crate) fn strip(request: &Message<'_>, splices: &mut Splices) {
     }
 }
 
-/// Whether an INVITE commands in ways that cannot be taken off: by its Request-URI or To, which both ends keep, or by an
-/// option that it requires.
+/// Whether an INVITE has a command that cannot be removed: in its Request-URI or To, which both ends keep, or as an option
+/// that it requires.
 pub fn are_demanded(request: &Message<'_>) -> bool {
     if request.method() != Method::Invite {
         return false;
@@ -58,7 +58,7 @@ fn names(params: &[u8]) -> bool {
     Params::new(params).any(|(name, value)| command(name) || value.is_some_and(command))
 }
 
-/// Whether a text holds one of these words, by letters alone and in any case.
+/// Whether a text holds one of these words. Only letters are compared, in any case.
 fn has(text: &[u8], words: &[&[u8]]) -> bool {
     let rests = iter::successors(Some(text), |rest| rest.get(1..));
     rests.into_iter().any(|rest| words.iter().any(|word| begins(rest, word)))
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn every_listed_header_is_taken_off() {
+    fn every_listed_header_is_removed() {
         for line in [
             "Alert-Info: <http://x>;info=alert-autoanswer;delay=0",
             "Alert-Info: Auto Answer",
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_taken_off_is_found_in_any_spelling() {
+    fn commands_in_uris_are_found_in_any_spelling() {
         for (uri, to, lines) in [
             ("sip:b@x;intercom=true", "<sip:b@x>", ""),
             ("sip:b@x;transport=udp;INTERCOM", "<sip:b@x>", ""),
