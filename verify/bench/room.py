@@ -25,9 +25,9 @@ BASE = '127.77.%d.' % (os.getpid() % 250)
 
 
 class Phone:
-    """A socket with a name, that sends requests and answers INVITEs with `answer`."""
+    """A socket with a name, that sends requests, and answers INVITEs or rings."""
 
-    def __init__(self, ip, server, name, answer=None):
+    def __init__(self, ip, server, name, answer=False):
         self.sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.sock.bind((ip, 0))
         self.sock.settimeout(5)
@@ -83,20 +83,19 @@ class Phone:
         self.send(('ACK %s SIP/2.0\r\n%s\r\nCSeq: %s ACK\r\nContent-Length: 0\r\n\r\n' % (to, keep, number)).encode())
 
     def serve(self):
-        """Answers every INVITE and BYE at once, if it is one that answers."""
+        """Answers every INVITE and BYE at once, or rings."""
         self.sock.settimeout(None)
         while True:
             text, source = self.sock.recvfrom(65535)
-            if not self.answer:
-                continue
-            text = text.decode(errors='replace')
+            text = text.split(b'\r\n\r\n', 1)[0].decode(errors='replace')
             if text.startswith(('INVITE', 'BYE')):
-                keep = [l for l in text.split('\r\n\r\n')[0].split('\r\n')[1:]
+                keep = [l for l in text.split('\r\n')[1:]
                         if l.split(':')[0] in ('Via', 'From', 'Call-ID', 'CSeq', 'Record-Route')]
                 to = re.search(r'\r\nTo: ([^\r]*)', text).group(1)
                 tag = '' if 'tag=' in to else ';tag=b'
-                self.sock.sendto(('SIP/2.0 200 OK\r\n%s\r\nTo: %s%s\r\nContact: <sip:%s@%s>\r\nContent-Length: 0\r\n\r\n'
-                                  % ('\r\n'.join(keep), to, tag, self.name, self.at)).encode(), source)
+                self.sock.sendto(('SIP/2.0 %s\r\n%s\r\nTo: %s%s\r\nContact: <sip:%s@%s>\r\nContent-Length: 0\r\n\r\n'
+                                  % ('200 OK' if self.answer else '180 Ringing', '\r\n'.join(keep), to, tag, self.name,
+                                     self.at)).encode(), source)
 
 
 def memory(pid):
@@ -171,7 +170,7 @@ def run(o, folder):
     config = os.path.join(folder, 'strowger.toml')
     with open(config, 'w') as file:
         file.write('domains = ["%s"]\nlisten = ["udp:%s:%d"]\ndata_dir = "%s"\nworkers = 1\n[proxy]\nmtu = 65535\n'
-                   '[timers]\nt1 = "4s"\n[limits]\nmemory_mib = %d\n[admin]\nlisten = "%s:8080"\n'
+                   '[limits]\nmemory_mib = %d\n[admin]\nlisten = "%s:8080"\n'
                    % (DOMAIN, *at, folder, o.memory, at[0]))
     for user in ('alice', 'bob', 'carol'):
         subprocess.run([o.bin, 'user', 'add', '%s@%s' % (user, DOMAIN), '--data-dir', folder],
