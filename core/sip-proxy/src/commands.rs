@@ -60,8 +60,10 @@ fn names(params: &[u8]) -> bool {
 
 /// Whether a text holds one of these words. Only letters are compared, in any case.
 fn has(text: &[u8], words: &[&[u8]]) -> bool {
+    // From letters only: each is looked at from few others, whatever stands between them.
     let rests = iter::successors(Some(text), |rest| rest.get(1..));
-    rests.into_iter().any(|rest| words.iter().any(|word| begins(rest, word)))
+    let mut from_letters = rests.filter(|rest| rest.first().is_some_and(u8::is_ascii_alphabetic));
+    from_letters.any(|rest| words.iter().any(|word| begins(rest, word)))
 }
 
 fn begins(text: &[u8], word: &[u8]) -> bool {
@@ -138,6 +140,20 @@ mod tests {
             "In-Reply-To: intercom",
         ] {
             assert_eq!(left(&format!("{line}\r\n")), format!("{line}\r\n"));
+        }
+    }
+
+    /// Without end if every byte were compared with every other.
+    #[test]
+    fn long_runs_without_letters_are_read_once() {
+        let run = "-".repeat(60_000);
+        for (text, found) in [
+            (run.clone(), false),
+            (format!("a{run}uto"), false),
+            (format!("{run}aut{run}oanswer{run}"), true),
+            ("a-".repeat(30_000), false),
+        ] {
+            assert_eq!(has(text.as_bytes(), &COMMANDS), found);
         }
     }
 
