@@ -10,7 +10,7 @@ use sip_auth::{
     Name, NonceCounts, Recent, shard_of,
 };
 use sip_health::Failure;
-use sip_message::{DateText, Method, Uri, canonical_user};
+use sip_message::{DateText, Method, canonical_user};
 use sip_node::{Counter, Question, Refusal, Services, Shortage, Span, StoreDown, Troubled, Unregistered};
 use sip_proxy::locate;
 use sip_registrar::{BindingView, Change, ContactAt, Expected, Reply, Table};
@@ -166,8 +166,8 @@ impl Services for World {
         self.location.has_contact_address(address)
     }
 
-    fn is_contact(&self, address: SocketAddr, uri: &Uri<'_>, now: Time) -> bool {
-        self.location.is_contact(&ContactAt::new(address, uri, now))
+    fn contacts(&self, contact: &ContactAt<'_>, each: &mut dyn FnMut(&BindingView<'_>) -> bool) {
+        self.location.contacts(contact, each);
     }
 
     fn is_user(&self, user: &[u8], domain: &[u8]) -> bool {

@@ -15,7 +15,7 @@ use sip_auth::{
     Secret,
 };
 use sip_node::*;
-use sip_registrar::{BindingView, Change, Reply, Table};
+use sip_registrar::{BindingView, Change, ContactAt, Reply, Table};
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -43,9 +43,7 @@ impl Services for World {
     fn has_contact(&self, _: SocketAddr) -> bool {
         false
     }
-    fn is_contact(&self, _: SocketAddr, _: &sip_message::Uri<'_>, _: Time) -> bool {
-        false
-    }
+    fn contacts(&self, _: &ContactAt<'_>, _: &mut dyn FnMut(&BindingView<'_>) -> bool) {}
     fn is_user(&self, _: &[u8], _: &[u8]) -> bool {
         true
     }

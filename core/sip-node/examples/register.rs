@@ -17,7 +17,7 @@ use sip_node::{
     Auth, Challenge, Counter, Keys, Listener, Mode, Node, NodeConfig, OverloadRules, Proxy, Services,
     Settings, Span, StoreDown, Trying,
 };
-use sip_registrar::{BindingView, Change, Reply, Table};
+use sip_registrar::{BindingView, Change, ContactAt, Reply, Table};
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -49,9 +49,7 @@ impl Services for World {
     fn has_contact(&self, _: SocketAddr) -> bool {
         false
     }
-    fn is_contact(&self, _: SocketAddr, _: &sip_message::Uri<'_>, _: Time) -> bool {
-        false
-    }
+    fn contacts(&self, _: &ContactAt<'_>, _: &mut dyn FnMut(&BindingView<'_>) -> bool) {}
     fn is_user(&self, _: &[u8], _: &[u8]) -> bool {
         true
     }

@@ -152,8 +152,8 @@ impl Places {
         self.addresses.is_empty() && self.names.is_empty()
     }
 
-    /// Whose target is at this address, or lately was by its name: at any port of it, but on our own machine, where there
-    /// are others, at this one.
+    /// Whose target is at this address, or lately was by its name: at any port of it, but on our own machine,
+    /// where there are others, at this one.
     pub fn target_at(&self, settings: &Settings, address: SocketAddr) -> Option<Holder> {
         let ip = address.ip().to_canonical();
         let from = self.addresses.partition_point(|(a, _)| a.ip() < ip);

@@ -1,5 +1,5 @@
-//! Where the operator's targets lead that are given by name. Only the DNS knows, so it is asked now and then, whether
-//! calls go there or not: who dials such an address is to get what the rules of the target allow.
+//! Addresses of the operator's targets that are given by name. Each worker looks the names up regularly, with
+//! or without calls, because a request to such an address must follow the rules of the target.
 
 use crate::node::{Node, domain};
 use crate::services::Services;
@@ -15,7 +15,8 @@ use wire::Time;
 const INTERVAL: Duration = Duration::from_secs(60);
 /// How long an answer may take until the question is put again.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long an address counts after the DNS has named it last: a name may have a few addresses at a time of many.
+/// How long an address counts after the DNS has named it last: a name may have a few addresses at a time of
+/// many.
 const KEPT: Duration = Duration::from_secs(3_600);
 /// Addresses kept of one target.
 pub(crate) const MOST: usize = 32;

@@ -4,19 +4,22 @@
 //! is noted again with its next answer. Nothing is kept over a restart.
 
 use crate::node::{Node, domain};
+use crate::reach::foreign_edge;
 use crate::services::Services;
 use crate::settings::Mode;
 use crate::targets::is_same;
 use core::hash::Hasher;
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use sip_message::Uri;
-use sip_registrar::{BindingView, Registration, Table};
+use sip_message::{Message, Name, NameAddr, Uri};
+use sip_registrar::{BindingView, Registration, Table, is_elsewhere};
 use std::sync::Arc;
-use wire::Time;
+use wire::{Flow, Time};
 
 /// Addresses and names known at a time, a power of two.
 const PLACES: usize = 8_192;
+/// The address of no host.
+const NOWHERE: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// Where answers have come from.
 pub struct Heard {
@@ -63,20 +66,36 @@ impl<S: Services> Node<S> {
 
     /// Of what a Contact names, whoever is there.
     fn hash_of_contact(&self, contact: &[u8]) -> u64 {
+        Uri::parse(contact).map_or(0, |uri| self.hash_of_uri(&uri))
+    }
+
+    fn hash_of_uri(&self, uri: &Uri<'_>) -> u64 {
         let mut hash = self.keyed(domain::HEARD);
-        if let Ok(uri) = Uri::parse(contact) {
-            hash.write(&uri.host.to_ascii_lowercase());
-            hash.write(&uri.param(b"maddr").unwrap_or(b"").to_ascii_lowercase());
-            hash.write_u16(uri.port.unwrap_or(0));
-        }
+        hash.write(&uri.host.to_ascii_lowercase());
+        hash.write(&uri.param(b"maddr").unwrap_or(b"").to_ascii_lowercase());
+        hash.write_u16(uri.port.unwrap_or(0));
         hash.finish()
     }
 
-    /// Something came back from `address`, where `contact` led.
+    /// Something came back from `address`, where a Contact led, or the Route lines that its Path made.
     #[cold]
-    pub(crate) fn note_heard(&self, contact: &[u8], address: SocketAddr) {
-        self.heard.note(self.hash_of_contact(contact));
+    pub(crate) fn note_heard(&self, contact: &[u8], routes: &[u8], address: SocketAddr) {
+        let path = routes.strip_prefix(b"Route: ").unwrap_or_default().trim_ascii_end();
+        self.heard.note(self.hash_of_contact(foreign_edge(path, NOWHERE).unwrap_or(contact)));
         self.heard.note(self.hash_of_address(address));
+    }
+
+    /// A trusted proxy that names itself in Path counts as heard from. The host in its Path is compared with
+    /// the host in its Via, because the Path may be the client's.
+    pub(crate) fn note_edge(&self, flow: Flow, request: &Message<'_>) {
+        let Some(first) = request.values(Name::Path).next() else { return };
+        let Some(edge) = NameAddr::parse(first).ok().and_then(|value| Uri::parse(value.uri).ok()) else {
+            return;
+        };
+        if self.settings.auth.is_front(flow.remote.ip()) && edge.host.eq_ignore_ascii_case(request.via().host)
+        {
+            self.heard.note(self.hash_of_uri(&edge));
+        }
     }
 
     /// Whether something has come back from there.
@@ -97,21 +116,30 @@ impl<S: Services> Node<S> {
         if self.settings.proxy.mode == Mode::Redirect {
             return false;
         }
-        let is_silent = |contact: &[u8]| !self.heard.knows(self.hash_of_contact(contact));
+        let is_silent = |contact: &[u8], path: &[u8], flow: Flow| {
+            leads_elsewhere(contact, path, flow).is_some_and(|to| !self.heard.knows(self.hash_of_contact(to)))
+        };
         // Contacts, not hosts: each is a branch of every call.
-        let mut new: Vec<&[u8]> = registration.elsewhere().filter(|contact| is_silent(contact)).collect();
+        let lasting = registration.lasting();
+        let silent = lasting.filter(|(contact, flow)| is_silent(contact, registration.path(), *flow));
+        let mut new: Vec<&[u8]> = silent.map(|(contact, _)| contact).collect();
         if new.is_empty() {
             return false;
         }
         let mut silent = 0;
         table.bindings(aor, now, |binding: BindingView<'_>| {
-            if binding.is_elsewhere() && is_silent(binding.contact) {
+            if is_silent(binding.contact, binding.path, binding.flow) {
                 silent += 1;
                 new.retain(|new| !Uri::parse(new).is_ok_and(|new| is_same(&new, binding.contact)));
             }
         });
         !new.is_empty() && silent + new.len() > 1
     }
+}
+
+/// Where a binding leads, if that is another host than the one that registered it.
+fn leads_elsewhere<'a>(contact: &'a [u8], path: &'a [u8], flow: Flow) -> Option<&'a [u8]> {
+    if is_elsewhere(flow) { Some(contact) } else { foreign_edge(path, flow.remote.ip()) }
 }
 
 #[cfg(test)]

@@ -135,7 +135,7 @@ impl<S: Services> Node<S> {
             && let Some(hop) = hop
             && hop.remote.ip() == flow.remote.ip()
         {
-            self.note_heard(p.text(&target.uri), hop.remote);
+            self.note_heard(p.text(&target.uri), p.text(&target.routes), hop.remote);
         }
         if !self.listens_to(target) {
             return;

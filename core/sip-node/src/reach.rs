@@ -1,16 +1,17 @@
 //! Where a binding is reached: the table of docs/design/reach.md, decided when a REGISTER comes and followed when a request does.
 
+use crate::access::{self, Access, Asker, By, access};
 use crate::node::Node;
 use crate::services::{Counter, Services};
 use crate::settings::{Bounds, Settings};
 use crate::short::Short;
 use crate::targets::{Wish, transport_of, without_headers};
 use core::net::{IpAddr, SocketAddr};
-use sip_message::{Message, Name, Uri, Values, Via, host_ip};
+use sip_message::{Message, Name, NameAddr, Uri, Values, Via, host_ip};
 use sip_proxy::token::Role;
 use sip_proxy::transport::reply_flow;
-use sip_registrar::{BindingView, Reply, elsewhere, is_public};
-use wire::{Flow, Transport};
+use sip_registrar::{BindingView, ContactAt, Reply, elsewhere, is_public};
+use wire::{Flow, Time, Transport};
 
 /// Where requests for a Contact go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,6 +83,14 @@ fn is_dialled(contact: &Uri<'_>) -> bool {
     let last = contact.host.rsplit(|&b| b == b'.').next().unwrap_or(b"");
     let invalid = last.eq_ignore_ascii_case(b"invalid");
     contact.is_sip() && !web && !invalid
+}
+
+/// Where the first value of a Path leads, if that is another host than the one that the REGISTER came from:
+/// the client's claim, trusted like a Route.
+pub(crate) fn foreign_edge(path: &[u8], source: IpAddr) -> Option<&[u8]> {
+    let edge = NameAddr::parse(Values::new(path).next()?).ok()?.uri;
+    let ip = Uri::parse(edge).ok().and_then(|uri| uri.host_ip());
+    (ip != Some(source.to_canonical())).then_some(edge)
 }
 
 /// The address that a URI spells out (RFC 3263 section 4).
@@ -167,17 +176,12 @@ impl<S: Services> Node<S> {
             wish.routes.extend_from_slice(b"Route: ");
             wish.routes.extend_from_slice(binding.path);
             wish.routes.extend_from_slice(b"\r\n");
-            let first = Values::new(binding.path).next().unwrap_or(b"");
-            let edge = sip_message::NameAddr::parse(first).ok().map(|n| n.uri);
-            let edge_ip = edge.and_then(|e| Uri::parse(e).ok()).and_then(|u| u.host_ip());
-            match edge {
-                // Path names another host than the one the REGISTER came from: the client's claim, trusted
-                // like a Route.
-                Some(edge) if edge_ip != Some(flow.remote.ip().to_canonical()) => {
+            match foreign_edge(binding.path, flow.remote.ip()) {
+                Some(edge) => {
                     (wish.locate, wish.bounds) = (edge.to_vec(), Bounds::of(flow.remote));
                     wish.elsewhere = true;
                 }
-                _ => wish.hops.push(flow),
+                None => wish.hops.push(flow),
             }
             return wish;
         }
@@ -187,6 +191,43 @@ impl<S: Services> Node<S> {
             false => self.source_hops(flow, contact.as_ref(), &mut wish.hops),
         }
         wish
+    }
+
+    /// Whether a Contact that is equivalent to `uri` is bound at `remote`, the address that it spells out, and the
+    /// way to its phone if that is reached in another way. `None` also where that is in doubt: a registration must
+    /// not take over calls to another phone's Contact, or to an address outside that the caller may call.
+    pub(crate) fn phone_at(
+        &self,
+        now: Time,
+        near: Flow,
+        uri: &Uri<'_>,
+        remote: SocketAddr,
+        asker: Asker,
+    ) -> (bool, Option<Wish>) {
+        let outbound = access(asker, By::Address, access::Place::Elsewhere) == Access::Open;
+        let (mut found, mut doubtful, mut way) = (false, false, None::<Wish>);
+        self.services.contacts(&ContactAt::new(remote, uri, now), &mut |binding| {
+            found = true;
+            let wish = self.binding_wish(near, binding);
+            let (flow, named) = (binding.flow, (remote, transport_of(uri)));
+            let there = binding.path.is_empty() && (flow.remote, flow.transport) == named;
+            let foreign = flow.remote.ip() != remote.ip();
+            doubtful |= there || binding.is_elsewhere() || outbound && foreign;
+            doubtful |= way.as_ref().is_some_and(|way| !way.leads_where(&wish));
+            way.get_or_insert(wish);
+            doubtful
+        });
+        (found, way.filter(|_| !doubtful))
+    }
+
+    /// Whether a Contact that is equivalent to `uri` is bound at `remote`.
+    pub(crate) fn is_contact(&self, now: Time, uri: &Uri<'_>, remote: SocketAddr) -> bool {
+        let mut found = false;
+        self.services.contacts(&ContactAt::new(remote, uri, now), &mut |_| {
+            found = true;
+            true
+        });
+        found
     }
 
     /// A connection as the last way of what no datagram can carry.

@@ -104,6 +104,7 @@ impl<S: Services> Node<S> {
             Err(None) => return Err(Unserved::Claimed),
         }
         let changes = request.header(Name::Contact).is_some();
+        self.note_edge(flow, request);
         let carried = self.services.register(aor, changes, &mut |table, changes| {
             if self.is_one_too_many(now, aor, &registration, table) {
                 return refused(b"Too Many Contacts Elsewhere");

@@ -6,9 +6,9 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use sip_auth::{Authenticator, Decision, Minted};
 use sip_health::Failure;
-use sip_message::{Method, Uri};
+use sip_message::Method;
 use sip_proxy::locate::Kind;
-use sip_registrar::{BindingView, Change, Expected, Reply, Table};
+use sip_registrar::{BindingView, Change, ContactAt, Expected, Reply, Table};
 use wire::{Flow, Time};
 
 /// The location service cannot promise to keep a registration.
@@ -69,8 +69,9 @@ pub trait Services {
     /// Whether some live binding is reached at this address.
     fn has_contact(&self, address: SocketAddr) -> bool;
 
-    /// Whether a live binding has at this address a Contact that is equivalent to `uri`.
-    fn is_contact(&self, address: SocketAddr, uri: &Uri<'_>, now: Time) -> bool;
+    /// Calls `each` with live bindings that have this Contact, a bounded number, until it answers that it has
+    /// seen enough.
+    fn contacts(&self, contact: &ContactAt<'_>, each: &mut dyn FnMut(&BindingView<'_>) -> bool);
 
     /// Whether there is such a subscriber.
     fn is_user(&self, user: &[u8], domain: &[u8]) -> bool;

@@ -156,7 +156,8 @@ impl<S: Services> Node<S> {
         })
     }
 
-    /// Where a URI leads, as far as the answers of the DNS are at hand: what is missing is asked for, and `None` the answer.
+    /// The destinations of a URI, if all DNS answers are cached. Otherwise asks for the missing ones and
+    /// returns `None`.
     pub(crate) fn locate_now(
         &mut self,
         now: Time,

@@ -150,6 +150,11 @@ impl Wish {
         Wish { locate: uri.to_vec(), bounds, ..Wish::new(uri, role) }
     }
 
+    /// Whether a request goes the same way to both.
+    pub fn leads_where(&self, other: &Wish) -> bool {
+        (&self.hops, &self.routes, &self.locate) == (&other.hops, &other.routes, &other.locate)
+    }
+
     /// Moves the wish into the target set of `proxied`.
     pub fn store(self, proxied: &mut Proxied) -> Target {
         let uri = proxied.push_text(|t| t.extend_from_slice(&self.uri));
@@ -369,8 +374,12 @@ impl<S: Services> Node<S> {
             return self.over_domain_trunk(at, a);
         }
         let bounds = Bounds::of(near.remote);
-        let (place, remote) = self.place_at(now, &a.uri);
+        let (place, remote, phone) = self.place_at(now, near, &a.uri, asker);
         match (access(asker, By::Address, place), remote) {
+            (Access::Open, _) if phone.is_some() => {
+                let ways = phone.into_iter().map(|phone| (1000, self.spelled_phone(size, a, phone)));
+                Plan::Forward(ways.collect())
+            }
             (Access::Open, Some(remote)) if place != Place::Elsewhere => {
                 Plan::Forward(vec![(1000, self.spelled_out(near, size, a, remote))])
             }
@@ -385,19 +394,29 @@ impl<S: Services> Node<S> {
         }
     }
 
-    /// What is where a URI of none of our domains leads, as far as it shows without being looked up; and the address that
-    /// it spells out.
-    fn place_at(&self, now: Time, uri: &Uri<'_>) -> (Place, Option<SocketAddr>) {
+    /// What is where a URI of none of our domains leads, as far as it shows without being looked up; the
+    /// address that it spells out, and the way to the phone whose Contact it is.
+    fn place_at(
+        &self,
+        now: Time,
+        near: Flow,
+        uri: &Uri<'_>,
+        asker: Asker,
+    ) -> (Place, Option<SocketAddr>, Option<Wish>) {
         let spelled = uri.host_ip().filter(|_| uri.param(b"maddr").is_none());
         let remote = spelled
             .map(|ip| SocketAddr::new(ip, uri.port.unwrap_or_else(|| transport_of(uri).default_port())));
-        let place = match (remote, self.places.of_uri(&self.settings, uri)) {
-            (Some(remote), _) if self.settings.is_admin(remote) => Place::Own,
-            (Some(remote), _) if self.services.is_contact(remote, uri, now) => Place::Phone,
-            (Some(remote), None) if self.services.has_contact(remote) => Place::Gateway,
-            (_, holder) => place_of(holder),
+        let holder = self.places.of_uri(&self.settings, uri);
+        let Some(remote) = remote else { return (place_of(holder), None, None) };
+        if self.settings.is_admin(remote) {
+            return (Place::Own, Some(remote), None);
+        }
+        let place = match self.phone_at(now, near, uri, remote, asker) {
+            (true, phone) => return (Place::Phone, Some(remote), phone),
+            _ if holder.is_none() && self.services.has_contact(remote) => Place::Gateway,
+            _ => place_of(holder),
         };
-        (place, remote)
+        (place, Some(remote), None)
     }
 
     /// Whether the Request-URI is an emergency or voicemail target as the operator wrote it.
@@ -407,7 +426,16 @@ impl<S: Services> Node<S> {
         emergency.chain(voicemail).any(|target| is_same(&a.uri, target))
     }
 
-    /// The phone at the address that the Request-URI spells out: there is nothing to look up.
+    /// A phone by its Contact in the Request-URI, which stays as it is.
+    fn spelled_phone(&self, size: usize, a: &Admitted<'_>, mut phone: Wish) -> Wish {
+        phone.uri = Wish::new(a.routing.request_uri, Role::Local).uri;
+        if size > LARGEST_DATAGRAM {
+            self.add_stream(&mut phone);
+        }
+        phone
+    }
+
+    /// What is at the address that the Request-URI spells out: there is nothing to look up.
     fn spelled_out(&self, near: Flow, size: usize, a: &Admitted<'_>, remote: SocketAddr) -> Wish {
         let mut wish = Wish::new(a.routing.request_uri, Role::Local);
         // The Contact may be of a device that has never answered.

@@ -110,14 +110,18 @@ impl<'a> Registration<'a> {
         Ok(())
     }
 
-    /// The Contacts placed [`elsewhere`](crate::elsewhere).
-    pub fn elsewhere(&self) -> impl Iterator<Item = &'a [u8]> {
+    /// The Contacts that are to last, each with the flow that it is filed under.
+    pub fn lasting(&self) -> impl Iterator<Item = (&'a [u8], Flow)> {
         let orders = match &self.what {
             What::Update(orders) => &orders[..],
             What::Fetch | What::Clear => &[],
         };
-        let placed = orders.iter().filter(|o| o.granted > 0 && o.flow.remote.port() == 0);
-        placed.map(|o| o.wanted.text)
+        orders.iter().filter(|order| order.granted > 0).map(|order| (order.wanted.text, order.flow))
+    }
+
+    /// The Path that its bindings get.
+    pub fn path(&self) -> &[u8] {
+        &self.path
     }
 
     /// Carries the request out.

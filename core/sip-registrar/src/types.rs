@@ -115,7 +115,7 @@ impl BindingView<'_> {
     /// Whether no flow leads there: the Contact is another device than the one that registered it, and is looked up with
     /// every request. See [`elsewhere`].
     pub const fn is_elsewhere(&self) -> bool {
-        self.flow.remote.port() == 0
+        is_elsewhere(self.flow)
     }
 
     /// An owned copy for a store.
@@ -141,6 +141,11 @@ impl BindingView<'_> {
 pub const fn elsewhere(flow: Flow) -> Flow {
     let remote = SocketAddr::new(flow.remote.ip(), 0);
     Flow { remote, conn: None, ..flow }
+}
+
+/// Whether it is such a flow.
+pub const fn is_elsewhere(flow: Flow) -> bool {
+    flow.remote.port() == 0
 }
 
 /// What to do with a REGISTER that carries Path from a client that does not list `path` in Supported

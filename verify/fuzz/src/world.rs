@@ -6,7 +6,7 @@ use sip_auth::{
 use sip_message::Method;
 use sip_node::{Auth, Challenge, Counter, Keys, Listener, Mode, NodeConfig, OverloadRules, Proxy, Question, Route, RouteAction, Services, Settings, Span, StoreDown, Trunk, Voicemail, Trying};
 use sip_proxy::context::Reroute;
-use sip_registrar::{BindingView, Change, Expected, Reply, Table};
+use sip_registrar::{BindingView, Change, ContactAt, Expected, Reply, Table};
 use sip_transaction::{Limits, Timers};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -98,8 +98,8 @@ impl Services for World {
         self.0.borrow().table.has_contact_address(address)
     }
 
-    fn is_contact(&self, address: SocketAddr, uri: &sip_message::Uri<'_>, now: Time) -> bool {
-        self.0.borrow().table.is_contact(address, uri, now)
+    fn contacts(&self, contact: &ContactAt<'_>, each: &mut dyn FnMut(&BindingView<'_>) -> bool) {
+        self.0.borrow().table.contacts(contact, each);
     }
 
     fn is_user(&self, user: &[u8], domain: &[u8]) -> bool {

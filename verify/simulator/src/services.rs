@@ -7,9 +7,9 @@ use sip_auth::{
     Algorithm, Authenticator, Backoff, BackoffRules, Credentials, Decision, Ha1, LocalLedger, Lookup, Name,
     NonceCounts,
 };
-use sip_message::{Method, Uri};
+use sip_message::Method;
 use sip_node::{Counter, Question, Services, Span, StoreDown};
-use sip_registrar::{BindingView, Change, Expected, Record, Reply, Table};
+use sip_registrar::{BindingView, Change, ContactAt, Expected, Record, Reply, Table};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -124,8 +124,8 @@ impl Services for SimServices {
         self.shared.table.borrow().has_contact_address(address)
     }
 
-    fn is_contact(&self, address: SocketAddr, uri: &Uri<'_>, now: Time) -> bool {
-        self.shared.table.borrow().is_contact(address, uri, now)
+    fn contacts(&self, contact: &ContactAt<'_>, each: &mut dyn FnMut(&BindingView<'_>) -> bool) {
+        self.shared.table.borrow().contacts(contact, each);
     }
 
     fn is_user(&self, user: &[u8], domain: &[u8]) -> bool {

@@ -170,7 +170,7 @@ impl<S: Services> Node<S> {
             _ => {
                 peer.role == Role::Local
                     && !self.settings.is_admin(remote)
-                    && self.services.is_contact(remote, uri, now)
+                    && self.is_contact(now, uri, remote)
             }
         }
     }

@@ -35,7 +35,7 @@ use sip_auth::{
 };
 use sip_message::{Index, Limits as MessageLimits, Parsed, parse};
 use sip_proxy::locate::Answer;
-use sip_registrar::{BindingView, Change, Expected, Reply, Table};
+use sip_registrar::{BindingView, Change, ContactAt, Expected, Reply, Table};
 use sip_transaction::{Limits, Timers};
 use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, SocketAddr};
@@ -126,9 +126,9 @@ impl Services for World {
         self.0.table.borrow().has_contact_address(address)
     }
 
-    fn is_contact(&self, address: SocketAddr, uri: &sip_message::Uri<'_>, now: Time) -> bool {
+    fn contacts(&self, contact: &ContactAt<'_>, each: &mut dyn FnMut(&BindingView<'_>) -> bool) {
         self.0.looked.set(self.0.looked.get() + 1);
-        self.0.table.borrow().is_contact(address, uri, now)
+        self.0.table.borrow().contacts(contact, each);
     }
 
     fn is_user(&self, user: &[u8], domain: &[u8]) -> bool {

@@ -145,6 +145,20 @@ impl Case {
         if self.transport == Transport::Udp { udp(SEEN) } else { tcp(SEEN, 7) }
     }
 
+    fn contact(&self) -> String {
+        let parameter = match (self.names, self.by_tcp) {
+            (Names::Browser, _) => ";transport=ws",
+            (_, true) => ";transport=tcp",
+            _ => "",
+        };
+        format!("sip:bob@{}{parameter}", self.names.at().0)
+    }
+
+    /// Whether the Contact is a public address, which anybody may call.
+    fn is_spelled(&self) -> bool {
+        self.names.is_sender() || self.names == Names::Device
+    }
+
     fn register(&self) -> Req {
         let transport = if self.transport == Transport::Udp { "UDP" } else { "TCP" };
         let sent_by = match self.own {
@@ -157,13 +171,8 @@ impl Case {
         req.from = "<sip:bob@here.example>;tag=r".to_owned();
         req.to = "<sip:bob@here.example>".to_owned();
         req.via += if self.rport { ";rport" } else { "" };
-        let parameter = match (self.names, self.by_tcp) {
-            (Names::Browser, _) => ";transport=ws",
-            (_, true) => ";transport=tcp",
-            _ => "",
-        };
         let outbound = if self.outbound { ";+sip.instance=\"<urn:uuid:1>\";reg-id=1" } else { "" };
-        req.lines = vec![format!("Contact: <sip:bob@{}{parameter}>{outbound}", self.names.at().0)];
+        req.lines = vec![format!("Contact: <{}>{outbound}", self.contact())];
         if self.path {
             req.lines.extend(["Path: <sip:192.0.2.20:40045;lr;ob>".to_owned(), "Supported: path".to_owned()]);
         }
@@ -238,16 +247,22 @@ fn binding_is_reached_where_the_table_says() {
         if expected.is_empty() {
             continue;
         }
-        lab.send(CAROL, Req::invite().text());
-        lab.resolve("192.0.2.77");
-        let mut ways = Vec::new();
-        while let Some(sent) = lab.sent().into_iter().find(|s| s.method() == "INVITE" && s.status() == 0) {
-            ways.push((sent.flow.transport, sent.to()));
-            lab.undeliverable(&sent);
-        }
         let expected: Vec<(Transport, String)> =
             expected.into_iter().map(|(transport, to)| (transport, to.to_owned())).collect();
-        assert_eq!(ways, expected, "{about}: {case:?}");
+        let mut uris = vec!["sip:bob@here.example".to_owned()];
+        // A call to the Contact itself reaches the same phone.
+        uris.extend(case.is_spelled().then(|| case.contact()));
+        for uri in uris {
+            lab.send(CAROL, Req::new("INVITE", &uri).text());
+            lab.resolve("192.0.2.77");
+            let mut ways = Vec::new();
+            while let Some(sent) = lab.sent().into_iter().find(|s| s.method() == "INVITE" && s.status() == 0)
+            {
+                ways.push((sent.flow.transport, sent.to()));
+                lab.undeliverable(&sent);
+            }
+            assert_eq!(ways, expected, "{about}: {case:?} by {uri}");
+        }
     }
     assert!(rows.iter().all(|count| *count > 0), "a row that nothing fits: {rows:?}");
 }
@@ -446,6 +461,110 @@ fn path_elsewhere_and_contact_by_address_get_few_transmissions() {
         let sent =
             lab.sent().into_iter().filter(|s| s.status() == 0 && s.to().starts_with("192.0.2.9")).count();
         assert_eq!(sent, 3, "{uri}");
+    }
+}
+
+/// A Path is the client's claim, like a Contact.
+#[test]
+fn path_elsewhere_takes_one_contact_until_it_answers() {
+    let by_path = |user: &str, n: u32, edge: &str| {
+        let contact = format!("<sip:{user}@192.0.2.30:{}>", 6_000 + n);
+        let req = register(user, &format!("UDP {ALICE};rport"), &contact);
+        req.line("Supported: path").line(&format!("Path: <sip:{edge};lr>"))
+    };
+    for edge in ["192.0.2.99:5070", "edge.victim.example"] {
+        let mut lab = Lab::open();
+        assert_eq!(lab.ask(ALICE, by_path("bob", 0, edge).text()).status(), 200);
+        assert_eq!(lab.ask(ALICE, by_path("bob", 0, edge).text()).status(), 200, "the same once more");
+        for n in 1..10 {
+            let refused = lab.ask(ALICE, by_path("bob", n, edge).text());
+            assert_eq!(refused.start(), "SIP/2.0 403 Too Many Contacts Elsewhere", "{edge}");
+        }
+        // A Contact of another device is refused beside it.
+        let device = register("bob", &format!("UDP {ALICE}"), "<sip:bob@192.0.2.98:5070>");
+        assert_eq!(lab.ask(ALICE, device.text()).status(), 403);
+        lab.send(CAROL, Req::invite().text());
+        lab.resolve("192.0.2.99");
+        let got = lab.sent().into_iter().find(|s| s.to().starts_with("192.0.2.99")).unwrap();
+        let there = got.to();
+        lab.send(&there, got.reply(486, "b", ""));
+        lab.pass(40_000);
+        lab.sent();
+        for n in 1..3 {
+            assert_eq!(lab.ask(ALICE, by_path("bob", n, edge).text()).status(), 200, "{edge}");
+        }
+    }
+    // One that names the host it came from leads nowhere else.
+    let mut lab = Lab::open();
+    for n in 0..3 {
+        assert_eq!(lab.ask(ALICE, by_path("bob", n, ALICE).text()).status(), 200);
+    }
+}
+
+/// A trusted proxy that writes the same name into Via and Path is at that name, and its phones are many.
+#[test]
+fn path_of_a_trusted_proxy_by_its_own_name_takes_many_contacts() {
+    for (front, via, status) in
+        [(BOB, "edge.example", 200), (BOB, "other.example", 403), (CAROL, "edge.example", 403)]
+    {
+        let mut lab = Lab::open();
+        lab.reconfigure(|s| s.auth.fronts = vec![("192.0.2.20".parse().unwrap(), 32)]);
+        let by_path = |n: u32| {
+            let contact = format!("<sip:bob@192.0.2.97:{}>", 6_000 + n);
+            let mut req = register("bob", &format!("UDP {via};rport"), &contact);
+            req.lines.insert(0, "Via: SIP/2.0/UDP 192.0.2.97:6000;branch=z9hG4bKp".to_owned());
+            req.line("Supported: path").line("Path: <sip:edge.example;lr>")
+        };
+        assert_eq!(lab.ask(front, by_path(0).text()).status(), 200);
+        assert_eq!(lab.ask(front, by_path(1).text()).status(), status, "{via} from {front}");
+    }
+}
+
+/// A client that registers another phone's Contact from elsewhere gets none of its calls.
+#[test]
+fn contact_claimed_by_two_leads_to_the_phone_that_is_there() {
+    let uri = format!("sip:bob@{BOB}");
+    let calls = |lab: &mut Lab| {
+        let sent = lab.invite(CAROL, Req::new("INVITE", &uri).text());
+        sent.iter().map(Sent::to).collect::<Vec<_>>()
+    };
+    let claim = |lab: &mut Lab, user: &str, from: &str| {
+        let req = register(user, &format!("UDP {from};rport"), &format!("<{uri}>"));
+        assert_eq!(lab.ask(from, req.text()).status(), 200);
+    };
+    let (near, far, squatter) = (BOB, "203.0.113.9:41045", "203.0.113.66:5060");
+    for order in [[near, squatter], [squatter, near]] {
+        let mut lab = Lab::open();
+        ["bob", "dave"].iter().zip(order).for_each(|(user, from)| claim(&mut lab, user, from));
+        assert_eq!(calls(&mut lab), [BOB]);
+    }
+    // Behind translation only the source shows where the phone is. Two sources contradict each other.
+    let mut lab = Lab::open();
+    claim(&mut lab, "bob", far);
+    assert_eq!(calls(&mut lab), [far]);
+    claim(&mut lab, "dave", far);
+    assert_eq!(calls(&mut lab), [far], "one phone with two users");
+    claim(&mut lab, "dave", squatter);
+    assert_eq!(calls(&mut lab), [BOB]);
+}
+
+/// A registered Contact does not take over an address outside that a user may call.
+#[test]
+fn address_that_a_user_may_call_outside_is_not_taken_by_a_contact() {
+    for (contact, seen, leads) in [
+        // Translated, with a wrong port.
+        ("203.0.113.9:5999", "203.0.113.9:41045", "203.0.113.9:41045"),
+        ("203.0.113.9:5999", "203.0.113.66:5060", "203.0.113.9:5999"),
+    ] {
+        let mut lab = Lab::new();
+        lab.bind("bob", &format!("<sip:bob@{contact}>"), udp(seen));
+        let invite = Req::new("INVITE", &format!("sip:bob@{contact}")).alice();
+        let sent = lab.as_user(ALICE, "alice", &invite);
+        let got = sent.iter().find(|s| s.status() == 0).unwrap();
+        assert_eq!(got.to(), leads, "{contact} from {seen}");
+        // A stranger may call registered phones only.
+        let got = lab.invite(CAROL, Req::new("INVITE", &format!("sip:bob@{contact}")).text()).remove(0);
+        assert_eq!(got.to(), seen);
     }
 }
 

@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use wire::{Time, Transport};
 
-/// Bytes of an IPv4 or IPv6 address, then port, tag of the Contact's user part, table and hash of the address of record.
+/// Bytes of an IPv4 or IPv6 address, then port, tag of the Contact's user part, table and hash of the address
+/// of record.
 type KeyV4 = [u8; 4 + REST];
 type KeyV6 = [u8; 16 + REST];
 /// Bytes of a key behind its IP address.
@@ -21,7 +22,8 @@ const BEHIND_PORT: usize = 8;
 /// Those of them behind the tag.
 const BEHIND_TAG: usize = 6;
 
-/// Addresses of record that one look-up of a Contact reads at most: those of one address whose user parts have one tag.
+/// Addresses of record that one look-up of a Contact reads at most: those of one address whose user parts
+/// have one tag.
 pub const MOST_CANDIDATES: usize = 16;
 
 /// An address of record by its hash, and the table that has it.
@@ -222,8 +224,8 @@ impl Addresses {
         }
     }
 
-    /// Where a binding stands: at its Contact's address, and at that of the source if it is another one. Of sources only
-    /// their number counts.
+    /// Where a binding stands: at its Contact's address, and at that of the source if it is another one. Of
+    /// sources only their number counts.
     fn spots(&self, hash: u32, binding: &Binding<'_>, contact: Option<&Uri<'_>>) -> [Option<Spot>; 2] {
         let part = if let Addresses::Shared(part, _) = self { *part } else { 0 };
         let (owner, received) = (Owner { part, hash }, binding.flow.remote);

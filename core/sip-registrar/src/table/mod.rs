@@ -31,7 +31,6 @@ use agents::Agents;
 use bytes::u32_at;
 use core::net::SocketAddr;
 use index::Index;
-use sip_message::Uri;
 use slab::Slab;
 use std::sync::Arc;
 use wheel::Wheel;
@@ -67,8 +66,8 @@ impl Table {
         Table::with(seed, max_aors, journal, Addresses::Own(AddressIndex::default()))
     }
 
-    /// The same for table `part` of several that share an index of addresses. [`Table::has_contact_address`] and
-    /// [`Table::is_contact`] are then questions for the index.
+    /// The same for table `part` of several that share an index of addresses. [`Table::has_contact_address`]
+    /// and [`Table::contacts`] are then questions for the index.
     pub fn sharing(
         seed: [u64; 2],
         max_aors: usize,
@@ -125,23 +124,32 @@ impl Table {
         self.addresses.own().is_some_and(|index| index.contains(address))
     }
 
-    /// Whether a live binding has at `address` a Contact that is equivalent to `uri` (RFC 3261 section 19.1.4). For a
+    /// Visits live bindings that have this Contact, until `visit` answers that it has seen enough. For a
     /// table with an index of its own.
-    pub fn is_contact(&self, address: SocketAddr, uri: &Uri<'_>, now: Time) -> bool {
+    pub fn contacts(&self, contact: &ContactAt<'_>, mut visit: impl FnMut(&BindingView<'_>) -> bool) {
         debug_assert!(self.addresses.own().is_some(), "ask the index that the tables share");
-        let (contact, mut found) = (ContactAt::new(address, uri, now), false);
+        let mut enough = false;
         if let Some(index) = self.addresses.own() {
-            index.candidates(&contact, |owner| found = found || self.has_contact(owner.hash, &contact));
+            index.candidates(contact, |owner| {
+                enough = enough || self.contacts_of(owner.hash, contact, &mut visit);
+            });
         }
-        found
     }
 
     /// The same of the addresses of record that have this hash, as [`AddressIndex::candidates`] tells it.
-    pub fn has_contact(&self, hash: u32, contact: &ContactAt<'_>) -> bool {
+    /// Answers what the last visit answered.
+    pub fn contacts_of(
+        &self,
+        hash: u32,
+        contact: &ContactAt<'_>,
+        visit: &mut dyn FnMut(&BindingView<'_>) -> bool,
+    ) -> bool {
         let mut at = self.index.first_of(hash);
         while let Some(handle) = at {
             let c = self.slab.get(handle);
-            if u32_at(c, cell::HASH) == hash && cell::open(c).1.any(|b| contact.is(&b)) {
+            let same = u32_at(c, cell::HASH) == hash;
+            let mut found = cell::open(c).1.filter(|b| same && contact.is(b));
+            if found.any(|b| visit(&self.view(&b))) {
                 return true;
             }
             at = index::following(&self.slab, handle);

@@ -278,7 +278,13 @@ fn contacts_are_found_by_address_and_whole_uri() {
     f.accept(&["Contact: <sip:gw@192.0.2.20:5072;line=7>", "Contact: <sip:%61@[2001:db8::1];transport=tls>"]);
     let finds = |f: &Fixture, address: &str, uri: &str| {
         let uri = sip_message::Uri::parse(uri.as_bytes()).expect("a URI");
-        f.table.is_contact(address.parse().expect("an address"), &uri, f.now)
+        let mut found = false;
+        let contact = crate::ContactAt::new(address.parse().expect("an address"), &uri, f.now);
+        f.table.contacts(&contact, |_| {
+            found = true;
+            true
+        });
+        found
     };
     for (address, uri, found) in [
         ("192.0.2.20:5072", "sip:gw@192.0.2.20:5072;line=7", true),

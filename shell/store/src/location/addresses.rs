@@ -1,5 +1,5 @@
-//! Where bindings stand, for all tables together: what is asked about one address takes one lock, however many parts the
-//! location service has.
+//! The index of bindings by address, for all tables together: a question about one address takes one lock,
+//! however many parts the location service has.
 
 use std::hash::Hasher;
 use std::net::{IpAddr, SocketAddr};
@@ -11,8 +11,8 @@ use siphasher::sip::SipHasher13;
 /// Parts of the index, each with a lock of its own.
 const PARTS: usize = 64;
 
-/// The index by address. A part is locked for one step and nothing else is locked meanwhile, so it may be asked and
-/// changed under the lock of a table.
+/// The index by address. A part is locked for one step and nothing else is locked meanwhile, so it may be
+/// asked and changed under the lock of a table.
 pub(crate) struct Addresses {
     parts: Box<[Lined]>,
     seed: [u8; 16],

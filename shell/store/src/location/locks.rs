@@ -43,7 +43,12 @@ fn is_contact(location: &SharedLocation, address: &str, uri: &str) -> bool {
 }
 
 fn is_contact_now(location: &SharedLocation, address: SocketAddr, uri: &str, now: Time) -> bool {
-    location.is_contact(&ContactAt::new(address, &Uri::parse(uri.as_bytes()).unwrap(), now))
+    let mut found = false;
+    location.contacts(&ContactAt::new(address, &Uri::parse(uri.as_bytes()).unwrap(), now), &mut |_| {
+        found = true;
+        true
+    });
+    found
 }
 
 #[test]
@@ -81,7 +86,8 @@ fn a_refresh_that_changes_no_address_leaves_the_index_alone() {
     let refresh = taken(|| put(&location, &bound)).1;
     bound.flow.remote = at("192.0.2.7:41000");
     let moved = taken(|| put(&location, &bound)).1;
-    // The stripe, and what is added to and removed from the index: the address of the Contact and that of the source.
+    // The stripe, and what is added to and removed from the index: the address of the Contact and that of the
+    // source.
     assert_eq!((first, refresh, moved), (1 + 2, 1, 1 + 4));
 }
 
@@ -128,7 +134,8 @@ fn all(location: &SharedLocation, now: Time) -> Vec<Record> {
     all
 }
 
-/// Whether the index says what a walk of all bindings does. Those that are over may still be there unless `swept`.
+/// Whether the index says what a walk of all bindings does. Those that are over may still be there unless
+/// `swept`.
 fn check(location: &SharedLocation, now: Time, swept: bool) {
     let (mut addresses, mut contacts) = (BTreeSet::new(), BTreeSet::new());
     for record in all(location, now) {

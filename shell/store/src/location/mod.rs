@@ -222,17 +222,21 @@ impl SharedLocation {
         self.addresses.contains(address)
     }
 
-    /// Whether there is this Contact. Takes one lock, and one for each part that has a Contact with that address and
-    /// user part: mostly none or one, at most [`MOST_CANDIDATES`](sip_registrar::MOST_CANDIDATES).
-    pub fn is_contact(&self, contact: &ContactAt<'_>) -> bool {
-        let candidates = self.addresses.candidates(contact);
-        candidates.by_part().any(|owners| {
+    /// Visits live bindings that have this Contact, until `visit` answers that it has seen enough; as with
+    /// [`SharedLocation::lookup`], under a reader's lock. Takes one lock, and one for each part that has a
+    /// Contact with that address and user part: mostly none or one, at most
+    /// [`MOST_CANDIDATES`](sip_registrar::MOST_CANDIDATES).
+    pub fn contacts(&self, contact: &ContactAt<'_>, visit: &mut dyn FnMut(&BindingView<'_>) -> bool) {
+        for owners in self.addresses.candidates(contact).by_part() {
             let stripe = owners.first().and_then(|owner| self.stripes.get(usize::from(owner.part)));
-            stripe.is_some_and(|stripe| {
+            let enough = stripe.is_some_and(|stripe| {
                 let table = &read(stripe).table;
-                owners.iter().any(|owner| table.has_contact(owner.hash, contact))
-            })
-        })
+                owners.iter().any(|owner| table.contacts_of(owner.hash, contact, visit))
+            });
+            if enough {
+                return;
+            }
+        }
     }
 
     /// Visits live bindings in portions of about `max` addresses of record; go on with what is

@@ -12,7 +12,7 @@ use sip_node::{
     Trying, Voicemail,
 };
 use sip_proxy::context::Reroute;
-use sip_registrar::{BindingView, Change, Reply, Table};
+use sip_registrar::{BindingView, Change, ContactAt, Reply, Table};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -55,9 +55,7 @@ impl Services for Office {
     fn has_contact(&self, _: SocketAddr) -> bool {
         false
     }
-    fn is_contact(&self, _: SocketAddr, _: &sip_message::Uri<'_>, _: Time) -> bool {
-        false
-    }
+    fn contacts(&self, _: &ContactAt<'_>, _: &mut dyn FnMut(&BindingView<'_>) -> bool) {}
     fn is_user(&self, user: &[u8], domain: &[u8]) -> bool {
         user.starts_with(b"u1") && domain == b"town.test"
     }
