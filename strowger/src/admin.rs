@@ -24,8 +24,6 @@ use worker_runtime::{RuntimeHandle, monotonic_now};
 /// How long a worker may take to report. It answers between two batches, so this is never reached
 /// unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long an alarm stays after a connection for which there was no room.
-const SHORT: Duration = Duration::from_secs(300);
 /// Addresses-of-record looked at in one portion of a listing.
 const PORTION: usize = 1_000;
 
@@ -212,14 +210,8 @@ impl Control {
         if answering < live {
             alarms.push(format!("{} of {workers} workers do not answer", live - answering));
         }
-        let now = monotonic_now();
-        if self.running.handle.short_of_streams().is_some_and(|at| now.since(at) < SHORT) {
-            let most = self.config().limits.connections;
-            alarms.push(format!(
-                "stream connections are short: connections without registration or call are closed, or new ones \
-                 refused; find who opens them (`ss -tn`), or raise limits.connections ({most}) and `ulimit -n`"
-            ));
-        }
+        let short = self.running.handle.short_of_streams();
+        alarms.extend(crate::room::streams_alarm(short, monotonic_now(), self.config().limits.connections));
         if !self.config().auth.enabled {
             alarms.push("authentication is off".into());
         }

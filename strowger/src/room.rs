@@ -4,6 +4,21 @@ use control::metrics::{Kind, Text};
 use sip_node::{Report, Shortage};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::time::Duration;
+use wire::Time;
+
+/// How long an alarm stays after a connection for which there was no room.
+const SHORT: Duration = Duration::from_secs(300);
+
+/// The alarm when there was no room for a stream connection lately, with the limit.
+pub fn streams_alarm(last: Option<Time>, now: Time, most: usize) -> Option<String> {
+    last.filter(|at| now.since(*at) < SHORT).map(|_| {
+        format!(
+            "stream connections are short: connections without registration or call are closed, or new ones refused; \
+             find who opens them (`ss -tn`), or raise limits.connections ({most}) and `ulimit -n`"
+        )
+    })
+}
 
 /// Memory that messages take, in words.
 pub fn memory(reports: &[Report]) -> String {
@@ -91,6 +106,17 @@ mod tests {
         assert_eq!(alarms.len(), 2, "{alarms:?}");
         assert!(alarms[0].contains("limits.memory_mib"), "{alarms:?}");
         assert!(alarms[1].contains("192.0.2.2"), "{alarms:?}");
+    }
+
+    #[test]
+    fn streams_alarm_stays_for_five_minutes() {
+        let alarm = |last, now| streams_alarm(last, Time::from_secs(now), 100);
+        assert_eq!(alarm(None, 1_000), None);
+        assert!(
+            alarm(Some(Time::from_secs(701)), 1_000)
+                .is_some_and(|text| text.contains("limits.connections (100)"))
+        );
+        assert_eq!(alarm(Some(Time::from_secs(700)), 1_000), None);
     }
 
     #[test]

@@ -166,6 +166,9 @@ impl Balancer {
         match self.kept.get_mut(at).filter(|entry| entry.fresh) {
             Some(entry) if !entry.settled => {
                 entry.refuse(now, status);
+                let of = (entry.call, id, tag);
+                let sent = out.transmits().last().map_or(0, |refusal| refusal.range.len());
+                self.dispatcher.pays(now, of, (status, sent));
                 self.over(now, at, out);
             }
             Some(_) => {}
@@ -368,15 +371,25 @@ impl Balancer {
             // It may be back, and it may have lost it.
             self.kept.get_mut(at).into_iter().for_each(|entry| entry.repeat = now + LOOK);
         } else if repeat <= now && !fed {
-            if let Some(entry) = self.kept.get_mut(at) {
-                entry.repeated(now);
-            }
-            self.counts.repeated += 1;
-            self.feed(now, at, out);
+            self.repeat(now, at, out);
         }
         let Some(entry) = self.kept.get(at) else { return };
         let due = entry.repeat.min(entry.until).min(look);
         self.kept.arm(at, due);
+    }
+
+    /// Repeats what is kept. A refusal of ours only as often as its caller has paid for: its address may be forged.
+    fn repeat(&mut self, now: Time, at: u32, out: &mut Outbox) {
+        let Some(entry) = self.kept.get_mut(at) else { return };
+        entry.repeated(now);
+        let refusal = entry.refused.map(|status| (status, entry.bytes.len()));
+        let of = (entry.call, entry.id, entry.tag);
+        if refusal.is_none_or(|refusal| self.dispatcher.pays(now, of, refusal)) {
+            self.counts.repeated += 1;
+            return self.feed(now, at, out);
+        }
+        self.counts.withheld += 1;
+        self.kept.get_mut(at).into_iter().for_each(|entry| entry.repeat = Time::FAR);
     }
 
     /// A node has said nothing for too long, to an INVITE or anything else (`silent`), or to this INVITE. Says whether

@@ -9,6 +9,7 @@ use crate::cluster::{Cluster, Load, MOST_NODES, NodeIndex};
 use crate::feedback::Refused;
 use crate::health::Why;
 use crate::outliers::Outliers;
+use crate::replies::Replies;
 use crate::sessions::{CallKey, GIVE_UP, LATE, Phase, Place, Sessions, Txn, TxnPlace};
 use crate::stats::NodeStats;
 use crate::{Algorithm, Costs, Kind};
@@ -77,6 +78,8 @@ pub struct Request<'a> {
     pub home: Option<u64>,
     /// It is too long for a datagram (RFC 3261 section 18.1.1).
     pub large: bool,
+    /// Its length; 0 where it was not received just now but is sent once more.
+    pub bytes: usize,
 }
 
 /// Where a request goes.
@@ -515,6 +518,7 @@ impl Dispatcher {
             self.budget.earn();
         }
         (txn.large, txn.back, txn.sealed) = (r.large, r.back, r.sealed);
+        txn.replies = Replies::new(r.bytes);
         let Some(place) = self.sessions.open(at, txn) else {
             self.settle(now, at);
             self.sessions.arm(now, at);

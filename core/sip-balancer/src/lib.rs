@@ -12,6 +12,8 @@
 //! | `dispatch`, `retry`, `ends`, `feedback` | which node a request goes to, what a response means |
 //! | `token` | what messages carry so that nothing need be remembered |
 //! | `machine`, `requests`, `responses`, `probes` | the same with bytes: one worker's machine |
+//! | `conns` | which stream connections matter |
+//! | `replies` | how many responses go to an address that may be forged |
 //! | `cancels` | CANCEL of what nothing is known of |
 //! | `kept`, `again`, `rivals` | requests that may have to be sent once more, and what becomes of who had them first |
 #![forbid(unsafe_code)]
@@ -22,6 +24,7 @@ mod budget;
 mod cancels;
 mod choose;
 mod cluster;
+mod conns;
 mod dispatch;
 mod ends;
 mod failing;
@@ -37,6 +40,7 @@ mod outliers;
 mod phones;
 mod probes;
 mod refusals;
+mod replies;
 mod requests;
 mod responses;
 mod retry;

@@ -67,6 +67,8 @@ pub struct Counts {
     /// Answers of a node that were passed on as 500: 503 because other nodes take calls, 482 because another one had the
     /// INVITE before.
     pub softened: u64,
+    /// Responses to datagrams not sent because they exceed three times what their sender sent.
+    pub withheld: u64,
     /// Probes sent.
     pub probes: u64,
     /// Requests and refusals repeated here, because their sender's side is a stream and the other one loses datagrams.
@@ -252,6 +254,7 @@ impl Machine for Balancer {
             }
             Parsed::Bad(message, flaw) => this.flawed(flow, &message, flaw, out),
         });
+        self.dispatcher.sessions.conns.release(out);
     }
 
     fn refuse(&mut self, _now: Time, flow: Flow, head: &[u8], error: FrameError, out: &mut Outbox) {
@@ -330,6 +333,7 @@ impl Machine for Balancer {
             self.probes = Some(probes);
         }
         self.look_after(now, out);
+        self.dispatcher.sessions.conns.release(out);
     }
 
     fn next_deadline(&self) -> Option<Time> {

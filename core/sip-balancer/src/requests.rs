@@ -11,7 +11,7 @@ use core::net::{IpAddr, SocketAddr};
 use sip_message::{Message, Method, Name, Scheme, Uri, push_u64, request_target, write_response};
 use sip_proxy::rewrite::{Outgoing, write_request};
 use sip_proxy::routes::{Routing, preprocess};
-use sip_proxy::transport::{always_rport, is_natted, reply_flow};
+use sip_proxy::transport::{always_rport, is_natted, repays, reply_flow};
 use wire::{Flow, ListenerId, Outbox, Time, Transport};
 
 /// So often a request may come by here: a node may send it back with another Request-URI (a spiral), but one that
@@ -204,6 +204,7 @@ impl Balancer {
             sealed: self.is_sealed(c),
             home: by_aor.then(|| self.home(request)).flatten(),
             large: self.is_large(flow, request),
+            bytes: if self.feeding { 0 } else { request.bytes().len() },
         };
         // A CANCEL is the end of something, which another balancer may know.
         if self.draining && !wanted.inside && tag != Tag::Cancel && !self.dispatcher.knows(wanted.call) {
@@ -603,7 +604,12 @@ impl Balancer {
             self.sealer.tag(self.sealer.id(self.sealer.epoch(), &origin(request, back.remote.ip(), call)));
         let source = Some((flow.remote, always_rport(flow, request)));
         let write = |buf: &mut Vec<u8>| write_response(request, status, reason, &tag, source, extra, buf);
-        out.send_with(back, 0, write);
+        let sent = out.send_with(back, 0, write);
+        if !repays(flow, request, sent.len()) {
+            self.counts.withheld += 1;
+            return out.take_back();
+        }
+        self.mark_asking(back, out);
     }
 }
 

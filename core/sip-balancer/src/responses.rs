@@ -40,7 +40,10 @@ impl Balancer {
         if self.feeding {
             // A refusal once more, which whoever has got the first one leaves aside.
             let told = self.passes(now, &branch, response);
-            return self.send_back(now, response, (to, port), told, out);
+            if self.may_go(now, call, &branch, to, response) {
+                self.send_back(now, response, (to, port), told, out);
+            }
+            return;
         }
         let (tag, status) = (tag_of(response.method()), response.status());
         let mut told = Told::All;
@@ -52,6 +55,9 @@ impl Balancer {
                 Some(of_node) => told = of_node,
                 None => return,
             }
+        }
+        if !self.may_go(now, call, &branch, to, response) {
+            return;
         }
         self.counts.relayed += 1;
         self.counts.softened += u64::from(told == Told::Error);
@@ -127,6 +133,25 @@ impl Balancer {
         Some(told)
     }
 
+    /// Whether a response may go to a caller, whose address may be forged; if not it is counted.
+    fn may_go(
+        &mut self,
+        now: Time,
+        call: CallKey,
+        branch: &Branch,
+        to: Flow,
+        response: &Message<'_>,
+    ) -> bool {
+        if branch.to_caller || to.transport.is_reliable() {
+            return true;
+        }
+        let of = (call, branch.id, tag_of(response.method()));
+        let goes = self.dispatcher.pays(now, of, (response.status(), response.bytes().len()))
+            || self.cluster.is_node_ip(to.remote.ip());
+        self.counts.withheld += u64::from(!goes);
+        goes
+    }
+
     /// What of a node's response the caller is told.
     fn passes(&self, now: Time, branch: &Branch, response: &Message<'_>) -> Told {
         match response.status() {
@@ -173,6 +198,7 @@ impl Balancer {
         }
         let call = (response.method() == Method::Invite).then(|| self.sealer.call(response.call_id()));
         self.kept.write((now, call), to, otherwise(to, port), out, write);
+        self.mark_conn(to, response, out);
     }
 
     /// What our Via says, if we sealed it for the request whose Via is the next, and the port that this names. A stream

@@ -6,8 +6,10 @@
 //! cannot drift or fall below zero. [`Sessions::recount`] counts the records themselves; tests compare.
 
 use crate::cluster::{Cluster, Load, MOST_NODES, NodeIndex};
+use crate::conns::Conns;
 use crate::index::Index;
 use crate::kept::RIVALS;
+use crate::replies::Replies;
 use crate::wheel::Wheel;
 use crate::{Kind, Tag};
 use core::net::SocketAddr;
@@ -129,6 +131,8 @@ pub(crate) struct Txn {
     pub large: bool,
     /// Where its responses go, if that was said when it came for the first time.
     pub back: Option<SocketAddr>,
+    /// What has gone there.
+    pub replies: Replies,
     /// Nodes from which it was taken with a CANCEL, or that refused it: they would take it for the same, which is over.
     pub barred: [Option<NodeIndex>; RIVALS],
     /// The node had nothing else to do when it came; and how many transactions the node had had then.
@@ -161,6 +165,8 @@ pub(crate) struct Sessions {
     alive: usize,
     used: usize,
     used_txns: usize,
+    /// Connections of those that are up.
+    pub conns: Conns,
 }
 
 impl Sessions {
@@ -185,6 +191,7 @@ impl Sessions {
             alive: 0,
             used: 0,
             used_txns: 0,
+            conns: Conns::default(),
         }
     }
 
@@ -284,6 +291,9 @@ impl Sessions {
         }
         if before.is_call() != phase.is_call() {
             self.count_call(node, phase.is_call());
+        }
+        if before == Phase::Up && phase != Phase::Up {
+            self.conns.end(at);
         }
     }
 
@@ -645,6 +655,7 @@ impl Txn {
             left: [None; LEFT],
             large: false,
             back: None,
+            replies: Replies::new(0),
             barred: [None; RIVALS],
             alone: None,
             began: now,

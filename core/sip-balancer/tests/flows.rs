@@ -235,6 +235,7 @@ impl Run {
                     sealed: !id.is_multiple_of(5),
                     home,
                     large: false,
+                    bytes: 0,
                     back: None,
                 };
                 match self.dispatcher.request(now, &request) {

@@ -254,7 +254,7 @@ impl Net {
 
 fn as_sent(packet: &Packet) -> Sent {
     let (to, text) = (packet.to.to_string(), packet.text.clone());
-    Sent { to, text, over: Transport::Udp, conn: None, token: 0, hurries: false }
+    Sent { to, text, over: Transport::Udp, conn: None, token: 0, hurries: false, keeps: 0, uses: false }
 }
 
 #[test]

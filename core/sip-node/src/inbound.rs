@@ -8,7 +8,7 @@ use crate::services::{Counter, Services};
 use core::hash::Hasher;
 use core::net::SocketAddr;
 use sip_message::{Message, Method, hex16, push_u64, write_response};
-use sip_proxy::transport::{always_rport, reply_flow};
+use sip_proxy::transport::{always_rport, repays, reply_flow};
 use sip_transaction::{Inbound, Payer, ServerId};
 use wire::{Flow, Outbox, Time};
 
@@ -231,12 +231,6 @@ impl<S: Services> Node<S> {
 /// Where answers go, as far as that matters to transactions here: only if they answer a CANCEL themselves.
 fn reply_of(flow: Flow, request: &Message<'_>) -> Flow {
     if request.method() == Method::Cancel { reply_flow(flow, request) } else { flow }
-}
-
-/// Whether a response of `len` bytes may go to an address that may be forged: at most three times what came
-/// from there (RFC 3261 section 26.1.5).
-fn repays(flow: Flow, request: &Message<'_>, len: usize) -> bool {
-    flow.transport.is_reliable() || len <= request.bytes().len().saturating_mul(3)
 }
 
 /// Writes a response and, where its receiver is to be told of our load, tells it.

@@ -3,7 +3,7 @@
 
 use core::net::SocketAddr;
 use sip_message::Message;
-use wire::{Flow, FrameError, Transport};
+use wire::{Credit, Flow, FrameError, Transport};
 
 /// Where the responses to a request go (RFC 3261 section 18.2.2, RFC 3581 section 4): always to the
 /// address it came from, never to one it names, so that nobody can point answers at others. Over UDP
@@ -19,6 +19,12 @@ pub fn reply_flow(flow: Flow, request: &Message<'_>) -> Flow {
         return flow;
     }
     Flow { remote: SocketAddr::new(flow.remote.ip(), via.port_or_default()), ..flow }
+}
+
+/// Whether a response of `len` bytes may go to an address that may be forged: at most three times what came
+/// from there (RFC 3261 section 26.1.5).
+pub fn repays(flow: Flow, request: &Message<'_>, len: usize) -> bool {
+    flow.transport.is_reliable() || Credit::of(request.bytes().len()).pays(len, 0)
 }
 
 /// Whether the sender's own idea of its address is not the one we see.

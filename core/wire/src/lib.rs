@@ -7,6 +7,7 @@
 //! shell's place by driving the same [`Machine`].
 #![forbid(unsafe_code)]
 
+mod credit;
 mod flow;
 mod load;
 mod machine;
@@ -14,6 +15,7 @@ mod outbox;
 mod steering;
 mod time;
 
+pub use credit::Credit;
 pub use flow::{ConnId, Flow, ListenerId, Transport};
 pub use load::Load;
 pub use machine::{Frame, FrameError, Machine};

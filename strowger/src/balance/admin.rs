@@ -222,6 +222,8 @@ impl Control {
         if !cluster.is_open(now) {
             alarms.push("no node takes calls".into());
         }
+        let short = self.running.handle.short_of_streams();
+        alarms.extend(crate::room::streams_alarm(short, now, lock(&self.force).0.limits.connections));
         alarms.extend(lock(&self.names).alarms());
         alarms
     }

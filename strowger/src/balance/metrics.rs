@@ -68,6 +68,7 @@ fn messages(text: &mut Text<'_>, reports: &[Report]) {
             ("probe", |r| r.counts.probes),
             ("repeated", |r| r.counts.repeated),
             ("withdrawn", |r| r.counts.withdrawn),
+            ("withheld", |r| r.counts.withheld),
             ("unkept", |r| r.unkept),
         ],
     );

@@ -337,6 +337,7 @@ impl World {
             sealed: true,
             home: None,
             large: false,
+            bytes: 0,
             back: None,
         };
         let now = self.time();

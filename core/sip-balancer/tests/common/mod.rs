@@ -50,6 +50,8 @@ pub struct World {
     pub balancer: Balancer,
     pub cluster: Arc<Cluster>,
     pub now: Time,
+    /// Connections that are not in use any more.
+    pub released: Vec<ConnId>,
 }
 
 /// A message that was sent, and where to.
@@ -62,6 +64,9 @@ pub struct Sent {
     pub conn: Option<ConnId>,
     pub token: u64,
     pub hurries: bool,
+    /// For how long its connection matters, and whether it is in use from now on.
+    pub keeps: u32,
+    pub uses: bool,
 }
 
 impl Sent {
@@ -91,7 +96,12 @@ impl World {
             seed: 1,
             life: 1,
         };
-        World { balancer: Balancer::new(setup, Arc::new(settings)), cluster, now: Time::from_secs(100) }
+        World {
+            balancer: Balancer::new(setup, Arc::new(settings)),
+            cluster,
+            now: Time::from_secs(100),
+            released: Vec::new(),
+        }
     }
 
     pub fn new() -> World {
@@ -102,6 +112,7 @@ impl World {
         self.now = self.now + time;
         let mut out = Outbox::new();
         self.balancer.timeout(self.now, &mut out);
+        self.released.extend(out.releases());
         sent(&out)
     }
 
@@ -109,6 +120,7 @@ impl World {
         let mut out = Outbox::new();
         let flow = Flow::udp(ListenerId(0), from.parse().expect("an address"));
         self.balancer.receive(self.now, flow, text.as_bytes(), &mut out);
+        self.released.extend(out.releases());
         sent(&out)
     }
 
@@ -119,6 +131,7 @@ impl World {
         let conn = Some(ConnId::new(0, remote.port().into()));
         let flow = Flow { transport: Transport::Tcp, listener: ListenerId(1), remote, conn };
         self.balancer.receive(self.now, flow, text.as_bytes(), &mut out);
+        self.released.extend(out.releases());
         sent(&out)
     }
 
@@ -205,6 +218,8 @@ pub fn sent(out: &Outbox) -> Vec<Sent> {
         conn: t.flow.conn,
         token: t.token,
         hurries: t.hurries,
+        keeps: t.keeps,
+        uses: t.uses,
     };
     out.transmits().iter().map(one).collect()
 }

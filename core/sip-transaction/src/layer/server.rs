@@ -10,15 +10,13 @@ use crate::timers::Clock;
 use crate::wheel::Owner;
 use core::mem;
 use sip_message::{Limits, Message, Method, Parsed};
-use wire::{Flow, Outbox, Time};
+use wire::{Credit, Flow, Outbox, Time};
 
 /// What a server transaction costs besides its buffer: itself, its timer, its place in the index, and what the allocator
 /// adds.
 const COST: usize = 256;
 /// Responses that may have to go without a copy if the bytes held are at their limit are longer than this.
 const LARGE: usize = 2_048;
-/// [`Server::credit`] of a sender who has shown that it receives.
-const UNBOUNDED: u32 = u32::MAX;
 /// Bytes of a credit that provisional responses other than 100 leave for the final one at least. After a 100 a client
 /// repeats its INVITE no more, so nothing else will pay for the final response.
 const FOR_FINAL: u32 = 600;
@@ -38,7 +36,7 @@ pub(super) struct Server {
     /// Where the first request came from. Responses go nowhere else, whoever repeats the request.
     reply: Flow,
     /// Bytes that may still be sent, see [`Layer::bound_replies`].
-    credit: u32,
+    credit: Credit,
     payer: Payer,
     method: MethodCode,
     state: State,
@@ -95,17 +93,6 @@ impl Server {
             State::Plain(plain_server::State::Completed) => !self.reply.transport.is_reliable(),
             State::Plain(_) => true,
         }
-    }
-
-    /// Whether `len` bytes may be sent, which are then paid for, if `reserve` are left.
-    fn pays(&mut self, len: usize, reserve: u32) -> bool {
-        if self.credit == UNBOUNDED {
-            return true;
-        }
-        let len = u32::try_from(len).unwrap_or(u32::MAX);
-        let pays = len.saturating_add(reserve) <= self.credit;
-        self.credit -= if pays { len } else { 0 };
-        pays
     }
 
     /// Bytes of its buffer.
@@ -256,14 +243,15 @@ impl Layer {
     /// counts as received. Provisional responses leave room for a final one.
     pub fn bound_replies(&mut self, id: ServerId, received: usize) {
         if let Some(server) = self.servers.get_mut(id.slot, id.generation) {
-            server.credit = credit_of(received);
+            server.credit = Credit::of(received);
         }
     }
 
     /// Whether the transaction user may send `len` bytes to the sender besides, which are then paid for. Nothing if the
     /// transaction is over.
     pub fn pays(&mut self, id: ServerId, len: usize) -> bool {
-        let pays = self.servers.get_mut(id.slot, id.generation).is_some_and(|server| server.pays(len, 0));
+        let pays =
+            self.servers.get_mut(id.slot, id.generation).is_some_and(|server| server.credit.pays(len, 0));
         self.counts.withheld += u64::from(!pays);
         pays
     }
@@ -318,7 +306,7 @@ impl Layer {
         let range = out.send_with(server.reply, id.token(), write);
         server.state = state;
         let reserve = if (101..200).contains(&status) { for_final(range.len()) } else { 0 };
-        if !server.pays(range.len(), reserve) {
+        if !server.credit.pays(range.len(), reserve) {
             out.take_back();
             self.counts.withheld += 1;
         }
@@ -427,10 +415,7 @@ impl Layer {
     fn repeated(&mut self, slot: u32, message: &Message<'_>, out: &mut Outbox) -> Inbound {
         self.counts.requests_absorbed += 1;
         let Some(server) = self.servers.at_mut(slot) else { return Inbound::Absorbed };
-        if server.credit != UNBOUNDED {
-            let more = credit_of(message.bytes().len());
-            server.credit = server.credit.saturating_add(more).min(UNBOUNDED - 1);
-        }
+        server.credit.grant(message.bytes().len());
         let step = server.step(ServerInput::Request, &self.clock);
         if step.act == ServerAct::Resend {
             self.resend_response(slot, out);
@@ -444,7 +429,8 @@ impl Layer {
         let Some(server) = self.servers.at_mut(slot) else { return };
         if !server.response().is_empty() {
             let reserve = if server.is_answered() { 0 } else { for_final(server.response().len()) };
-            if !server.pays(server.response().len(), reserve) {
+            let len = server.response().len();
+            if !server.credit.pays(len, reserve) {
                 self.counts.withheld += 1;
                 return;
             }
@@ -517,7 +503,7 @@ impl Layer {
                 user: 0,
                 times: Deadlines::new(0),
                 reply,
-                credit: UNBOUNDED,
+                credit: Credit::UNBOUNDED,
                 payer,
                 method,
                 state: step.state.unwrap_or(State::Plain(plain_server::State::Trying)),
@@ -581,11 +567,6 @@ impl Layer {
 /// What a provisional response of `provisional` bytes leaves of a credit.
 fn for_final(provisional: usize) -> u32 {
     u32::try_from(provisional).unwrap_or(u32::MAX).saturating_add(SESSION).max(FOR_FINAL)
-}
-
-/// Three times the bytes received.
-fn credit_of(received: usize) -> u32 {
-    u32::try_from(received).unwrap_or(u32::MAX).saturating_mul(3).min(UNBOUNDED - 1)
 }
 
 /// What RFC 4320 4.1 and 4.2 forbid to send to a non-INVITE request.
