@@ -538,6 +538,16 @@ mod tests {
     }
 
     #[test]
+    fn patience_of_the_runtime_follows_t1() {
+        let mut config = Config::default();
+        for millis in [250, 500, 2_000] {
+            config.timers.t1 = Duration::from_millis(millis);
+            // Timers B and F (RFC 3261 section 17.1).
+            assert_eq!(runtime_config(&config, &[], 2).patience, Duration::from_millis(64 * millis));
+        }
+    }
+
+    #[test]
     fn what_may_be_received_may_wait_to_be_sent() {
         let mut config = Config::default();
         for bytes in [1_300, config.limits.message_bytes, 16 << 20] {

@@ -6,7 +6,7 @@ use crate::Phase;
 use crate::machine::Balancer;
 use crate::sessions::Place;
 use sip_message::{Message, Method, Name, NameAddr, parse_u32};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use wire::{ConnId, Flow, Outbox};
 
 /// The connection of a node matters for this time after each answer on it, seconds.
@@ -21,7 +21,7 @@ const LONGEST: u32 = 86_400;
 /// Connections in use by calls. A call has one at most.
 #[derive(Debug, Default)]
 pub(crate) struct Conns {
-    by_call: HashMap<u32, ConnId>,
+    by_call: BTreeMap<u32, ConnId>,
     /// Those of calls that are over.
     released: Vec<ConnId>,
 }

@@ -208,7 +208,7 @@ impl Balancer {
             return Some((to, 0));
         }
         let via = Via::parse(response.values(Name::Via).nth(1)?).ok()?;
-        let ip = via.received_ip().or(via.host_ip)?;
+        let ip = via.source_ip()?;
         let origin = Origin {
             branch: via.branch,
             host: via.host,

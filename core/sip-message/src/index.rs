@@ -96,7 +96,9 @@ impl ViaSpans {
             transport_name: locate(via.transport_name),
             host: locate(via.host),
             branch: if via.branch.is_empty() { Span::default() } else { locate(via.branch) },
-            received: via.received.map(locate),
+            received: via
+                .received
+                .map(|value| if value.is_empty() { Span::default() } else { locate(value) }),
             maddr: via.maddr.map(locate),
             transport: via.transport,
             host_ip: via.host_ip,

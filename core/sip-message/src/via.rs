@@ -24,7 +24,7 @@ pub struct Via<'a> {
     pub port: Option<u16>,
     /// The branch, empty if there is none (RFC 2543).
     pub branch: &'a [u8],
-    /// `received` as written.
+    /// `received` as written; empty if it has no value, or if there are several with different values.
     pub received: Option<&'a [u8]>,
     /// `rport`: present without a value, or with one (RFC 3581).
     pub rport: Option<Option<u16>>,
@@ -130,14 +130,25 @@ impl<'a> Via<'a> {
                     return Err(ViaError);
                 }
             }
-            5 if self.rport.is_none() && name.eq_ignore_ascii_case(b"rport") => {
+            5 if name.eq_ignore_ascii_case(b"rport") => {
                 let port = value.filter(|v| !v.is_empty()).map(|v| {
                     parse_u32(v).and_then(|p| u16::try_from(p).ok()).filter(|&p| p != 0).ok_or(ViaError)
                 });
-                self.rport = Some(port.transpose()?);
+                let (before, port) = (self.rport.flatten(), port.transpose()?);
+                // One of them is the client's own, and nothing says which.
+                if before.is_some() && port.is_some() && before != port {
+                    return Err(ViaError);
+                }
+                self.rport = Some(before.or(port));
             }
             5 if self.maddr.is_none() && name.eq_ignore_ascii_case(b"maddr") => self.maddr = value,
-            8 if self.received.is_none() && name.eq_ignore_ascii_case(b"received") => self.received = value,
+            8 if name.eq_ignore_ascii_case(b"received") => {
+                let value = value.unwrap_or(&name[..0]);
+                self.received = match self.received {
+                    Some(before) if before != value => Some(&name[..0]),
+                    _ => Some(value),
+                };
+            }
             3 if name.eq_ignore_ascii_case(b"ttl") => {
                 self.ttl = value.and_then(parse_u32).and_then(|t| u8::try_from(t).ok());
             }
@@ -146,9 +157,13 @@ impl<'a> Via<'a> {
         Ok(())
     }
 
-    /// `received` as an address.
-    pub fn received_ip(&self) -> Option<IpAddr> {
-        self.received.and_then(parse_ip)
+    /// Where the request came from, by what its receiver wrote: `received`, or `sent-by` if there is none. `None` if
+    /// `received` is no address, or there are several: one of them is the client's own, and nothing says which.
+    pub fn source_ip(&self) -> Option<IpAddr> {
+        match self.received {
+            Some(received) => parse_ip(received),
+            None => self.host_ip,
+        }
     }
 
     /// Whether the branch begins with the magic cookie of RFC 3261 section 8.1.1.7.
@@ -317,7 +332,7 @@ mod tests {
         assert_eq!((v.host, v.port), (&b"192.0.2.2"[..], Some(5061)));
         let v = Via::parse(b"SIP/2.0/TLS [2001:db8::9:1];received=2001:db8:0:0:0:0:9:255;branch=z9hG4bKas3")
             .unwrap();
-        assert_eq!(v.received_ip(), "2001:db8::9:255".parse().ok());
+        assert_eq!(v.source_ip(), "2001:db8::9:255".parse().ok());
         let v = Via::parse(b"SIP/2.0/UNKNOWN host;branch=x").unwrap();
         assert_eq!((v.transport, v.transport_name), (None, &b"UNKNOWN"[..]));
     }
@@ -360,5 +375,43 @@ mod tests {
             "SIP/2.0/UDP h;branch=z9hG4bKk;received=2001:db8::1;rport=5"
         );
         assert_eq!(show(same, "10.1.1.1:1", true), format!("{same};received=10.1.1.1;rport=1"));
+        // However many a client has written.
+        for more in [";received=1.2.3.4;Received=10.1.1.1", ";received", ";received=;RECEIVED=1.2.3.4"] {
+            assert_eq!(show(&format!("{same}{more}"), "10.1.1.1:4540", false), same, "{more}");
+            let natted = format!("{same};received=192.0.2.1;rport=5");
+            assert_eq!(show(&format!("{same};rport{more};rport"), "192.0.2.1:5", false), natted, "{more}");
+        }
+    }
+
+    #[test]
+    fn several_received_parameters_name_no_source() {
+        let source = |params: &str| {
+            let text = format!("SIP/2.0/UDP 10.1.1.1;branch=z9hG4bKk{params}");
+            let via = Via::parse(text.as_bytes()).expect("a Via");
+            via.source_ip().map(|ip| ip.to_string())
+        };
+        let some = |ip: &str| Some(ip.to_owned());
+        assert_eq!(source(""), some("10.1.1.1"));
+        assert_eq!(source(";received=192.0.2.1"), some("192.0.2.1"));
+        assert_eq!(source(";received=192.0.2.1;x;Received=192.0.2.1"), some("192.0.2.1"));
+        for params in [
+            ";received=1.2.3.4;received=192.0.2.1",
+            ";received",
+            ";received=;received=192.0.2.1",
+            ";received=x",
+        ] {
+            assert_eq!(source(params), None, "{params}");
+            assert_eq!(source(&params.replace(';', " ; ")), None, "{params}");
+        }
+    }
+
+    #[test]
+    fn several_rport_parameters_agree_or_are_refused() {
+        let rport =
+            |params: &str| Via::parse(format!("SIP/2.0/UDP h{params}").as_bytes()).map(|via| via.rport);
+        assert_eq!(rport(";rport;rport=5;rport"), Ok(Some(Some(5))));
+        assert_eq!(rport(";rport=5;RPORT=5"), Ok(Some(Some(5))));
+        assert_eq!(rport(";rport=5;rport=6"), Err(ViaError));
+        assert_eq!(rport(";rport=5;rport=x"), Err(ViaError));
     }
 }

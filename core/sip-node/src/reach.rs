@@ -68,10 +68,9 @@ fn sees_itself(flow: Flow, request: &Message<'_>) -> bool {
 
 /// The same of a client behind a proxy that we trust, by what that wrote into its Via. On a stream the port is not looked at.
 fn sees_itself_behind(request: &Message<'_>) -> bool {
-    let Some(via) = request.values(Name::Via).skip(1).last().and_then(|v| Via::parse(v).ok()) else {
-        return true;
-    };
-    let address = via.received.and_then(host_ip).is_none_or(|ip| Some(ip) == via.host_ip);
+    let Some(below) = request.values(Name::Via).skip(1).last() else { return true };
+    let Ok(via) = Via::parse(below) else { return false };
+    let address = via.received.is_none() || via.source_ip().is_some_and(|ip| Some(ip) == via.host_ip);
     let datagram = via.transport == Some(Transport::Udp);
     let port = !datagram || via.rport.flatten().is_none_or(|port| port == via.port_or_default());
     address && port

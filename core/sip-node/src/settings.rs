@@ -140,8 +140,7 @@ impl Auth {
         }
         for below in request.values(Name::Via).skip(1).take(MOST_FRONTS) {
             let Ok(via) = Via::parse(below) else { break };
-            let received = via.received.and_then(host_ip);
-            let Some(ip) = received.or(via.host_ip) else { break };
+            let Some(ip) = via.source_ip() else { break };
             source = ip.to_canonical();
             if !self.is_front(source) {
                 break;

@@ -325,7 +325,7 @@ impl<S: Services> Node<S> {
             IpAddr::V4(Ipv4Addr::from_bits((place >> 32) as u32))
         } else if prefix.eq_ignore_ascii_case(PREFIX) {
             let via = sip_message::Via::parse(response.values(Name::Via).nth(1)?).ok()?;
-            let IpAddr::V6(v6) = via.received_ip().or(via.host_ip)? else { return None };
+            let IpAddr::V6(v6) = via.source_ip()? else { return None };
             (seal == self.stateless_seal(facts, Some(v6), call_id)).then_some(())?;
             IpAddr::V6(v6)
         } else {

@@ -257,6 +257,28 @@ mod tests {
         }
     }
 
+    #[test]
+    fn times_of_the_sieve_follow_the_patience_of_clients() {
+        for patience in [16, 32, 128] {
+            let mut sieve = sieves().of(0, Duration::from_secs(patience));
+            let has = |sieve: &Sieve, from: usize| {
+                (from..from + 2).any(|generation| {
+                    let at = sieve.sieves.place(0, generation);
+                    sieve.sieves.memory.long(at).unwrap().load(Ordering::Relaxed) >> 9 & 1 == 1
+                })
+            };
+            let mut look = |second: u64, bits: &[u32]| {
+                let wanted = wire::Sieve { words: &[], known: bits };
+                sieve.follow(Some(wanted), Time::from_secs(second), std::iter::empty());
+                has(&sieve, SieveProgram::KNOWN)
+            };
+            assert!(look(1, &[9]) && look(patience, &[]) && look(2 + patience, &[]), "{patience}");
+            assert!(look(2 * patience, &[]) && !look(3 + 2 * patience, &[]), "{patience}");
+            let (part, whole) = DROPPED_FOR;
+            assert_eq!(sieve.dropped.life * whole, Duration::from_secs(patience) * part);
+        }
+    }
+
     /// What passes whatever its share is known for as long as it may be repeated, and then forgotten; the other worker's memory
     /// stays as it is.
     #[test]

@@ -237,14 +237,22 @@ fn via_param<'a>(via: &mut Via<'a>, name: &[u8], value: Option<&'a [u8]>) -> Res
                 return Err(ViaError);
             }
         }
-        b"rport" if via.rport.is_none() => {
-            via.rport = match value {
-                None | Some(b"") => Some(None),
-                Some(digits) => Some(Some(port(digits).ok_or(ViaError)?)),
+        b"rport" => {
+            let port = match value {
+                None | Some(b"") => None,
+                Some(digits) => Some(port(digits).ok_or(ViaError)?),
+            };
+            via.rport = match (via.rport.flatten(), port) {
+                (Some(a), Some(b)) if a != b => return Err(ViaError),
+                (a, b) => Some(a.or(b)),
             };
         }
         b"maddr" if via.maddr.is_none() => via.maddr = value,
-        b"received" if via.received.is_none() => via.received = value,
+        b"received" => {
+            let value = value.unwrap_or(b"");
+            let alike = via.received.is_none_or(|before| before == value);
+            via.received = Some(if alike { value } else { b"" });
+        }
         b"ttl" => via.ttl = value.and_then(number).and_then(|t| u8::try_from(t).ok()),
         _ => {}
     }

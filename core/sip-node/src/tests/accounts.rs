@@ -132,6 +132,11 @@ fn fronts_one_behind_the_other_are_looked_beyond() {
     assert_eq!(source(&auth(&["192.0.2.1"]), "::ffff:192.0.2.1", &three), "192.0.2.2");
     assert_eq!(source(&auth(&[]), "192.0.2.1", &three), "192.0.2.1");
     assert_eq!(source(&both, "192.0.2.9", &three), "192.0.2.9");
+    // One of two is what the client has written itself.
+    let forged = [two[0], "SIP/2.0/UDP 10.0.0.9;received=198.51.100.1;branch=z9hG4bK2;received=203.0.113.9"];
+    assert_eq!(source(&both, "192.0.2.1", &forged), "192.0.2.1");
+    let nothing = [two[0], "SIP/2.0/UDP 198.51.100.1;received;branch=z9hG4bK2"];
+    assert_eq!(source(&both, "192.0.2.1", &nothing), "192.0.2.1");
     // A name says nothing.
     let name = [two[0], "SIP/2.0/UDP a.example;branch=z9hG4bK2"];
     assert_eq!(source(&both, "192.0.2.1", &name), "192.0.2.1");

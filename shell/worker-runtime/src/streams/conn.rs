@@ -375,10 +375,13 @@ mod tests {
 
     #[test]
     fn what_left_is_remembered_as_long_as_senders_have_patience() {
-        let mut recent = Recent::default();
-        recent.add(Time::from_secs(1), Ticket { token: 1, ..Ticket::none(0) });
-        let patience = Duration::from_secs(64);
-        assert!(recent.keep(patience, Time::from_secs(64)) && !recent.keep(patience, Time::from_secs(65)));
+        for seconds in [16, 32, 64] {
+            let mut recent = Recent::default();
+            recent.add(Time::from_secs(1), Ticket { token: 1, ..Ticket::none(0) });
+            let (patience, end) = (Duration::from_secs(seconds), Time::from_secs(seconds + 1));
+            assert!(recent.keep(patience, Time::from_secs(seconds)), "{seconds}");
+            assert!(!recent.keep(patience, end), "{seconds}");
+        }
     }
 
     #[test]
