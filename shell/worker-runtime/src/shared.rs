@@ -53,10 +53,27 @@ pub enum Hop {
     Returned(SocketAddr, Box<[u8]>),
 }
 
+/// Messages of at most this size count as nothing: as many as a ring has places are few bytes.
+const SMALL: usize = 2 << 10;
+/// Bytes of longer ones that may wait in a ring.
+const LARGE_WAITING: usize = 16 << 20;
+
+impl Hop {
+    /// Bytes of a message that is not small.
+    fn large(&self) -> usize {
+        match self {
+            Hop::Message { bytes, .. } | Hop::Send { bytes, .. } if bytes.len() > SMALL => bytes.len(),
+            _ => 0,
+        }
+    }
+}
+
 /// Where a worker takes from what others give it.
 pub struct Mailbox<N> {
     /// From other workers.
-    pub ring: ArrayQueue<Hop>,
+    ring: ArrayQueue<Hop>,
+    /// Bytes of the long messages in it.
+    large: AtomicUsize,
     /// From other threads.
     pub notices: ArrayQueue<N>,
     /// Buffers of this worker that come back from the others.
@@ -70,11 +87,41 @@ impl<N> Mailbox<N> {
     fn new(ring: usize, notices: usize) -> io::Result<Mailbox<N>> {
         Ok(Mailbox {
             ring: ArrayQueue::new(ring.max(1)),
+            large: AtomicUsize::new(0),
             notices: ArrayQueue::new(notices.max(1)),
             spare: ArrayQueue::new(ring.max(1)),
             wake: WakeUp::new()?,
             asleep: AtomicBool::new(false),
         })
+    }
+
+    /// Gives the owner something.
+    ///
+    /// # Errors
+    /// It, if the ring is full, or long messages that wait in it hold too many bytes.
+    pub fn give(&self, hop: Hop) -> Result<(), Hop> {
+        let bytes = hop.large();
+        let fits = |held: usize| (held == 0 || held + bytes <= LARGE_WAITING).then_some(held + bytes);
+        if bytes > 0 && self.large.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_err() {
+            return Err(hop);
+        }
+        self.ring.push(hop).inspect_err(|_| self.let_go(bytes))
+    }
+
+    /// The next thing that others gave.
+    pub fn take(&self) -> Option<Hop> {
+        self.ring.pop().inspect(|hop| self.let_go(hop.large()))
+    }
+
+    fn let_go(&self, bytes: usize) {
+        if bytes > 0 {
+            self.large.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether others gave nothing.
+    pub fn has_no_hops(&self) -> bool {
+        self.ring.is_empty()
     }
 
     /// Whether there is nothing to take.
@@ -169,5 +216,38 @@ impl<N> Shared<N> {
         for mailbox in &self.mailboxes {
             mailbox.wake.ring();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::ListenerId;
+
+    fn message(len: usize) -> Hop {
+        let flow = Flow::udp(ListenerId(0), "127.0.0.1:9".parse().expect("an address"));
+        Hop::Message { flow, bytes: vec![0; len], from: 0, arrived: None }
+    }
+
+    #[test]
+    fn long_messages_in_a_ring_are_bounded_by_bytes() {
+        let mailbox = Mailbox::<()>::new(1_000, 1).expect("a mailbox");
+        let taken = (0..1_000).filter(|_| mailbox.give(message(60_000)).is_ok()).count();
+        assert_eq!(taken, LARGE_WAITING / 60_000);
+        assert!(mailbox.give(message(SMALL)).is_ok(), "short ones are few bytes");
+        assert!(mailbox.take().is_some() && mailbox.give(message(60_000)).is_ok());
+        while mailbox.take().is_some() {}
+        assert_eq!(mailbox.large.load(Ordering::Relaxed), 0);
+        // One alone is taken whatever its length, or it would never be.
+        assert!(mailbox.give(message(LARGE_WAITING + 1)).is_ok());
+        assert!(mailbox.give(message(SMALL + 1)).is_err());
+        assert!(mailbox.take().is_some() && mailbox.give(message(SMALL + 1)).is_ok());
+    }
+
+    #[test]
+    fn full_ring_holds_no_bytes_for_what_it_refused() {
+        let mailbox = Mailbox::<()>::new(1, 1).expect("a mailbox");
+        assert!(mailbox.give(message(3_000)).is_ok() && mailbox.give(message(4_000)).is_err());
+        assert_eq!(mailbox.large.load(Ordering::Relaxed), 3_000);
     }
 }

@@ -83,7 +83,7 @@ impl<N> Links<N> {
 
     fn push(&mut self, to: u16, hop: Hop) -> Result<(), Hop> {
         let Some(mailbox) = self.shared.mailboxes.get(usize::from(to)) else { return Err(hop) };
-        mailbox.ring.push(hop)?;
+        mailbox.give(hop)?;
         self.touched[usize::from(to)] = true;
         self.any_touched = true;
         Ok(())

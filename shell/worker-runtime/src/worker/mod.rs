@@ -229,7 +229,7 @@ impl<M: Machine> Worker<M> {
                 self.take_hops();
                 self.end_round();
                 self.settle();
-                if (all && self.links.mailbox().ring.is_empty()) || self.now > until {
+                if (all && self.links.mailbox().has_no_hops()) || self.now > until {
                     break;
                 }
                 std::thread::yield_now();
@@ -398,7 +398,7 @@ impl<M: Machine> Worker<M> {
     /// Takes what other workers have given.
     fn take_hops(&mut self) {
         for _ in 0..HOP_BUDGET {
-            let Some(hop) = self.links.mailbox().ring.pop() else { break };
+            let Some(hop) = self.links.mailbox().take() else { break };
             match hop {
                 Hop::Message { flow, bytes, from, arrived } => {
                     self.counters.hops_in.one();
