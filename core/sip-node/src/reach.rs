@@ -33,15 +33,16 @@ fn place(flow: Flow, request: &Message<'_>, contact: &Uri<'_>, settings: &Settin
     let source = flow.remote.ip().to_canonical();
     let front = settings.auth.is_front(source);
     let seen = if front { sees_itself_behind(request) } else { sees_itself(flow, request) };
-    if !seen || request.header(Name::Path).is_some() || !is_dialled(contact) {
+    let transport = transport_of(contact);
+    if !seen || request.header(Name::Path).is_some() || !is_dialled(contact, transport) {
         return Place::Source;
     }
     let Some(ip) = destination(contact) else { return Place::Contact };
-    let port = contact.port.unwrap_or(transport_of(contact).default_port());
+    let port = contact.port.unwrap_or(transport.default_port());
     let allowed = settings.may_register(SocketAddr::new(ip, port), source);
     // What a proxy forwards to us came from another device.
     if ip == source && !front {
-        let udp = flow.transport == Transport::Udp && transport_of(contact) == Transport::Udp;
+        let udp = flow.transport == Transport::Udp && transport == Transport::Udp;
         return if udp && allowed { Place::Port(port) } else { Place::Source };
     }
     match allowed {
@@ -77,8 +78,8 @@ fn sees_itself_behind(request: &Message<'_>) -> bool {
 }
 
 /// Whether a new connection or datagram can lead to a Contact at all: to a browser none does (RFC 7118 section 5).
-fn is_dialled(contact: &Uri<'_>) -> bool {
-    let web = matches!(transport_of(contact), Transport::Ws | Transport::Wss);
+fn is_dialled(contact: &Uri<'_>, transport: Transport) -> bool {
+    let web = matches!(transport, Transport::Ws | Transport::Wss);
     let last = contact.host.rsplit(|&b| b == b'.').next().unwrap_or(b"");
     let invalid = last.eq_ignore_ascii_case(b"invalid");
     contact.is_sip() && !web && !invalid

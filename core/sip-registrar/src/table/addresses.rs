@@ -4,6 +4,7 @@
 //! of its user part and the hash of the address of record, so that a URI finds the few bindings that it may name.
 
 use super::binding::Binding;
+use core::cmp::Ordering;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::ops::RangeInclusive;
 use sip_message::{Scheme, Uri};
@@ -13,14 +14,42 @@ use wire::{Time, Transport};
 
 /// Bytes of an IPv4 or IPv6 address, then port, tag of the Contact's user part, table and hash of the address
 /// of record.
-type KeyV4 = [u8; 4 + REST];
-type KeyV6 = [u8; 16 + REST];
+type KeyV4 = Key<{ 4 + REST }>;
+type KeyV6 = Key<{ 16 + REST }>;
 /// Bytes of a key behind its IP address.
 const REST: usize = 10;
 /// Those of them behind the port.
 const BEHIND_PORT: usize = 8;
 /// Those of them behind the tag.
 const BEHIND_TAG: usize = 6;
+
+/// Bytes in the order of a dictionary, compared a word at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Key<const N: usize>([u8; N]);
+
+impl<const N: usize> Key<N> {
+    /// The eight bytes from `at` on.
+    fn word(&self, at: usize) -> u64 {
+        let bytes = self.0.get(at..).and_then(|bytes| bytes.first_chunk());
+        bytes.copied().map_or(0, u64::from_be_bytes)
+    }
+}
+
+impl<const N: usize> Ord for Key<N> {
+    #[inline]
+    fn cmp(&self, other: &Key<N>) -> Ordering {
+        // The last word begins within the one before it, whose bytes are equal then.
+        let words = (0..N - 8).step_by(8).chain([N - 8]);
+        let differ = words.map(|at| self.word(at).cmp(&other.word(at)));
+        differ.into_iter().find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+    }
+}
+
+impl<const N: usize> PartialOrd for Key<N> {
+    fn partial_cmp(&self, other: &Key<N>) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
 
 /// Addresses of record that one look-up of a Contact reads at most: those of one address whose user parts
 /// have one tag.
@@ -145,11 +174,11 @@ impl AddressIndex {
 
 impl Spot {
     /// Writes what is behind the port into a key.
-    fn key<const N: usize>(&self, mut key: [u8; N]) -> [u8; N] {
+    fn key<const N: usize>(&self, mut key: Key<N>) -> Key<N> {
         let [t0, t1] = self.tag.to_be_bytes();
         let [p0, p1] = self.owner.part.to_be_bytes();
         let [a, b, c, d] = self.owner.hash.to_be_bytes();
-        key[N - BEHIND_PORT..].copy_from_slice(&[t0, t1, p0, p1, a, b, c, d]);
+        key.0[N - BEHIND_PORT..].copy_from_slice(&[t0, t1, p0, p1, a, b, c, d]);
         key
     }
 }
@@ -158,26 +187,26 @@ fn key_v4(ip: Ipv4Addr, port: u16) -> KeyV4 {
     let mut key = [0; 4 + REST];
     key[..4].copy_from_slice(&ip.octets());
     key[4..6].copy_from_slice(&port.to_be_bytes());
-    key
+    Key(key)
 }
 
 fn key_v6(ip: Ipv6Addr, port: u16) -> KeyV6 {
     let mut key = [0; 16 + REST];
     key[..16].copy_from_slice(&ip.octets());
     key[16..18].copy_from_slice(&port.to_be_bytes());
-    key
+    Key(key)
 }
 
 /// All keys that differ in their last `open` bytes only.
-fn below<const N: usize>(key: [u8; N], open: usize) -> RangeInclusive<[u8; N]> {
+fn below<const N: usize>(key: Key<N>, open: usize) -> RangeInclusive<Key<N>> {
     let (mut first, mut last) = (key, key);
-    first[N - open..].fill(0);
-    last[N - open..].fill(u8::MAX);
+    first.0[N - open..].fill(0);
+    last.0[N - open..].fill(u8::MAX);
     first..=last
 }
 
-fn owner_in<const N: usize>(key: &[u8; N]) -> Owner {
-    let [.., p0, p1, a, b, c, d] = key[..] else { return Owner { part: 0, hash: 0 } };
+fn owner_in<const N: usize>(key: &Key<N>) -> Owner {
+    let [.., p0, p1, a, b, c, d] = key.0[..] else { return Owner { part: 0, hash: 0 } };
     Owner { part: u16::from_be_bytes([p0, p1]), hash: u32::from_be_bytes([a, b, c, d]) }
 }
 
@@ -289,4 +318,21 @@ pub(crate) fn address_of(uri: &Uri<'_>) -> Option<SocketAddr> {
         _ => uri.transport().unwrap_or(Transport::Udp),
     };
     Some(SocketAddr::new(ip, uri.port.unwrap_or(transport.default_port())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn keys_are_in_the_order_of_their_bytes(a: [u8; 26], b: [u8; 26], same in 0..=26_usize) {
+            let mut b = b;
+            b[..same].copy_from_slice(&a[..same]);
+            prop_assert_eq!(Key(a).cmp(&Key(b)), a.cmp(&b));
+            let (a, b): ([u8; 14], [u8; 14]) = (a[..14].try_into().expect("14"), b[..14].try_into().expect("14"));
+            prop_assert_eq!(Key(a).cmp(&Key(b)), a.cmp(&b));
+        }
+    }
 }

@@ -127,7 +127,7 @@ impl SharedLocation {
         let count = limits.stripes.clamp(1, 65_536);
         // Some room over the even share: stripes fill a little unevenly.
         let share = (limits.max_aors / count).saturating_add(limits.max_aors / count / 8).saturating_add(64);
-        let addresses = Arc::new(Addresses::new(seed));
+        let addresses = Arc::new(Addresses::new());
         let stripe = |index: usize| {
             Lined(RwLock::new(Stripe {
                 table: new_table(&seed, index, share, &addresses),
