@@ -37,6 +37,7 @@ BELOW = {
     'resolver': {'wire'},
     # The load generator is a machine like the node; the runtime drives it.
     'load': {'wire', 'sip-message', 'sip-auth'},
+    'load-runner': {'wire', 'load', 'worker-runtime', 'control'},
 }
 # Core and shell meet in these.
 MEETING = {'strowger', 'simulator', 'live'}

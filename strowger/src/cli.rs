@@ -1,6 +1,7 @@
 //! The command line.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use load_runner::Switch;
 use std::path::PathBuf;
 
 /// A SIP server suite: proxy, registrar and redirect server.
@@ -35,11 +36,11 @@ pub enum Command {
     #[command(after_help = BALANCE_EXAMPLES)]
     Balance(BalanceArgs),
     /// Generate load: scenarios in SIPp's language, at any rate, with honest latencies
-    #[command(after_help = crate::load::args::EXAMPLES)]
-    Load(Box<crate::load::args::LoadArgs>),
+    #[command(after_help = load_runner::EXAMPLES)]
+    Load(Box<load_runner::LoadArgs>),
     /// Compare reports of `load`
     #[command(hide = true, override_usage = "strowger load compare [OPTIONS] <A.json[,..]> <B.json[,..]>")]
-    LoadCompare(crate::load::args::CompareArgs),
+    LoadCompare(load_runner::CompareArgs),
     /// Experiments (not in this version)
     Lab {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
@@ -129,12 +130,6 @@ pub struct BalanceArgs {
     /// Where the balancer's secret is kept; balancers of one cluster have the same [default: data]
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Switch {
-    On,
-    Off,
 }
 
 #[derive(Subcommand)]

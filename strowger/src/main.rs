@@ -10,13 +10,11 @@ mod counters;
 mod courier;
 mod ctl;
 mod interfaces;
-mod load;
 mod memory;
 mod process;
 mod room;
 mod segmentation;
 mod serve;
-mod signals;
 mod steering;
 mod throttle;
 mod trunks;
@@ -36,14 +34,14 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     // A kernel that has no larger ones gives none.
     let _ = worker_runtime::small_pages();
-    match cli::Cli::parse_from(load::args::translate(std::env::args_os())).command {
+    match cli::Cli::parse_from(load_runner::translate(std::env::args_os())).command {
         cli::Command::Serve(args) => serve::run(&args),
         cli::Command::User { command } => user::run(&command),
         cli::Command::Ctl(args) => ctl::run(&args),
         cli::Command::Check { file } => check::run(&file),
         cli::Command::Balance(args) => balance::run(&args),
-        cli::Command::Load(args) => load::run(&args),
-        cli::Command::LoadCompare(args) => load::compare(&args),
+        cli::Command::Load(args) => load_runner::run(&args),
+        cli::Command::LoadCompare(args) => load_runner::compare(&args),
         cli::Command::Lab { .. } => missing("lab"),
         cli::Command::Tune { .. } => missing("tune"),
     }

@@ -1,8 +1,7 @@
 //! How much memory this process may use, and how it is divided: see `docs/design/memory.md`.
 
 use control::config::Limits;
-use std::fs;
-use std::path::{Path, PathBuf};
+use control::memory;
 
 /// A transaction whose answer may be asked for again takes about one KiB, and there are two kinds: so at most a quarter
 /// of the memory is for them.
@@ -13,18 +12,9 @@ const EACH_CALL: u64 = 16 << 10;
 /// What there is room for at least: small machines have little else to do.
 const LEAST: (usize, usize) = (1_000_000, 500_000);
 
-/// A call that the load generator answers: its variables and last messages, some 4 KiB, and the caller's where that is
-/// the same program.
-const EACH_ANSWERED: u64 = 8 << 10;
-
 /// A byte of a receive buffer is one of so many of memory; and the least and most of them.
 const EACH_BUFFER: u64 = 64;
 const BUFFER: (usize, usize) = (4 << 20, 64 << 20);
-
-/// Calls that the load generator may answer at a time: as many as there is memory for, `least` at least.
-pub fn answered(least: usize) -> usize {
-    fitting(here(), EACH_ANSWERED, least)
-}
 
 /// What the receive buffers of each of so many workers may be asked to hold, bytes, of which as much again may wait in the
 /// kernel: a small part of the memory, for others want it too when all stand still.
@@ -80,43 +70,7 @@ impl Room {
 
 /// Bytes of memory that this process may have: what the configuration says, or else the system.
 fn usable(limits: &Limits) -> Option<u64> {
-    limits.memory_mib.map(|mib| mib << 20).or_else(here)
-}
-
-/// Bytes of memory that this process may have, if the system says so.
-fn here() -> Option<u64> {
-    let whole = of_machine(&fs::read_to_string("/proc/meminfo").ok()?)?;
-    let group = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let resources = [rlimit::Resource::AS, rlimit::Resource::DATA];
-    let allowed = resources.into_iter().filter_map(|r| r.get_soft().ok());
-    Some(allowed.chain(of_groups(Path::new("/sys/fs/cgroup"), &group)).fold(whole, u64::min))
-}
-
-/// The machine's memory, bytes, as proc(5) has it.
-fn of_machine(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
-    kib.checked_mul(1_024)
-}
-
-/// The least that the control groups of this process allow, from its own up to the root: `memory.max` of cgroup v2,
-/// `memory.limit_in_bytes` of the memory hierarchy of v1. A container sees its own group at the root.
-fn of_groups(root: &Path, group: &str) -> Option<u64> {
-    let unified = group.lines().find_map(|line| line.strip_prefix("0::/"));
-    let legacy = group.lines().find_map(|line| {
-        let (controllers, path) = line.split_once(':')?.1.split_once(":/")?;
-        controllers.split(',').any(|name| name == "memory").then_some(path)
-    });
-    let v2 = unified.and_then(|own| least(root, own, "memory.max"));
-    let v1 = legacy.and_then(|own| least(&root.join("memory"), own, "memory.limit_in_bytes"));
-    v2.into_iter().chain(v1).min()
-}
-
-/// The least number in the files of this name, from the group `own` up to `root`.
-fn least(root: &Path, own: &str, name: &str) -> Option<u64> {
-    let own: PathBuf = root.join(own.trim());
-    let above = own.ancestors().take_while(|folder| folder.starts_with(root));
-    above.filter_map(|folder| fs::read_to_string(folder.join(name)).ok()?.trim().parse().ok()).min()
+    limits.memory_mib.map(|mib| mib << 20).or_else(memory::usable)
 }
 
 #[cfg(test)]
@@ -124,45 +78,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_read_as_the_kernel_writes_it() {
-        let text = "MemTotal:       24617116 kB\nMemFree:        23074520 kB\n";
-        assert_eq!(of_machine(text), Some(24_617_116 * 1_024));
-        for bad in ["", "MemTotal: many kB", "MemTotal: 12", "MemFree: 1 kB"] {
-            assert_eq!(of_machine(bad), None, "{bad}");
-        }
-        assert!(here().is_some_and(|bytes| bytes > 1 << 20), "of this machine");
-    }
-
-    #[test]
-    fn the_tightest_group_counts() {
-        let root = std::env::temp_dir().join(format!("strowger-groups-{}", std::process::id()));
-        let own = root.join("system.slice/strowger.service");
-        fs::create_dir_all(&own).expect("folders");
-        let group = "1:name=systemd:/other\n0::/system.slice/strowger.service\n";
-        assert_eq!(of_groups(&root, group), None, "nothing is said");
-        fs::write(own.join("memory.max"), "max\n").expect("a file");
-        assert_eq!(of_groups(&root, group), None, "no limit");
-        fs::write(root.join("system.slice/memory.max"), "2147483648\n").expect("a file");
-        assert_eq!(of_groups(&root, group), Some(2 << 30));
-        fs::write(own.join("memory.max"), "1073741824\n").expect("a file");
-        assert_eq!(of_groups(&root, group), Some(1 << 30));
-        assert_eq!(of_groups(&root, ""), None);
-        let legacy = root.join("memory/docker/abc");
-        fs::create_dir_all(&legacy).expect("folders");
-        fs::write(legacy.join("memory.limit_in_bytes"), "536870912\n").expect("a file");
-        let group = "5:cpu,cpuacct:/docker/abc\n4:memory:/docker/abc\n0::/\n";
-        assert_eq!(of_groups(&root, group), Some(512 << 20), "version 1");
-        fs::write(root.join("memory/memory.limit_in_bytes"), "268435456\n").expect("a file");
-        assert_eq!(of_groups(&root, "3:hugetlb,memory:/elsewhere\n"), Some(256 << 20), "in a container");
-        fs::remove_dir_all(&root).expect("they go again");
-    }
-
-    #[test]
     fn large_machines_have_room_for_more_and_small_ones_for_the_least() {
-        assert_eq!(fitting(Some(32 << 30), EACH_ANSWERED, 1_000_000), 4 << 20);
-        assert_eq!(fitting(Some(1 << 30), EACH_ANSWERED, 1_000_000), 1_000_000);
-        assert_eq!(fitting(None, EACH_ANSWERED, 1_000_000), 1_000_000);
-        assert_eq!(fitting(Some(u64::MAX), EACH_ANSWERED, 1_000_000), 1 << 30);
+        assert_eq!(fitting(Some(32 << 30), EACH_TRANSACTION, 1_000_000), 4 << 20);
+        assert_eq!(fitting(Some(1 << 30), EACH_TRANSACTION, 1_000_000), 1_000_000);
+        assert_eq!(fitting(None, EACH_TRANSACTION, 1_000_000), 1_000_000);
+        assert_eq!(fitting(Some(u64::MAX), EACH_TRANSACTION, 1_000_000), 1 << 30);
     }
 
     #[test]

@@ -2,17 +2,17 @@
 
 use crate::admin::{Control, Running};
 use crate::build::{self, METHODS};
-use crate::cli::{ServeArgs, Switch};
+use crate::cli::ServeArgs;
 use crate::courier::Courier;
 use crate::memory::Room;
 use crate::segmentation::Segmentation;
-use crate::signals::{self, Wish};
 use crate::unserved::Unserved;
 use crate::world::{self, Ask, SharedLedger, World};
 use crate::{absolute, fail, interfaces, say_errors, steering};
 use control::admin::Bound as AdminSocket;
 use control::config::{self as c, Config, Loaded, Overrides};
 use control::metrics::Registry;
+use control::signals::{self, Signal};
 use control::systemd::Notifier;
 use resolver::{Resolver, ResolverConfig};
 use sip_auth::Secret;
@@ -64,7 +64,7 @@ fn overrides(args: &ServeArgs) -> Overrides {
         workers: args.workers,
         steering: args.steering.clone(),
         admin: args.admin.clone(),
-        auth: args.auth.map(|s| s == Switch::On),
+        auth: args.auth.map(|s| s == load_runner::Switch::On),
         ..Overrides::default()
     }
 }
@@ -462,7 +462,7 @@ const TIDY: Duration = Duration::from_secs(1);
 
 /// Waits for the end: a first stop drains, a second one, or nothing left to wait for, ends.
 fn wait(
-    signals: &Receiver<Wish>,
+    signals: &Receiver<Signal>,
     control: &Control,
     notifier: &Notifier,
     handle: &RuntimeHandle<Notice>,
@@ -470,7 +470,7 @@ fn wait(
 ) {
     loop {
         match signals.recv_timeout(TIDY) {
-            Ok(Wish::Reload) => {
+            Ok(Signal::Reload) => {
                 notifier.reloading(monotonic_now().as_micros());
                 // It logs what came of it.
                 let _ = control::admin::Admin::reload(control);
@@ -482,7 +482,7 @@ fn wait(
                 courier.retry();
                 unserved.look(control.config());
             }
-            Ok(Wish::Stop | Wish::Break) | Err(RecvTimeoutError::Disconnected) => break,
+            Ok(Signal::Stop | Signal::Interrupt) | Err(RecvTimeoutError::Disconnected) => break,
         }
     }
     notifier.stopping("finishing requests under way");
@@ -497,15 +497,15 @@ fn wait(
 }
 
 /// Waits until nothing is pending, but not for longer than `most`; a second stop ends it at once.
-fn wait_for_the_rest(signals: &Receiver<Wish>, most: Duration, pending: impl Fn() -> u64) {
+fn wait_for_the_rest(signals: &Receiver<Signal>, most: Duration, pending: impl Fn() -> u64) {
     let began = monotonic_now();
     while pending() > 0 && monotonic_now().since(began) < most {
         match signals.recv_timeout(Duration::from_millis(50)) {
-            Ok(Wish::Stop | Wish::Break) | Err(RecvTimeoutError::Disconnected) => {
+            Ok(Signal::Stop | Signal::Interrupt) | Err(RecvTimeoutError::Disconnected) => {
                 tracing::warn!(pending = pending(), "stopping at once");
                 return;
             }
-            Ok(Wish::Reload) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(Signal::Reload) | Err(RecvTimeoutError::Timeout) => {}
         }
     }
 }

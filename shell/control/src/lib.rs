@@ -8,6 +8,8 @@ pub mod admin;
 pub mod client;
 pub mod config;
 pub mod log;
+pub mod memory;
 pub mod metrics;
 mod outlet;
+pub mod signals;
 pub mod systemd;

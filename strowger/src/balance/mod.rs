@@ -11,11 +11,11 @@ use crate::cli::BalanceArgs;
 use crate::memory::Room;
 use crate::segmentation::Segmentation;
 use crate::serve::{Failure, bind_admin, raise_descriptor_limit, runtime_config, say_ready};
-use crate::signals::{self, Wish};
 use crate::steering::Helmsman;
 use crate::{absolute, fail, interfaces, say_errors};
 use admin::{Control, Running};
 use control::config::{Config, Loaded, LogFormat, Overrides};
+use control::signals::{self, Signal};
 use control::systemd::Notifier;
 use names::Names;
 use sip_balancer::{Balancer, Cluster, Notice, Setup};
@@ -148,7 +148,7 @@ enum End {
 /// Waits for the end. There is nothing to drain: whoever comes after it knows its calls by their tokens. Until somebody
 /// does, it is better to serve than to refuse, so after SIGTERM it goes on for `stop_delay` with all that it does, and
 /// says meanwhile that it is about to end.
-fn wait(signals: &Receiver<Wish>, control: &Control, notifier: &Notifier, mut segmentation: Segmentation) {
+fn wait(signals: &Receiver<Signal>, control: &Control, notifier: &Notifier, mut segmentation: Segmentation) {
     let mut seen = Vec::new();
     let mut look = || {
         worker_runtime::give_back_memory();
@@ -179,7 +179,7 @@ fn wait(signals: &Receiver<Wish>, control: &Control, notifier: &Notifier, mut se
 /// Serves until something ends that, which it says, or until a time. `look` is called regularly and says whether all
 /// is well.
 fn serve_on(
-    signals: &Receiver<Wish>,
+    signals: &Receiver<Signal>,
     until: Option<Time>,
     mut look: impl FnMut() -> bool,
     reload: impl Fn(),
@@ -190,9 +190,9 @@ fn serve_on(
             return None;
         }
         match signals.recv_timeout(left) {
-            Ok(Wish::Reload) => reload(),
-            Ok(Wish::Stop) => return Some(End::Asked),
-            Ok(Wish::Break) | Err(RecvTimeoutError::Disconnected) => return Some(End::AtOnce),
+            Ok(Signal::Reload) => reload(),
+            Ok(Signal::Stop) => return Some(End::Asked),
+            Ok(Signal::Interrupt) | Err(RecvTimeoutError::Disconnected) => return Some(End::AtOnce),
             Err(RecvTimeoutError::Timeout) => {}
         }
         if !look() {
@@ -218,8 +218,8 @@ mod tests {
             };
             serve_on(&signals, until, look, || reloads.set(reloads.get() + 1))
         };
-        for (wish, end) in [(Wish::Stop, End::Asked), (Wish::Break, End::AtOnce)] {
-            send.send(Wish::Reload).unwrap();
+        for (wish, end) in [(Signal::Stop, End::Asked), (Signal::Interrupt, End::AtOnce)] {
+            send.send(Signal::Reload).unwrap();
             send.send(wish).unwrap();
             assert_eq!(serve(None), Some(end));
         }

@@ -6,7 +6,7 @@ use super::ending::{Ended, Ending};
 use super::schedule::Schedule;
 use super::traces::{Traces, seconds};
 use super::{say, selftest};
-use crate::signals::Wish;
+use control::signals::Signal;
 use load::engine::{Notice, Progress, Stop};
 use load::metrics::Pulse;
 use load::report::Live;
@@ -27,7 +27,7 @@ pub fn watch(
     (title, schedule): (&str, &Schedule),
     started: Time,
     handle: &RuntimeHandle<Notice>,
-    (signals, traces): (&Receiver<Wish>, Traces),
+    (signals, traces): (&Receiver<Signal>, Traces),
     each: &mut dyn FnMut(Time, bool),
 ) -> Result<Ending, String> {
     let limit = args.timeout.as_deref().map(duration).transpose()?;
@@ -46,8 +46,8 @@ pub fn watch(
             limit.filter(|_| ending.quit.is_none()).map(|limit| (started + limit).since(monotonic_now()));
         let wait = to_limit.map_or(LOOK, |left| LOOK.min(left.max(Duration::from_millis(1))));
         let stop = match signals.recv_timeout(wait) {
-            Ok(wish @ (Wish::Stop | Wish::Break)) => Some(Ended::Asked(wish)),
-            Ok(Wish::Reload) => None,
+            Ok(wish @ (Signal::Stop | Signal::Interrupt)) => Some(Ended::Asked(wish)),
+            Ok(Signal::Reload) => None,
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
         };
         let now = monotonic_now();

@@ -1,7 +1,7 @@
 //! How a run comes to its end, and what is missing if it was stopped.
 
 use super::args::LoadArgs;
-use crate::signals::Wish;
+use control::signals::Signal;
 use load::metrics::{Missing, Stop};
 use std::time::Duration;
 use wire::Time;
@@ -14,7 +14,7 @@ pub enum Ended {
     /// `--timeout`.
     TimeOut,
     /// A signal stopped it.
-    Asked(Wish),
+    Asked(Signal),
 }
 
 /// The end of a run.
@@ -25,7 +25,7 @@ pub struct Ending {
     /// From when on no more calls began, if it was told so from outside.
     pub quit: Option<Time>,
     /// The last signal, and when it came.
-    signal: Option<(Wish, Time)>,
+    signal: Option<(Signal, Time)>,
     /// Calls were to begin when the first signal came.
     begins: bool,
     /// Calls under way were cut off.
@@ -100,8 +100,8 @@ impl Planned {
 }
 
 /// Who stopped something, and when.
-pub fn stopped(wish: Wish, after: Duration) -> String {
-    let who = if wish == Wish::Stop { "SIGTERM" } else { "the user" };
+pub fn stopped(wish: Signal, after: Duration) -> String {
+    let who = if wish == Signal::Stop { "SIGTERM" } else { "the user" };
     format!("{STOPPED}{who} after {}", time(after))
 }
 
@@ -146,9 +146,9 @@ mod tests {
         let asked = |begins: bool, signals: u64, plan: Planned| {
             let mut ending = Ending::new();
             for n in 0..signals {
-                assert_eq!(ending.told(at(10 + n), Ended::Asked(Wish::Break), begins), n > 0);
+                assert_eq!(ending.told(at(10 + n), Ended::Asked(Signal::Interrupt), begins), n > 0);
             }
-            assert_eq!((ending.ended, ending.quit), (Ended::Asked(Wish::Break), Some(at(10))));
+            assert_eq!((ending.ended, ending.quit), (Ended::Asked(Signal::Interrupt), Some(at(10))));
             ending.stop(START, &plan).map(|stop| stop.missing)
         };
         let length = Planned::At(Duration::from_secs(120));
@@ -163,15 +163,15 @@ mod tests {
 
     #[test]
     fn stopped_run_names_who_and_when() {
-        let words = |wish: Wish, plan: Planned| {
+        let words = |wish: Signal, plan: Planned| {
             let mut ending = Ending::new();
             ending.told(at(10), Ended::Asked(wish), true);
             ending.stop(START, &plan).map(|stop| stop.words).unwrap_or_default()
         };
-        assert_eq!(words(Wish::Break, Planned::Calls), "stopped by the user after 10 s");
-        assert_eq!(words(Wish::Stop, Planned::Never), "stopped by SIGTERM after 10 s");
+        assert_eq!(words(Signal::Interrupt, Planned::Calls), "stopped by the user after 10 s");
+        assert_eq!(words(Signal::Stop, Planned::Never), "stopped by SIGTERM after 10 s");
         let length = Planned::At(Duration::from_secs(8_435));
-        assert_eq!(words(Wish::Break, length), "stopped by the user after 10 s; planned: 140 min 35 s");
+        assert_eq!(words(Signal::Interrupt, length), "stopped by the user after 10 s; planned: 140 min 35 s");
     }
 
     #[test]
@@ -179,10 +179,10 @@ mod tests {
         let mut ending = Ending::new();
         assert!(!ending.told(at(5), Ended::TimeOut, true));
         assert_eq!(ending.stop(START, &Planned::Calls), None, "nobody stopped it");
-        assert!(ending.told(at(7), Ended::Asked(Wish::Break), false));
+        assert!(ending.told(at(7), Ended::Asked(Signal::Interrupt), false));
         let stop = ending.stop(START, &Planned::Calls).expect("it was stopped");
         assert_eq!((stop.missing, stop.words.as_str()), (Missing::Calls, "stopped by the user after 7 s"));
-        assert_eq!((ending.ended, ending.quit), (Ended::Asked(Wish::Break), Some(at(5))));
+        assert_eq!((ending.ended, ending.quit), (Ended::Asked(Signal::Interrupt), Some(at(5))));
     }
 
     #[test]

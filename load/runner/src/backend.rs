@@ -5,8 +5,8 @@ use super::ending::{stopped, time};
 use super::plan::{fresh_seed, grain, streams};
 use super::watch::duration;
 use super::{STOPPED, VOID, lost, say, shown, sockets, write};
-use crate::signals::Wish;
 use clap::Args;
+use control::signals::Signal;
 use load::backend::{Backend, BackendReport, Model, Notice};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -59,7 +59,7 @@ const OFTEN: f64 = 0.1;
 const MOST_ROOM: usize = 100_000;
 
 /// Serves until a signal or the end of `--timeout`.
-pub fn serve(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
+pub fn serve(args: &LoadArgs, signals: &Receiver<Signal>) -> Result<u8, String> {
     let limit = args.timeout.as_deref().map(duration).transpose()?;
     if args.workers > 1 {
         return Err("--backend: all back ends of a program are of one worker; start several programs".into());
@@ -121,13 +121,13 @@ fn until_the_end(
     handle: &RuntimeHandle<Notice>,
     limit: Option<Duration>,
     started: Time,
-    signals: &Receiver<Wish>,
-) -> Result<Option<(Wish, Time)>, String> {
+    signals: &Receiver<Signal>,
+) -> Result<Option<(Signal, Time)>, String> {
     loop {
         match signals.recv_timeout(LOOK) {
-            Ok(wish @ (Wish::Stop | Wish::Break)) => return Ok(Some((wish, monotonic_now()))),
+            Ok(wish @ (Signal::Stop | Signal::Interrupt)) => return Ok(Some((wish, monotonic_now()))),
             Err(RecvTimeoutError::Disconnected) => return Ok(None),
-            Ok(Wish::Reload) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(Signal::Reload) | Err(RecvTimeoutError::Timeout) => {}
         }
         if handle.live_workers() == 0 {
             return Err("the worker failed; see the messages above".into());

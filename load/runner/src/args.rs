@@ -1,8 +1,7 @@
 //! The command line of `strowger load`: SIPp's everyday options under SIPp's names, and our own.
 
 use super::{sipp, units, unknown};
-use crate::cli::Switch;
-use clap::{ArgAction, ArgGroup, Args, Command};
+use clap::{ArgAction, ArgGroup, Args, Command, ValueEnum};
 use load::population::Arrivals;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -248,6 +247,15 @@ impl LoadArgs {
     pub fn rate(&self) -> f64 {
         self.rate.unwrap_or(10.0)
     }
+}
+
+/// A mechanism that is on or off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Switch {
+    /// In use.
+    On,
+    /// Not in use.
+    Off,
 }
 
 /// Examples at the end of `--help`.

@@ -1,7 +1,7 @@
 //! `strowger load`: the load generator, from the command line to the verdict.
 
 mod advice;
-pub mod args;
+mod args;
 mod backend;
 mod ending;
 mod host;
@@ -29,8 +29,8 @@ mod users;
 mod watch;
 mod witness;
 
-use crate::signals::{self, Wish};
-use args::{CompareArgs, LoadArgs};
+pub use args::{CompareArgs, EXAMPLES, LoadArgs, Switch, translate};
+use control::signals::{self, Signal};
 use ending::{Ended, Ending};
 use load::engine::{Notice, Record};
 use load::metrics::{Health, Ladder, Ladders, LatencyLimit, Lost, Measure, Metrics, Rule};
@@ -269,7 +269,7 @@ impl Course {
 }
 
 /// Makes one run of scenarios and says how it went.
-fn measure(args: &LoadArgs, plan: Plan, signals: &Receiver<Wish>) -> Result<(Report, Ended), String> {
+fn measure(args: &LoadArgs, plan: Plan, signals: &Receiver<Signal>) -> Result<(Report, Ended), String> {
     let warm_up = args.warm_up;
     let server = match plan.client.is_some() && !args.self_test {
         true => Server::find(args.people.server_pid, plan.remote),
@@ -334,7 +334,7 @@ fn prepared<T>(
 fn measure_users(
     args: &LoadArgs,
     plan: UsersPlan,
-    signals: &Receiver<Wish>,
+    signals: &Receiver<Signal>,
 ) -> Result<(Report, Ended), String> {
     let server = Server::find(args.people.server_pid, plan.remote);
     let started = monotonic_now() + plan.preparation();
@@ -369,7 +369,7 @@ fn drive<M: Machine<Notice = Notice> + Send + 'static>(
     bound: Bound,
     machines: Vec<M>,
     started: Time,
-    signals: &Receiver<Wish>,
+    signals: &Receiver<Signal>,
 ) -> Result<(Report, Ended), String> {
     if !args.quiet {
         let to_come = started.since(monotonic_now()).as_micros() as u64;

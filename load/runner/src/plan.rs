@@ -1,7 +1,7 @@
 //! From the command line to engines that are ready to run. Everything that can be wrong is found here,
 //! before the first message.
 
-use super::args::LoadArgs;
+use super::args::{LoadArgs, Switch};
 use super::injections::injections;
 use super::is_client;
 use super::known::{known_keys, known_limit, known_variables};
@@ -11,8 +11,6 @@ use super::sipp;
 use super::sockets::{self, Needs, Sockets};
 use super::target::{find, host_of, remote};
 use super::watch::duration;
-use crate::cli::Switch;
-use crate::memory;
 use load::engine::{Defaults, Engine, Retransmission, Settings, Users};
 use load::metrics::{Setup, Window};
 use load::population::{Arrivals, RateOptions, Spacing, Times};
@@ -68,10 +66,20 @@ struct Options {
 /// Calls under way at a time where nothing else is said, and those that can be answered at least.
 const MOST_CALLS: usize = 1_000_000;
 
+/// Memory of a call that is answered, bytes: its variables and last messages, some 4 KiB, and the caller's where that is the
+/// same program.
+const EACH_CALLEE: u64 = 8 << 10;
+
+/// As many calls as there is memory for, [`MOST_CALLS`] at least.
+fn fitting(memory: Option<u64>) -> usize {
+    let fit = memory.unwrap_or(0) / EACH_CALLEE;
+    usize::try_from(fit).unwrap_or(MOST_CALLS).clamp(MOST_CALLS, 1 << 30)
+}
+
 /// Calls that can be answered at a time: as many as there is memory for, and those that begin here in any case.
 fn most_callees(limit: Option<usize>, callers: Option<u64>) -> usize {
     let callers = callers.map(|users| usize::try_from(users).unwrap_or(usize::MAX));
-    [limit, callers].into_iter().flatten().fold(memory::answered(MOST_CALLS), usize::max)
+    [limit, callers].into_iter().flatten().fold(fitting(control::memory::usable()), usize::max)
 }
 
 /// A worker's share of so many.

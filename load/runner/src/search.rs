@@ -8,7 +8,7 @@ use super::schedule;
 use super::users::UsersPlan;
 use super::watch::{PATIENCE, duration};
 use super::{STOPPED, VOID, deliver, measure, measure_users, nothing_measured, say, unwritten};
-use crate::signals::Wish;
+use control::signals::Signal;
 use load::population::{Outcome, Peak, Search, SearchOptions, Verdict};
 use load::report::{Report, Trial, VerdictReport};
 use std::sync::mpsc::Receiver;
@@ -27,7 +27,7 @@ const FEW: f64 = 10.0;
 const NOT_FOUND: u8 = 1;
 
 /// Searches, and reports the last run that conformed, with all trials.
-pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
+pub fn search(args: &LoadArgs, signals: &Receiver<Signal>) -> Result<u8, String> {
     let length = trial_length(args)?;
     let users = args.people.users;
     let rfc7502 = args.sipp.rfc7502;
@@ -346,7 +346,7 @@ fn run_calls(
     mut args: LoadArgs,
     trial: &load::population::Trial,
     length: Duration,
-    signals: &Receiver<Wish>,
+    signals: &Receiver<Signal>,
 ) -> Result<(Report, Ended), String> {
     (args.rate, args.rp) = (Some(trial.load), 1_000.0);
     match trial.attempts {
@@ -362,9 +362,9 @@ fn run_calls(
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// Lets that time pass before a trial that is not the first. The signal that stopped it, if one did.
-fn rest(trial: u32, pause: Duration, signals: &Receiver<Wish>) -> Option<Wish> {
+fn rest(trial: u32, pause: Duration, signals: &Receiver<Signal>) -> Option<Signal> {
     let wish = signals.recv_timeout(if trial > 1 { pause } else { return None }).ok()?;
-    (wish != Wish::Reload).then_some(wish)
+    (wish != Signal::Reload).then_some(wish)
 }
 
 /// One trial of a number of users.
@@ -372,7 +372,7 @@ fn run_users(
     mut args: LoadArgs,
     users: f64,
     length: Duration,
-    signals: &Receiver<Wish>,
+    signals: &Receiver<Signal>,
 ) -> Result<(Report, Ended), String> {
     args.people.users = Some(users as u64);
     let plan = UsersPlan::new(&args, Some(length))?;
@@ -438,8 +438,8 @@ mod tests {
         let none = [rest(1, Duration::from_secs(60), &signals), rest(2, pause, &signals)];
         assert_eq!(none, [None; 2]);
         assert!(monotonic_now().since(begun) >= pause);
-        send.send(Wish::Stop).expect("somebody listens");
-        assert_eq!(rest(3, Duration::from_secs(60), &signals), Some(Wish::Stop), "and is stopped in it");
+        send.send(Signal::Stop).expect("somebody listens");
+        assert_eq!(rest(3, Duration::from_secs(60), &signals), Some(Signal::Stop), "and is stopped in it");
     }
 
     #[test]

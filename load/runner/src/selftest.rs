@@ -16,7 +16,7 @@ use super::plan::Plan;
 use super::search::{Conforming, first_rate, trial_length, trial_of};
 use super::witness::{Stalls, Witness};
 use super::{STOPPED, VOID, deliver, measure, say, unwritten};
-use crate::signals::Wish;
+use control::signals::Signal;
 use load::population::{Outcome, Peak, Search, Verdict};
 use load::report::{Fact, Report, Trial};
 use std::collections::BTreeSet;
@@ -65,7 +65,7 @@ const ASIDE: u32 = 4;
 /// The trials of a self-test.
 struct Test<'a> {
     args: &'a LoadArgs,
-    signals: &'a Receiver<Wish>,
+    signals: &'a Receiver<Signal>,
     least: Duration,
     began: Time,
     /// The machine itself was late before the first call.
@@ -87,7 +87,7 @@ struct Test<'a> {
 type Answer = (Peak, Option<Report>, Vec<String>);
 
 /// Runs the self-test, and reports the last run that conformed, with all trials.
-pub fn self_test(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
+pub fn self_test(args: &LoadArgs, signals: &Receiver<Signal>) -> Result<u8, String> {
     if args.warm_up > 0.0 {
         return Err(
             "--warm-up: what of a trial is not measured is given in a self-test; --trial is what is".into()
