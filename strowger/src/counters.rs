@@ -34,7 +34,7 @@ pub fn help(name: &str) -> &'static str {
         "tcp_connect_failures" => "Connections begun by us that did not come about.",
         "tcp_connects_refused" => "Of the connections begun by us, those that the other side refused.",
         "tcp_refused" => "Connections refused for a cap of the process or of their source.",
-        "tcp_exhausted" => "Connections refused for want of descriptors or memory.",
+        "tcp_exhausted" => "Connections refused because no descriptors or memory were left.",
         "tcp_pongs" => "Pings answered.",
         "tcp_closed_peer" => "Connections closed by the peer, in order or by reset.",
         "tcp_closed_asked" => "Connections closed at the machine's wish.",
@@ -44,7 +44,7 @@ pub fn help(name: &str) -> &'static str {
         "tcp_closed_broken" => "Connections closed because the stream could not be followed.",
         "tcp_closed_stalled" => "Connections closed because the peer did not read.",
         "tcp_closed_room" => {
-            "Connections without registration or call closed because others needed their room."
+            "Connections without a registration or call, closed to make room for others."
         }
         "tcp_closed_error" => "Connections closed by a socket error.",
         "tcp_congested" => {
