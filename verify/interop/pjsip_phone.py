@@ -61,6 +61,10 @@ class Call(pj.Call):
             tell(names.get(media.status, 'no media'))
 
 
+# PJ_EINVALIDOP: among others, an offer while another one has no answer yet.
+BUSY = 70013
+
+
 class Account(pj.Account):
     """The line; it holds one call at a time."""
 
@@ -85,6 +89,18 @@ class Account(pj.Account):
         Account.call.answer(ringing)
 
 
+def offer(change):
+    """Changes the media of the call, as soon as no other change is under way (RFC 3264 section 4)."""
+    for _ in range(500):
+        try:
+            return change()
+        except pj.Error as error:
+            if error.status != BUSY:
+                raise
+            pj.Endpoint.instance().libHandleEvents(20)
+    raise TimeoutError('another change of the media is under way for ten seconds')
+
+
 def do(account, command):
     parameter = pj.CallOpParam(True)
     what = command['do']
@@ -95,10 +111,10 @@ def do(account, command):
         parameter.statusCode = command.get('code', 200)
         Account.call.answer(parameter)
     elif what == 'hold':
-        Account.call.setHold(parameter)
+        offer(lambda: Account.call.setHold(parameter))
     elif what == 'resume':
         parameter.opt.flag = pj.PJSUA_CALL_UNHOLD
-        Account.call.reinvite(parameter)
+        offer(lambda: Account.call.reinvite(parameter))
     elif what == 'heard':
         tell('heard', packets=Account.call.getStreamStat(0).rtcp.rxStat.pkt)
     elif what == 'message':
