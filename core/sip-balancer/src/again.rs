@@ -14,6 +14,7 @@ use crate::cluster::NodeIndex;
 use crate::ends::work;
 use crate::kept::{Entry, Memory, T1, Token, What};
 use crate::machine::Balancer;
+use crate::replies::Reply;
 use crate::requests::{Checked, tag_of};
 use crate::sessions::{CallKey, GIVE_UP, LATE};
 use crate::{Assigned, Request, Tag};
@@ -166,9 +167,12 @@ impl Balancer {
         match self.kept.get_mut(at).filter(|entry| entry.fresh) {
             Some(entry) if !entry.settled => {
                 entry.refuse(now, status);
-                let of = (entry.call, id, tag);
-                let sent = out.transmits().last().map_or(0, |refusal| refusal.range.len());
-                self.dispatcher.pays(now, of, (status, sent));
+                let call = entry.call;
+                let len = out.transmits().last().map_or(0, |refusal| refusal.range.len());
+                if let Some(place) = self.dispatcher.invite_of(call, id) {
+                    let refusal = Reply { status, len, secret: 0 };
+                    self.dispatcher.sessions.note(place, |txn| _ = txn.replies.pays(&refusal));
+                }
                 self.over(now, at, out);
             }
             Some(_) => {}
@@ -382,13 +386,13 @@ impl Balancer {
     fn repeat(&mut self, now: Time, at: u32, out: &mut Outbox) {
         let Some(entry) = self.kept.get_mut(at) else { return };
         entry.repeated(now);
-        let refusal = entry.refused.map(|status| (status, entry.bytes.len()));
-        let of = (entry.call, entry.id, entry.tag);
-        if refusal.is_none_or(|refusal| self.dispatcher.pays(now, of, refusal)) {
+        let (call, id, len) = (entry.call, entry.id, entry.bytes.len());
+        let refusal = entry.refused.map(|status| Reply { status, len, secret: 0 });
+        let of = refusal.and_then(|refusal| Some((self.dispatcher.invite_of(call, id)?, refusal)));
+        if of.is_none_or(|(place, refusal)| self.repays(place, &refusal)) {
             self.counts.repeated += 1;
             return self.feed(now, at, out);
         }
-        self.counts.withheld += 1;
         self.kept.get_mut(at).into_iter().for_each(|entry| entry.repeat = Time::FAR);
     }
 

@@ -9,6 +9,7 @@
 use crate::Kind;
 use crate::health::{Health, ORDERS, Order, Vital, Why, pick};
 use crate::members::{Members, Node};
+use crate::proven::Proven;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
@@ -108,6 +109,7 @@ pub struct Cluster {
     generation: AtomicU32,
     /// Some node has had another rank than the lowest.
     ranked: AtomicBool,
+    proven: Proven,
 }
 
 /// Why a node cannot be added.
@@ -166,6 +168,7 @@ impl Cluster {
             rows: (0..workers.max(1)).map(row).collect(),
             generation: AtomicU32::new(1),
             ranked: AtomicBool::new(false),
+            proven: Proven::default(),
         };
         for node in nodes {
             let _ = cluster.add(Time::ZERO, &node);
@@ -248,6 +251,11 @@ impl Cluster {
     pub fn is_node_ip(&self, ip: core::net::IpAddr) -> bool {
         let ip = ip.to_canonical();
         self.indexes().any(|at| self.members.get(at).is_some_and(|n| n.address.ip() == ip))
+    }
+
+    /// Addresses that have shown that they receive.
+    pub(crate) fn proven(&self) -> &Proven {
+        &self.proven
     }
 
     fn state(&self, at: NodeIndex) -> Option<&State> {

@@ -9,7 +9,7 @@ use crate::cluster::{Cluster, Load, MOST_NODES, NodeIndex};
 use crate::feedback::Refused;
 use crate::health::Why;
 use crate::outliers::Outliers;
-use crate::replies::Replies;
+use crate::replies::Proof;
 use crate::sessions::{CallKey, GIVE_UP, LATE, Phase, Place, Sessions, Txn, TxnPlace};
 use crate::stats::NodeStats;
 use crate::{Algorithm, Costs, Kind};
@@ -80,6 +80,8 @@ pub struct Request<'a> {
     pub large: bool,
     /// Its length; 0 where it was not received just now but is sent once more.
     pub bytes: usize,
+    /// What shows that its sender receives.
+    pub proof: Proof,
 }
 
 /// Where a request goes.
@@ -518,7 +520,7 @@ impl Dispatcher {
             self.budget.earn();
         }
         (txn.large, txn.back, txn.sealed) = (r.large, r.back, r.sealed);
-        txn.replies = Replies::new(r.bytes);
+        txn.replies = Dispatcher::replies(r);
         let Some(place) = self.sessions.open(at, txn) else {
             self.settle(now, at);
             self.sessions.arm(now, at);
@@ -659,7 +661,12 @@ impl Dispatcher {
 
     /// Where the responses to a request go, as its record has it.
     pub(crate) fn back(&self, call: CallKey, id: u64, tag: Tag) -> Option<SocketAddr> {
+        Some(self.way_back(call, id, tag)?.0)
+    }
+
+    /// The same, and the place of the record.
+    pub(crate) fn way_back(&self, call: CallKey, id: u64, tag: Tag) -> Option<(SocketAddr, TxnPlace)> {
         let place = self.sessions.find_txn(self.sessions.find(call)?, id, tag)?;
-        self.sessions.txn(place)?.back
+        Some((self.sessions.txn(place)?.back?, place))
     }
 }

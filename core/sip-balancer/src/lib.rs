@@ -13,7 +13,7 @@
 //! | `token` | what messages carry so that nothing need be remembered |
 //! | `machine`, `requests`, `responses`, `probes` | the same with bytes: one worker's machine |
 //! | `conns` | which stream connections matter |
-//! | `replies` | how many responses go to an address that may be forged |
+//! | `replies`, `proven` | how many responses go to an address that may be forged |
 //! | `cancels` | CANCEL of what nothing is known of |
 //! | `kept`, `again`, `rivals` | requests that may have to be sent once more, and what becomes of who had them first |
 #![forbid(unsafe_code)]
@@ -39,6 +39,7 @@ mod orphans;
 mod outliers;
 mod phones;
 mod probes;
+mod proven;
 mod refusals;
 mod replies;
 mod requests;
@@ -59,6 +60,7 @@ pub use dispatch::{Answer, Assigned, Dispatcher, FailedDialogs, Happened, NoWay,
 pub use health::{Health, Order, Why};
 pub use machine::{Balancer, Counts, Notice, Report, Setup};
 pub use members::Node;
+pub use replies::Proof;
 pub use retry::Waiting;
 pub use sessions::{CallKey, Phase};
 pub use settings::{Listener, Mark, PathBy, Probing, RegisterBy, Settings};

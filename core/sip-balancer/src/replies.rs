@@ -1,101 +1,218 @@
 //! Responses to a caller on datagrams, whose address may be forged (RFC 3261 section 26.1.5).
 //!
-//! The balancer cannot tell who is proven, and what a node repeats may be needed where datagrams are lost. So a
-//! response is withheld only when it exceeds three times the bytes received *and* others like it have gone before.
+//! An address that has not shown that it receives gets three times the bytes that came from it, and the first final
+//! response of each transaction. It shows it by what only a receiver knows: the To tag of a response that went to it, or
+//! the nonce of a challenge that went to it, if a node accepts the credentials.
 
-use crate::Tag;
-use crate::dispatch::Dispatcher;
-use crate::sessions::CallKey;
-use core::time::Duration;
-use wire::{Credit, Time};
+use crate::dispatch::{Dispatcher, Request};
+use crate::machine::Balancer;
+use crate::requests::{Checked, tag_of};
+use crate::responses::dialog_of;
+use crate::sessions::{CallKey, Place, TxnPlace};
+use crate::token::Branch;
+use core::net::SocketAddr;
+use sip_message::{AuthParams, Message, Method, Name};
+use wire::{Credit, Flow};
 
-/// Final responses that go for each transmission of the request, however long they are.
-const FINALS: u8 = 3;
-/// Beyond the credit one provisional response goes in this time: a proxy gives up a call that it hears nothing of for
-/// three minutes (RFC 3261 section 16.6, timer C).
-const PROVISIONAL: Duration = Duration::from_secs(60);
+/// What shows that the sender of a request receives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Proof {
+    /// Nothing.
+    #[default]
+    None,
+    /// Its credentials, if a node accepts them: their nonce went to its address.
+    Credentials,
+    /// It came over a stream, or its address has shown that it receives.
+    Shown,
+}
 
 /// What has been sent in one transaction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Replies {
     credit: Credit,
-    finals: u8,
-    last: Time,
+    /// A final response has gone.
+    answered: bool,
+    /// The request has credentials that show that its sender receives, if a node accepts them.
+    credentials: bool,
+    /// The To tag is the node's choice, for the request has none.
+    outside: bool,
+    /// A hash of what only a receiver of the last response knows; zero: nothing.
+    secret: u32,
+}
+
+/// A response as far as it matters here.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reply {
+    pub status: u16,
+    pub len: usize,
+    /// A hash of what only its receiver knows; zero: nothing.
+    pub secret: u32,
 }
 
 impl Replies {
     /// Nothing yet, for so many bytes received.
-    pub fn new(received: usize) -> Replies {
-        Replies { credit: Credit::of(received), finals: 0, last: Time::ZERO }
+    pub fn new(received: usize, proof: Proof, outside: bool) -> Replies {
+        let credit = if proof == Proof::Shown { Credit::UNBOUNDED } else { Credit::of(received) };
+        let credentials = proof == Proof::Credentials;
+        Replies { credit, answered: false, credentials, outside, secret: 0 }
     }
 
     /// The request came once more.
-    pub fn received(&mut self, bytes: usize) {
-        self.credit.grant(bytes);
-        if bytes > 0 {
-            self.finals = 0;
+    pub fn received(&mut self, bytes: usize, proof: Proof) {
+        match proof {
+            Proof::Shown => self.credit = Credit::UNBOUNDED,
+            _ => self.credit.grant(bytes),
         }
     }
 
+    fn is_bounded(&self) -> bool {
+        self.credit != Credit::UNBOUNDED
+    }
+
+    /// Whether a response of this status shows that the sender receives.
+    fn is_accepted(&self, status: u16) -> bool {
+        self.credentials && (200..300).contains(&status)
+    }
+
     /// Whether a response may go, which is then noted.
-    fn pays(&mut self, now: Time, status: u16, len: usize) -> bool {
-        let last = status >= 200;
-        let goes = self.credit.pays(len, 0)
-            || if last { self.finals < FINALS } else { now.since(self.last) >= PROVISIONAL };
+    pub fn pays(&mut self, reply: &Reply) -> bool {
+        let last = reply.status >= 200;
+        let goes = self.credit.pays(reply.len, 0) || (last && !self.answered);
         if goes {
-            self.finals = self.finals.saturating_add(last.into());
-            self.last = now;
+            self.answered |= last;
+            if self.outside && reply.secret != 0 {
+                self.secret = reply.secret;
+            }
         }
         goes
     }
 }
 
 impl Dispatcher {
-    /// Whether a response of `len` bytes may go to the sender of a request, which is then noted. Of one without a record
-    /// nothing is known.
-    pub(crate) fn pays(
-        &mut self,
-        now: Time,
-        (call, id, tag): (CallKey, u64, Tag),
-        (status, len): (u16, usize),
-    ) -> bool {
-        let found = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, tag));
-        let mut pays = true;
-        if let Some(place) = found {
-            self.sessions.note(place, |txn| pays = txn.replies.pays(now, status, len));
-        }
-        pays
+    /// Whether the last response to some request of a call went to this address and had this secret.
+    fn has_got(&self, call: CallKey, address: SocketAddr, secret: u32) -> bool {
+        let got = |at: Place| {
+            let mut txns = self.sessions.of(at);
+            txns.any(|(_, txn)| txn.back == Some(address) && txn.replies.secret == secret)
+        };
+        secret != 0 && self.sessions.find(call).is_some_and(got)
     }
+
+    /// What has gone in a transaction for a request.
+    pub(crate) fn replies(r: &Request<'_>) -> Replies {
+        Replies::new(r.bytes, r.proof, !r.inside)
+    }
+}
+
+impl Balancer {
+    fn receives(&self, address: SocketAddr) -> bool {
+        self.cluster.proven().has(self.sealer.address(address))
+    }
+
+    /// What shows that the sender of a request receives, which is noted.
+    pub(crate) fn proof(&self, request: &Message<'_>, c: &Checked<'_>) -> Proof {
+        let back = c.back.remote;
+        if c.back.transport.is_reliable() || self.receives(back) {
+            return Proof::Shown;
+        }
+        if self.dispatcher.has_got(c.call, back, dialog_of(request.to_tag())) {
+            self.cluster.proven().note(self.sealer.address(back));
+            return Proof::Shown;
+        }
+        match self.dispatcher.has_got(
+            c.call,
+            back,
+            nonce(request, [Name::Authorization, Name::ProxyAuthorization]),
+        ) {
+            true => Proof::Credentials,
+            false => Proof::None,
+        }
+    }
+
+    /// Whether a response may go to the sender of a request, whose record is at `place`. Without one nothing is known.
+    pub(crate) fn may_go(
+        &mut self,
+        place: Option<TxnPlace>,
+        branch: &Branch,
+        to: Flow,
+        response: &Message<'_>,
+    ) -> bool {
+        let Some(place) = place.filter(|_| !to.transport.is_reliable()) else { return true };
+        let tag = tag_of(response.method());
+        let Some(txn) =
+            self.dispatcher.sessions.txn(place).filter(|txn| (txn.id, txn.tag) == (branch.id, tag))
+        else {
+            return true;
+        };
+        if !txn.replies.is_bounded() {
+            return true;
+        }
+        self.repays(place, &Reply::of(response))
+    }
+
+    /// Whether a reply may go to an address that had not shown that it receives when the request came. It is noted then,
+    /// else counted.
+    pub(crate) fn repays(&mut self, place: TxnPlace, reply: &Reply) -> bool {
+        let Some(txn) = self.dispatcher.sessions.txn(place) else { return true };
+        let (back, accepted) = (txn.back, txn.replies.is_accepted(reply.status));
+        if let Some(back) = back.filter(|_| accepted) {
+            self.cluster.proven().note(self.sealer.address(back));
+        }
+        let mut goes = false;
+        self.dispatcher.sessions.note(place, |txn| goes = txn.replies.pays(reply));
+        goes = goes || back.is_some_and(|back| self.receives(back) || self.cluster.is_node_ip(back.ip()));
+        self.counts.withheld += u64::from(!goes);
+        goes
+    }
+}
+
+impl Reply {
+    fn of(response: &Message<'_>) -> Reply {
+        let status = response.status();
+        // The ACK of an INVITE has the tag.
+        let secret = match status {
+            401 | 407 if response.method() != Method::Invite => {
+                nonce(response, [Name::WwwAuthenticate, Name::ProxyAuthenticate])
+            }
+            _ => dialog_of(response.to_tag()),
+        };
+        Reply { status, len: response.bytes().len(), secret }
+    }
+}
+
+/// A hash of the nonce in the first of these; zero: there is none.
+fn nonce(message: &Message<'_>, names: [Name; 2]) -> u32 {
+    let values = names.into_iter().flat_map(|name| message.headers(name));
+    let parsed = values.filter_map(|header| AuthParams::parse(header.value)?.get(b"nonce")).next();
+    parsed.map_or(0, dialog_of)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn final_responses_go_three_times_whatever_their_length() {
-        let (mut replies, now) = (Replies::new(100), Time::from_secs(100));
-        let sent = |replies: &mut Replies| (0..10).filter(|_| replies.pays(now, 200, 1_000)).count();
-        assert_eq!(sent(&mut replies), 3);
-        replies.received(0);
-        assert_eq!(sent(&mut replies), 0, "it was the balancer that repeated the request");
-        replies.received(100);
-        assert_eq!(sent(&mut replies), 3);
+    fn sent(replies: &mut Replies, status: u16, len: usize) -> usize {
+        (0..10).filter(|_| replies.pays(&Reply { status, len, secret: 0 })).count()
     }
 
     #[test]
-    fn short_responses_go_as_long_as_they_are_paid_for() {
-        let (mut replies, now) = (Replies::new(100), Time::from_secs(100));
-        assert_eq!((0..10).filter(|_| replies.pays(now, 486, 50)).count(), 6);
-        assert!(!replies.pays(now, 486, 50));
+    fn first_final_response_goes_and_others_are_paid_for() {
+        let mut replies = Replies::new(100, Proof::None, true);
+        assert_eq!((sent(&mut replies, 183, 1_000), sent(&mut replies, 180, 200)), (0, 1));
+        assert_eq!((sent(&mut replies, 200, 1_000), sent(&mut replies, 200, 50)), (1, 2));
+        replies.received(0, Proof::None);
+        assert_eq!(sent(&mut replies, 200, 50), 0, "it was the balancer that repeated the request");
+        replies.received(100, Proof::None);
+        assert_eq!((sent(&mut replies, 200, 1_000), sent(&mut replies, 200, 100)), (0, 3));
     }
 
     #[test]
-    fn provisional_responses_are_few_beyond_what_is_paid_for() {
-        let (mut replies, start) = (Replies::new(100), Time::from_secs(100));
-        let mut sent = |from: u64| {
-            (from..from + 60).filter(|s| replies.pays(start + Duration::from_secs(*s), 180, 200)).count()
-        };
-        assert_eq!((sent(0), sent(60), sent(120)), (1, 1, 1));
+    fn proven_sender_gets_all_responses() {
+        let mut replies = Replies::new(100, Proof::Shown, true);
+        assert_eq!((sent(&mut replies, 183, 1_000), sent(&mut replies, 200, 1_000)), (10, 10));
+        let mut replies = Replies::new(100, Proof::Credentials, true);
+        assert_eq!(sent(&mut replies, 200, 1_000), 1);
+        replies.received(100, Proof::Shown);
+        assert_eq!(sent(&mut replies, 200, 1_000), 10);
     }
 }

@@ -205,6 +205,7 @@ impl Balancer {
             home: by_aor.then(|| self.home(request)).flatten(),
             large: self.is_large(flow, request),
             bytes: if self.feeding { 0 } else { request.bytes().len() },
+            proof: self.proof(request, c),
         };
         // A CANCEL is the end of something, which another balancer may know.
         if self.draining && !wanted.inside && tag != Tag::Cancel && !self.dispatcher.knows(wanted.call) {
@@ -338,6 +339,7 @@ impl Balancer {
             return self.refusal_acknowledged(c.id);
         }
         self.forget(c.id, Tag::Invite, What::Refusal);
+        self.proof(request, c);
         if flow.transport.is_reliable() {
             self.kept.acknowledged(c.call);
         }

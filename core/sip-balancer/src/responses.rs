@@ -5,6 +5,7 @@ use crate::cluster::NodeIndex;
 use crate::kept::What;
 use crate::machine::Balancer;
 use crate::requests::{otherwise, tag_of};
+use crate::sessions::TxnPlace;
 use crate::token::{Branch, Origin};
 use crate::{Answer, CallKey, Seen, Tag};
 use core::net::SocketAddr;
@@ -33,14 +34,14 @@ impl Balancer {
             return;
         };
         let call = self.sealer.call(response.call_id());
-        let Some((to, port)) = self.way_back(&branch, response, call) else {
+        let Some((to, port, place)) = self.way_back(&branch, response, call) else {
             self.counts.stray += 1;
             return;
         };
         if self.feeding {
             // A refusal once more, which whoever has got the first one leaves aside.
             let told = self.passes(now, &branch, response);
-            if self.may_go(now, call, &branch, to, response) {
+            if self.may_go(place, &branch, to, response) {
                 self.send_back(now, response, (to, port), told, out);
             }
             return;
@@ -56,7 +57,7 @@ impl Balancer {
                 None => return,
             }
         }
-        if !self.may_go(now, call, &branch, to, response) {
+        if !self.may_go(place, &branch, to, response) {
             return;
         }
         self.counts.relayed += 1;
@@ -133,25 +134,6 @@ impl Balancer {
         Some(told)
     }
 
-    /// Whether a response may go to a caller, whose address may be forged; if not it is counted.
-    fn may_go(
-        &mut self,
-        now: Time,
-        call: CallKey,
-        branch: &Branch,
-        to: Flow,
-        response: &Message<'_>,
-    ) -> bool {
-        if branch.to_caller || to.transport.is_reliable() {
-            return true;
-        }
-        let of = (call, branch.id, tag_of(response.method()));
-        let goes = self.dispatcher.pays(now, of, (response.status(), response.bytes().len()))
-            || self.cluster.is_node_ip(to.remote.ip());
-        self.counts.withheld += u64::from(!goes);
-        goes
-    }
-
     /// What of a node's response the caller is told.
     fn passes(&self, now: Time, branch: &Branch, response: &Message<'_>) -> Told {
         match response.status() {
@@ -202,10 +184,16 @@ impl Balancer {
     }
 
     /// What our Via says, if we sealed it for the request whose Via is the next, and the port that this names. A stream
-    /// is the one that the request came on, if it is known or there is one to that port.
-    fn way_back(&self, branch: &Branch, response: &Message<'_>, call: CallKey) -> Option<(Flow, u16)> {
-        if let Some(to) = self.way_known(branch, response, call) {
-            return Some((to, 0));
+    /// is the one that the request came on, if it is known or there is one to that port. Of datagrams also the record, if
+    /// there is one.
+    fn way_back(
+        &self,
+        branch: &Branch,
+        response: &Message<'_>,
+        call: CallKey,
+    ) -> Option<(Flow, u16, Option<TxnPlace>)> {
+        if let Some((to, place)) = self.way_known(branch, response, call) {
+            return Some((to, 0, Some(place)));
         }
         let via = Via::parse(response.values(Name::Via).nth(1)?).ok()?;
         let ip = via.source_ip()?;
@@ -230,7 +218,7 @@ impl Balancer {
             conn = self.conn_of(branch, tag);
             remote.set_port(self.peer_port(branch, &via, call, tag));
         }
-        Some((Flow { transport, listener, remote, conn }, via.port_or_default()))
+        Some((Flow { transport, listener, remote, conn }, via.port_or_default(), None))
     }
 
     /// The port that the connection of a request has at its other end, as far as it is known; else the one in our branch.
@@ -246,14 +234,14 @@ impl Balancer {
 
     /// The same of a request whose record is there, which knows as much as its Via: that was hashed into the id that we
     /// sealed. Of datagrams only, for streams need the port in that Via.
-    fn way_known(&self, branch: &Branch, response: &Message<'_>, call: CallKey) -> Option<Flow> {
+    fn way_known(&self, branch: &Branch, response: &Message<'_>, call: CallKey) -> Option<(Flow, TxnPlace)> {
         let transport = branch.listener.transport();
         if branch.to_caller || transport != Transport::Udp || response.via_count() < 2 {
             return None;
         }
-        let remote = self.dispatcher.back(call, branch.id, tag_of(response.method()))?;
+        let (remote, place) = self.dispatcher.way_back(call, branch.id, tag_of(response.method()))?;
         let listener = self.settings.marked(branch.listener, remote)?;
-        Some(Flow { transport, listener, remote, conn: None })
+        Some((Flow { transport, listener, remote, conn: None }, place))
     }
 
     /// The connection that a request came on, if it is still kept.

@@ -41,7 +41,7 @@ impl Dispatcher {
         place: TxnPlace,
     ) -> Result<Assigned, NoWay> {
         self.happened.repeated += 1;
-        self.sessions.note(place, |txn| txn.replies.received(r.bytes));
+        self.sessions.note(place, |txn| txn.replies.received(r.bytes, r.proof));
         let Some(&txn) = self.sessions.txn(place) else { return Err(NoWay::NoCall) };
         let mut node = txn.node;
         // One that rang and whose node is gone is rung for once more, by another.

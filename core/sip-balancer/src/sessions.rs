@@ -9,7 +9,7 @@ use crate::cluster::{Cluster, Load, MOST_NODES, NodeIndex};
 use crate::conns::Conns;
 use crate::index::Index;
 use crate::kept::RIVALS;
-use crate::replies::Replies;
+use crate::replies::{Proof, Replies};
 use crate::wheel::Wheel;
 use crate::{Kind, Tag};
 use core::net::SocketAddr;
@@ -655,7 +655,7 @@ impl Txn {
             left: [None; LEFT],
             large: false,
             back: None,
-            replies: Replies::new(0),
+            replies: Replies::new(0, Proof::None, false),
             barred: [None; RIVALS],
             alone: None,
             began: now,

@@ -234,6 +234,7 @@ pub struct Sealer {
     current: Uses,
     previous: Option<Uses>,
     tag: SipHasher13,
+    address: SipHasher13,
     ownership: Ownership,
 }
 
@@ -243,6 +244,7 @@ impl Sealer {
         Sealer {
             ownership: keys.ownership(),
             tag: SipHasher13::new_with_key(&key_for(&keys.hash, domain::TAG)),
+            address: SipHasher13::new_with_key(&key_for(&keys.hash, domain::ADDRESS)),
             current: Uses::new(&keys.current),
             previous: keys.previous.as_ref().map(Uses::new),
         }
@@ -284,6 +286,18 @@ impl Sealer {
     pub fn home(aor: &[u8]) -> u64 {
         // Not keyed: it must outlive every key, and who may register is for the nodes to say.
         crate::maglev::scramble(crate::algorithm::fnv1a(aor))
+    }
+
+    /// An address, the same for all workers.
+    pub fn address(&self, address: SocketAddr) -> u64 {
+        let ip = match address.ip().to_canonical() {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        let mut text = [0; 18];
+        text[..16].copy_from_slice(&ip.octets());
+        text[16..].copy_from_slice(&address.port().to_le_bytes());
+        self.address.with(&text)
     }
 
     /// The tag of our own answers to the request with this id, the same for its retransmissions.
@@ -449,6 +463,7 @@ mod domain {
     pub const DIALOG: u8 = 8;
     pub const PROBE: u8 = 9;
     pub const PATH: u8 = 10;
+    pub const ADDRESS: u8 = 11;
 }
 
 #[cfg(test)]

@@ -87,11 +87,12 @@ fn a_call_lasts_as_long_as_one_side_says_something() {
 #[test]
 fn a_forked_call_ends_with_its_last_dialog() {
     let mut world = World::new();
+    world.hears();
     for by_caller in [true, false] {
         let name = format!("d{by_caller}");
         let (forwarded, route) = call(&mut world, &name);
         let other = |text: String| text.replace("tag=callee", "tag=other");
-        for _ in 0..2 {
+        for _ in 0..3 {
             let back = world.receive(&forwarded.to, &other(response(&forwarded, "200 OK", "")));
             assert_eq!(back.len(), 1, "both answers reach the caller");
         }

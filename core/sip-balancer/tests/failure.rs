@@ -13,6 +13,7 @@ use wire::{Machine, Outbox};
 #[test]
 fn a_token_or_branch_that_was_tampered_with_is_refused() {
     let mut world = World::new();
+    world.hears();
     let (forwarded, route) = call(&mut world, "c5");
     let at = route.find("d=").unwrap() + 4;
     let changed = if route.as_bytes()[at] == b'0' { '1' } else { '0' };
@@ -40,6 +41,7 @@ fn a_token_or_branch_that_was_tampered_with_is_refused() {
 #[test]
 fn a_node_that_asks_for_rest_gets_it_and_the_caller_may_try_again() {
     let mut world = World::with(nodes(2), keys(2), settings());
+    world.hears();
     let first = world.one(CALLER, &invite("s1"));
     world.answer(&first, "180 Ringing", "");
     let back = world.answer(&first, "503 Service Unavailable", "Retry-After: 9\r\n");
@@ -138,6 +140,7 @@ fn an_invite_in_a_dialog_is_no_call_until_a_node_says_so() {
 #[test]
 fn an_answer_is_believed_from_its_node_alone_and_while_it_is_owed() {
     let mut world = World::new();
+    world.hears();
     let first = world.one(CALLER, &invite("v1"));
     let refusal = response(&first, "503 Service Unavailable", "Retry-After: 600\r\n");
     for from in ["203.0.113.9:5060", CALLER] {

@@ -236,6 +236,7 @@ impl Run {
                     home,
                     large: false,
                     bytes: 0,
+                    proof: Proof::None,
                     back: None,
                 };
                 match self.dispatcher.request(now, &request) {

@@ -350,6 +350,7 @@ fn a_refusal_now_and_then_changes_little() {
 #[test]
 fn a_copy_that_a_phone_takes_for_one_that_came_by_another_way_is_no_loop_of_the_callers() {
     let mut world = watched(nodes(2));
+    world.hears();
     let first = world.one(CALLER, &invite("j1"));
     world.answer(&first, "180 Ringing", "");
     let second = invited(&world.down(&first));

@@ -14,7 +14,7 @@
 use load::backend::{Kind, Model, Station};
 use load::population::{Distribution, Rng};
 use sip_balancer::{
-    Algorithm, Answer, CallKey, Cluster, Dispatcher, Node, NodeIndex, OCCUPANCIES, Request, Rules, Tag,
+    Algorithm, Answer, CallKey, Cluster, Dispatcher, Node, NodeIndex, OCCUPANCIES, Proof, Request, Rules, Tag,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -338,6 +338,7 @@ impl World {
             home: None,
             large: false,
             bytes: 0,
+            proof: Proof::None,
             back: None,
         };
         let now = self.time();

@@ -204,6 +204,13 @@ impl World {
         world
     }
 
+    /// The caller acknowledges a refusal, which shows that it receives what is sent to it.
+    pub fn hears(&mut self) {
+        let forwarded = self.one(CALLER, &invite("heard"));
+        self.answer(&forwarded, "486 Busy Here", "");
+        self.one(CALLER, &request("ACK", "heard", 1, "heard", ";tag=callee", ""));
+    }
+
     pub fn load(&self) -> (u32, u32) {
         let all = self.cluster.indexes().map(|at| self.cluster.load(at));
         all.fold((0, 0), |(calls, open), load| (calls + load.calls, open + load.transactions()))
