@@ -43,9 +43,7 @@ pub fn help(name: &str) -> &'static str {
         "tcp_closed_slow" => "Connections closed because a message did not end in time.",
         "tcp_closed_broken" => "Connections closed because the stream could not be followed.",
         "tcp_closed_stalled" => "Connections closed because the peer did not read.",
-        "tcp_closed_room" => {
-            "Connections without a registration or call, closed to make room for others."
-        }
+        "tcp_closed_room" => "Connections without a registration or call, closed to make room for others.",
         "tcp_closed_error" => "Connections closed by a socket error.",
         "tcp_congested" => {
             "Requests that would begin something, not sent because their connection took nothing and much waited for it."
