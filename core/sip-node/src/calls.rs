@@ -1,11 +1,12 @@
 //! The calls that go through this worker: for people who ask, and for the cap on their number.
 //!
-//! A proxy needs no memory of calls. This table decides one thing about messages: whether a stranger's request without our
-//! token belongs to a call here. Entries are found by Call-ID and the caller's tag. They are removed when the BYE is
-//! answered, when the set-up fails, or, if the end was never seen, after a day. If there is no more room, the call that was
-//! answered first makes it: that call goes on unseen, and nobody can keep others out by never hanging up. So the cap holds
-//! for calls being set up.
+//! A proxy needs no memory of calls. This table decides one thing about messages: whether a stranger's INFO without
+//! our token belongs to a call here. Entries are found by Call-ID and the caller's tag. They are removed when the BYE
+//! of the last answered dialog is answered, when the set-up fails, or, if the end was never seen, after a day. If there
+//! is no more room, the call that was answered first makes it: that call goes on unseen, and nobody can keep others out
+//! by never hanging up. So the cap holds for calls being set up.
 
+use crate::callees::Callees;
 use crate::held::Shortage;
 use core::time::Duration;
 use hashbrown::HashTable;
@@ -42,9 +43,7 @@ struct Entry {
     hash: u64,
     sequence: u64,
     since: Time,
-    answered: bool,
-    /// The hash of Call-ID and tag of the phone that answered first.
-    callee: Option<u64>,
+    callees: Callees,
     payer: Payer,
     /// The connection of the caller, if the call keeps it in use.
     conn: Option<ConnId>,
@@ -132,8 +131,7 @@ impl Calls {
             hash,
             sequence,
             since: now,
-            answered: false,
-            callee: None,
+            callees: Callees::default(),
             payer,
             conn: None,
             text,
@@ -155,38 +153,56 @@ impl Calls {
         }
     }
 
-    /// A final response went back. `message` is that response, or the request it answers.
-    pub fn concluded(&mut self, now: Time, method: Method<'_>, status: u16, message: &Message<'_>) {
-        if !matches!(method, Method::Invite | Method::Bye) {
+    /// A provisional or 2xx response to an INVITE went back: it may make a dialog (section 12.1).
+    pub fn responded(&mut self, now: Time, status: u16, response: &Message<'_>) {
+        let tag = response.to_tag();
+        if !(101..300).contains(&status) || (status < 200 && tag.is_empty()) {
             return;
         }
-        let hash = self.hash(message.call_id(), message.from_tag());
+        let (hash, callee) =
+            (self.hash(response.call_id(), response.from_tag()), self.hash(response.call_id(), tag));
+        let Some(entry) = self.table.find_mut(hash, |e| e.hash == hash) else { return };
+        if status < 200 {
+            return entry.callees.ring(callee);
+        }
+        let first = !entry.callees.is_answered();
+        entry.callees.answer(callee);
+        if first && entry.callees.is_answered() {
+            self.ringing.give(entry.payer, 1);
+            entry.since = now;
+            self.answered.push_back((hash, entry.sequence));
+        }
+    }
+
+    /// An INVITE failed, or a BYE was answered. `message` is that response, or the request it answers.
+    pub fn concluded(&mut self, method: Method<'_>, status: u16, message: &Message<'_>) {
         match method {
-            Method::Invite if status < 300 => {
-                let callee = self.hash(message.call_id(), message.to_tag());
-                if let Some(entry) = self.table.find_mut(hash, |e| e.hash == hash)
-                    && !entry.answered
-                {
-                    entry.answered = true;
-                    entry.callee = Some(callee);
-                    self.ringing.give(entry.payer, 1);
-                    entry.since = now;
-                    self.answered.push_back((hash, entry.sequence));
+            Method::Invite if status >= 300 => {
+                let hash = self.hash(message.call_id(), message.from_tag());
+                if self.table.find(hash, |e| e.hash == hash).is_some_and(|e| !e.callees.is_answered()) {
+                    self.remove(hash, None);
                 }
-            }
-            Method::Invite if self.table.find(hash, |e| e.hash == hash).is_some_and(|e| !e.answered) => {
-                self.remove(hash, None);
             }
             // However it is answered, the session is over (section 15.1.1), unless it is to be sent again.
             // Either end may have sent it.
             Method::Bye if !matches!(status, 401 | 407) => {
-                let by_caller = self.remove(hash, None);
-                if !by_caller {
-                    self.remove(self.hash(message.call_id(), message.to_tag()), None);
+                let from = self.hash(message.call_id(), message.from_tag());
+                let to = self.hash(message.call_id(), message.to_tag());
+                if !self.end(from, to) {
+                    self.end(to, from);
                 }
             }
             _ => {}
         }
+    }
+
+    /// Ends a dialog, and with the last one the call. False if this caller has no call.
+    fn end(&mut self, caller: u64, callee: u64) -> bool {
+        let Some(entry) = self.table.find_mut(caller, |e| e.hash == caller) else { return false };
+        if entry.callees.end(callee) {
+            self.remove(caller, None);
+        }
+        true
     }
 
     /// Notes that a call which is answered now needs the caller's connection; false if there is no such call, or it is noted
@@ -207,8 +223,8 @@ impl Calls {
         self.released.drain(..).for_each(|conn| out.release(conn));
     }
 
-    /// Whether a request belongs to an answered call here, whichever end sent it. Call-ID, both tags and the URI of the other
-    /// end must match.
+    /// Whether a request belongs to a dialog of a call here, early or answered, whichever end sent it. Call-ID, both
+    /// tags and the URI of the other end must match.
     pub fn knows(&self, request: &Message<'_>) -> bool {
         let (from, to) = (
             self.hash(request.call_id(), request.from_tag()),
@@ -216,8 +232,8 @@ impl Calls {
         );
         let name = cut(request.to_uri());
         let find = |hash: u64| self.table.find(hash, |e| e.hash == hash);
-        find(from).is_some_and(|e| e.callee == Some(to) && e.parts().2 == name)
-            || find(to).is_some_and(|e| e.callee == Some(from) && e.parts().1 == name)
+        find(from).is_some_and(|e| e.callees.has(to) && e.parts().2 == name)
+            || find(to).is_some_and(|e| e.callees.has(from) && e.parts().1 == name)
     }
 
     /// The call goes on without this server.
@@ -257,7 +273,7 @@ impl Calls {
         let wanted = |e: &Entry| e.hash == hash && sequence.is_none_or(|s| s == e.sequence);
         let Ok(found) = self.table.find_entry(hash, wanted) else { return false };
         let (entry, _) = found.remove();
-        if !entry.answered {
+        if !entry.callees.is_answered() {
             self.ringing.give(entry.payer, 1);
         }
         self.released.extend(entry.conn);
@@ -311,7 +327,7 @@ impl Entry {
             call_id: text(call_id),
             from: text(from),
             to: text(to),
-            answered: self.answered,
+            answered: self.callees.is_answered(),
             seconds: now.since(self.since).as_secs(),
         }
     }
@@ -350,14 +366,15 @@ mod tests {
             with(0, "1", "", |m| {
                 calls.begin(Time::ZERO, m, Payer::PROVEN);
                 if first == 200 {
-                    calls.concluded(Time::ZERO, Method::Invite, first, m);
+                    calls.responded(Time::ZERO, first, m);
                 }
             });
             for id in 1..10_000 {
                 with(id, "1", "", |m| {
                     calls.begin(Time::ZERO, m, Payer::PROVEN);
-                    calls.concluded(Time::ZERO, Method::Invite, status, m);
-                    calls.concluded(Time::ZERO, Method::Bye, 200, m);
+                    calls.responded(Time::ZERO, status, m);
+                    calls.concluded(Method::Invite, status, m);
+                    calls.concluded(Method::Bye, 200, m);
                 });
             }
             assert_eq!(calls.table.len(), 1);
@@ -375,7 +392,7 @@ mod tests {
         }
         assert!(calls.make_room(Payer::PROVEN).is_err());
         for id in [2, 0] {
-            with(id, "1", "", |m| calls.concluded(Time::ZERO, Method::Invite, 200, m));
+            with(id, "1", "", |m| calls.responded(Time::ZERO, 200, m));
         }
         let left = |calls: &Calls| {
             let mut left: Vec<String> =
@@ -397,13 +414,32 @@ mod tests {
     fn calls_of_one_call_id_count_each_and_end_with_either_ends_bye() {
         let mut calls = Calls::new(10, [1, 2]);
         for (from, to) in [("a", ";tag=x"), ("y", ";tag=b")] {
-            for tag in ["a", "b"] {
+            for (tag, callee) in [("a", ";tag=x"), ("b", ";tag=y")] {
                 with(1, tag, "", |m| calls.begin(Time::ZERO, m, Payer::PROVEN));
-                with(1, tag, "", |m| calls.concluded(Time::ZERO, Method::Invite, 200, m));
+                with(1, tag, callee, |m| calls.responded(Time::ZERO, 200, m));
             }
             assert_eq!(calls.table.len(), 2);
-            with(1, from, to, |m| calls.concluded(Time::ZERO, Method::Bye, 200, m));
+            with(1, from, to, |m| calls.concluded(Method::Bye, 200, m));
             assert_eq!(calls.table.len(), 1);
+        }
+    }
+
+    #[test]
+    fn room_of_a_ringing_call_is_given_back_once() {
+        let mut calls = Calls::new(1, [1, 2]);
+        for _ in 0..3 {
+            assert!(calls.make_room(Payer::PROVEN).is_ok());
+            with(1, "a", "", |m| calls.begin(Time::ZERO, m, Payer::PROVEN));
+            let tags = [";tag=x", ";tag=y"];
+            for (status, tag) in [183, 200, 200].into_iter().flat_map(|s| tags.map(|tag| (s, tag))) {
+                let answered = calls.table.iter().any(|e| e.callees.is_answered());
+                assert_eq!(calls.ringing.has_room(1), answered, "{status} {tag}");
+                with(1, "a", tag, |m| calls.responded(Time::ZERO, status, m));
+            }
+            for (tag, left) in tags.into_iter().zip([1, 0]) {
+                with(1, "a", tag, |m| calls.concluded(Method::Bye, 200, m));
+                assert_eq!((calls.table.len(), calls.ringing.has_room(1)), (left, true));
+            }
         }
     }
 }

@@ -16,6 +16,7 @@
 
 mod access;
 mod admit;
+mod callees;
 mod calls;
 mod dispatch;
 mod emergency;

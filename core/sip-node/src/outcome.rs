@@ -342,7 +342,7 @@ impl<S: Services> Node<S> {
             // The transaction stays unanswered until it ends by itself, so that late retransmissions are
             // absorbed and are no new requests.
             Action::Silence => self.with_request(p, request, |node, _, request| {
-                node.calls.concluded(now, request.method(), 408, request);
+                node.calls.concluded(request.method(), 408, request);
             }),
             Action::Keep(branch) => {
                 if let Some(response) = response {
@@ -403,6 +403,9 @@ impl<S: Services> Node<S> {
         if sent {
             self.letters.keep(&mut self.layer, out);
             self.services.count(Counter::Relayed);
+            if response.method() == Method::Invite {
+                self.calls.responded(now, status, response);
+            }
             // What was withheld was not queued; to streams nothing is withheld.
             let caller = self.layer.reply_of(back.server).filter(|flow| flow.transport.is_reliable());
             if let Some(caller) = caller
@@ -456,7 +459,7 @@ impl<S: Services> Node<S> {
             let micros = now.since(p.started).as_micros();
             self.services.observe(what, u64::try_from(micros).unwrap_or(u64::MAX));
         }
-        self.calls.concluded(now, response.method(), status, response);
+        self.calls.concluded(response.method(), status, response);
         if p.invite && status < 300 && !self.settings.proxy.record_route {
             // Its BYE goes from phone to phone; nobody here will see the call end.
             self.calls.left(response);
@@ -567,7 +570,7 @@ impl<S: Services> Node<S> {
             if p.invite {
                 node.services.count(Counter::CallsFailed);
             }
-            node.calls.concluded(now, request.method(), status, request);
+            node.calls.concluded(request.method(), status, request);
         });
     }
 
@@ -684,7 +687,7 @@ impl<S: Services> Node<S> {
             }
             self.layer.unschedule(mem::replace(&mut proxied.timer, TimerId::NONE));
             self.with_request(&mut proxied, None, |node, _, request| {
-                node.calls.concluded(now, request.method(), 408, request);
+                node.calls.concluded(request.method(), 408, request);
             });
         }
         self.free(proxied);

@@ -27,7 +27,7 @@ impl Default for Strangers {
 }
 
 impl Strangers {
-    /// Why a stranger's request is refused; `None`: it is not. `known`: without a token, it belongs to a known call.
+    /// Why a stranger's request is refused; `None`: it is not. `known`: an INFO without a token belongs to a known call.
     fn bars(&self, request: &Message<'_>, dialog: Option<&Dialog>, known: bool) -> Option<Refusal> {
         let method = request.method();
         if dialog.is_none() && !self.allowed {
@@ -51,14 +51,17 @@ pub(crate) const fn status_of(why: Refusal) -> u16 {
     }
 }
 
-/// Whether a request belongs to a call: outside of one it has no effect. A request that commands a phone
-/// belongs to it only if our user began the dialog; a NOTIFY also for the REFER that our user sent in it (RFC
-/// 3515 section 2.4.4).
+/// Whether a request belongs to a call: outside of one it has no effect. No node knows every call, because of restarts,
+/// of failover and of its limit. So a To tag is enough for a BYE, a PRACK and an UPDATE: a phone without that dialog
+/// answers 481 (section 12.2.2). Some phones obey an INFO without one, so its call must be known. A request that
+/// commands a phone belongs to a call only if our user began the dialog; a NOTIFY also for the REFER that our user sent
+/// in it (RFC 3515 section 2.4.4).
 fn belongs(request: &Message<'_>, dialog: Option<&Dialog>, known: bool) -> bool {
     match request.method() {
         Method::Ack | Method::Cancel => true,
         Method::Invite => dialog.is_some(),
-        Method::Bye | Method::Prack | Method::Update | Method::Info => dialog.is_some() || known,
+        Method::Bye | Method::Prack | Method::Update => dialog.is_some() || !request.to_tag().is_empty(),
+        Method::Info => dialog.is_some() || known,
         Method::Refer => dialog.is_some_and(|dialog| !dialog.by_caller),
         Method::Notify => dialog.is_some_and(|dialog| !dialog.by_caller || is_of_refer(request)),
         _ => false,
@@ -84,13 +87,13 @@ impl<S: Services> Node<S> {
             return None;
         }
         let claims = a.dialog.is_none() && !request.to_tag().is_empty();
-        let known = claims && self.is_of_known_call(request, a);
+        let known = claims && request.method() == Method::Info && self.is_of_known_call(request, a);
         let barred = self.settings.proxy.strangers.bars(request, a.dialog.as_ref(), known);
         barred.or_else(|| commands::are_demanded(request).then_some(Refusal::Commands))
     }
 
-    /// Whether a request without our token belongs to an answered call here, and goes to the other end of it. Some clients
-    /// send no Route. Without Record-Route there is no token, so a tag is enough.
+    /// Whether a request without our token belongs to a call here, and goes to the other end of it. Some clients send no
+    /// Route. Without Record-Route there is no token, so a tag is enough.
     fn is_of_known_call(&self, request: &Message<'_>, a: &Admitted<'_>) -> bool {
         if !self.settings.proxy.record_route {
             return true;

@@ -1,6 +1,6 @@
 //! Who may reach what: an attacker's attempts on the wire, with the default configuration except for the trunk.
 
-use live::{Credentials, Link, Listener, PATIENCE, Req, Server, Setup, Via, fresh_ip, run, unique};
+use live::{Credentials, Link, Listener, Msg, PATIENCE, Req, Server, Setup, Via, fresh_ip, run, unique};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -213,10 +213,7 @@ fn strangers_command_no_phone() {
             ("SUBSCRIBE", "Event: presence"),
             ("PUBLISH", "Event: presence"),
             ("FROB", "X: y"),
-            ("BYE", "X: y"),
             ("INFO", "Content-Type: application/dtmf-relay"),
-            ("UPDATE", "X: y"),
-            ("PRACK", "RAck: 1 1 INVITE"),
         ] {
             for (tag, status) in [("", 403), (";tag=made-up", 481)] {
                 let mut link = server.link(via);
@@ -225,6 +222,20 @@ fn strangers_command_no_phone() {
                 assert_eq!(link.status(&req), status, "{method} over {via:?}");
                 nothing_reached(&mut phone, method);
             }
+        }
+        // With a To tag the phone itself says that it has no such dialog.
+        for (method, line) in [("BYE", "X: y"), ("UPDATE", "X: y"), ("PRACK", "RAck: 1 1 INVITE")] {
+            let mut link = server.link(via);
+            let mut req = stranger(method, "sip:gw@example.com", &link).with(line);
+            assert_eq!(link.status(&req), 403, "{method} over {via:?}");
+            nothing_reached(&mut phone, method);
+            req = req.again(&link, "X: z");
+            req.to.push_str(";tag=made-up");
+            link.send(&req.bytes());
+            let (got, phone) = phone.request_within(PATIENCE).expect(method);
+            assert_eq!(got.method(), method);
+            phone.send(&got.reply(481, "", &[]));
+            assert_eq!(link.response(&req).status(), Some(481), "{method} over {via:?}");
         }
         for (uri, line) in
             [("sip:gw@example.com;intercom=true", "X: y"), ("sip:gw@example.com", "Require: replaces")]
@@ -262,6 +273,51 @@ fn strangers_command_no_phone() {
         assert_eq!(answer.status(), Some(486));
         link.send(&req.ack(&answer).bytes());
         phone.request("ACK");
+    }
+}
+
+/// Sends a request without Route in the dialog that `answer` made; the phone gets it and accepts.
+fn passes(link: &mut Link, phone: &mut Listener, invite: &Req, answer: &Msg, method: &str) {
+    let mut req = invite.in_dialog(method, answer, link).with("RAck: 1 1 INVITE");
+    req.extra.retain(|line| !line.starts_with("Route"));
+    link.send(&req.bytes());
+    let (got, phone) = phone.request_within(PATIENCE).expect(method);
+    assert_eq!(got.method(), method);
+    if method != "ACK" {
+        phone.send(&got.reply(200, "", &[]));
+        assert_eq!(link.response(&req).status(), Some(200), "{method}");
+    }
+}
+
+#[test]
+fn peer_without_route_ends_calls_that_no_table_knows() {
+    for mode in ["stateful", "stateless"] {
+        let config = format!("[proxy]\nmode = \"{mode}\"\n");
+        let mut server = Setup::new().user("gw", "secret-g").config(&config).start();
+        let mut phone = gateway(&server);
+        let contact = format!("Contact: <sip:gw@{}>", phone.udp.local());
+        let mut link = server.link(Via::Udp);
+        let mut invite = Req::invite("sip:gw@example.com", &link);
+        invite.from = format!("<sip:eve@elsewhere.example>;tag={}", unique("f"));
+        link.send(&invite.bytes());
+        let (got, at) = phone.request_within(PATIENCE).expect("the call");
+        at.send(&got.reply(183, "g", &[&contact, "Require: 100rel", "RSeq: 1"]));
+        let early = link.find_within(PATIENCE, |m| m.status() == Some(183)).expect("the 183");
+        for method in ["PRACK", "UPDATE"] {
+            passes(&mut link, &mut phone, &invite, &early, method);
+        }
+        if mode == "stateful" {
+            passes(&mut link, &mut phone, &invite, &early, "INFO");
+        }
+        phone.udp.send(&got.reply(200, "g", &[&contact]));
+        let answer = link.find_within(PATIENCE, |m| m.status() == Some(200)).expect("the 200");
+        passes(&mut link, &mut phone, &invite, &answer, "ACK");
+        server.restart();
+        assert_eq!(
+            register(&mut phone.udp, "gw", &contact["Contact: <".len()..contact.len() - 1]).0,
+            Some(200)
+        );
+        passes(&mut link, &mut phone, &invite, &answer, "BYE");
     }
 }
 

@@ -20,6 +20,7 @@ mod reach;
 mod relay;
 mod relaying;
 mod repeats;
+mod routeless;
 mod shares;
 mod sieve;
 mod stateless;

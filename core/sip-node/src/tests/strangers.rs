@@ -79,15 +79,17 @@ fn outcomes(who: Who, method: &str, change: fn(&mut Settings)) -> String {
     cells
 }
 
+/// BYE, PRACK and UPDATE pass with any To tag, because no node knows every call. A phone answers 481 if the tags are made up
+/// (RFC 3261 section 12.2.2). INFO does not, because some phones obey it outside of dialogs.
 #[test]
 fn tag_without_our_token_opens_no_dialog() {
     for (method, stranger, trunk, user) in [
         ("INVITE", "pp3p", "pp3p", "ppep"),
         ("ACK", "pp-p", "pp-p", "pp-p"),
         ("CANCEL", "1111", "1111", "1111"),
-        ("BYE", "311p", "pp3p", "ppep"),
-        ("PRACK", "311p", "pp3p", "ppep"),
-        ("UPDATE", "311p", "pp3p", "ppep"),
+        ("BYE", "3p3p", "pp3p", "ppep"),
+        ("PRACK", "3p3p", "pp3p", "ppep"),
+        ("UPDATE", "3p3p", "pp3p", "ppep"),
         ("INFO", "311p", "pp3p", "ppep"),
         ("MESSAGE", "pp3p", "pp3p", "ppep"),
         ("OPTIONS", "pp3p", "pp3p", "ppep"),
@@ -102,9 +104,9 @@ fn tag_without_our_token_opens_no_dialog() {
         }
     }
     let mut lab = lab(|_| {});
-    let mut bye = Who::Stranger.request("BYE");
-    bye.to.push_str(";tag=made-up");
-    assert_eq!(lab.ask(CAROL, bye.text()).status(), 481);
+    let mut info = Who::Stranger.request("INFO");
+    info.to.push_str(";tag=made-up");
+    assert_eq!(lab.ask(CAROL, info.text()).status(), 481);
     assert_eq!(lab.world.refused.borrow().last().unwrap().0, Refusal::NoDialog);
 }
 
