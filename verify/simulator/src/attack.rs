@@ -238,8 +238,11 @@ fn command(rng: &mut Rng, know: &Knowledge<'_>) -> Shot {
             }
         }
     }
-    // Without a Record-Route of ours a tag has to be believed.
-    let believed = !know.recorded && draft.method != "INVITE";
+    // A To tag is enough for methods that phones refuse outside of dialogs, and for all without our Record-Route.
+    let believed = match draft.method {
+        "BYE" | "PRACK" | "UPDATE" => true,
+        method => !know.recorded && method != "INVITE",
+    };
     if !believed && rng.chance(700) {
         draft.to = format!("{};tag=made-up", draft.to);
     }
