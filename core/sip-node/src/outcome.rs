@@ -605,7 +605,7 @@ impl<S: Services> Node<S> {
         match event {
             Event::ClientTimeout { user, .. } => self.branch_ended(now, user, false, out),
             Event::ClientUnreachable { user, .. } => self.branch_ended(now, user, true, out),
-            Event::ServerGone { user, .. } => self.server_gone(now, user),
+            Event::ServerGone { user, .. } => self.server_gone(user),
             Event::User { token } => {
                 let (id, _) = ProxiedId::split(token);
                 if let Some(mut proxied) = self.proxied.take(id) {
@@ -672,7 +672,7 @@ impl<S: Services> Node<S> {
     /// The server transaction has ended: an accepted INVITE needs its proxied request no more, one whose
     /// phones may answer still keeps it for as long as that can be, and one that was never answered takes
     /// everything with it.
-    fn server_gone(&mut self, now: Time, user: u64) {
+    fn server_gone(&mut self, user: u64) {
         let (id, _) = ProxiedId::split(user);
         if self.proxied.end_accepted(id) {
             return;
