@@ -143,9 +143,8 @@ mod tests {
         }
     }
 
-    /// Without end if every byte were compared with every other.
     #[test]
-    fn long_runs_without_letters_are_read_once() {
+    fn words_are_found_across_long_runs_without_letters() {
         let run = "-".repeat(60_000);
         for (text, found) in [
             (run.clone(), false),
