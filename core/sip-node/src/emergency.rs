@@ -106,7 +106,8 @@ impl<S: Services> Node<S> {
     }
 
     /// Whether a user of ours is registered from the host that this comes from, at another port of it: one whose Via and
-    /// Contact have its own address, so nobody else is behind it.
+    /// Contact have the address that is seen. With STUN that is the address of an address translation, and another host
+    /// behind it may call for help under this name. A registered phone that calls for help must not be refused.
     fn is_host_of(&self, now: Time, flow: Flow, request: &Message<'_>) -> bool {
         let ip = flow.remote.ip().to_canonical();
         let alone = request.via_count() == 1 && request.via_host_ip() == Some(ip);
