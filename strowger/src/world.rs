@@ -166,8 +166,8 @@ impl Services for World {
         self.location.has_contact_address(address)
     }
 
-    fn contacts(&self, contact: &ContactAt<'_>, each: &mut dyn FnMut(&BindingView<'_>) -> bool) {
-        self.location.contacts(contact, each);
+    fn contacts(&self, contact: &ContactAt<'_>, each: &mut dyn FnMut(&BindingView<'_>) -> bool) -> bool {
+        self.location.contacts(contact, each)
     }
 
     fn is_user(&self, user: &[u8], domain: &[u8]) -> bool {

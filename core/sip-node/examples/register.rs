@@ -49,7 +49,9 @@ impl Services for World {
     fn has_contact(&self, _: SocketAddr) -> bool {
         false
     }
-    fn contacts(&self, _: &ContactAt<'_>, _: &mut dyn FnMut(&BindingView<'_>) -> bool) {}
+    fn contacts(&self, _: &ContactAt<'_>, _: &mut dyn FnMut(&BindingView<'_>) -> bool) -> bool {
+        false
+    }
     fn is_user(&self, _: &[u8], _: &[u8]) -> bool {
         true
     }

@@ -204,6 +204,13 @@ impl Places {
         if !settings.may_register(address, source.ip()) {
             return None;
         }
+        self.claimed_at(settings, address, source)
+    }
+
+    /// Whose place a Contact at `address` claims that was registered from `source`; `None`: nobody's, or it came from
+    /// there.
+    pub fn claimed_at(&self, settings: &Settings, address: SocketAddr, source: SocketAddr) -> Option<Holder> {
+        let ip = address.ip().to_canonical();
         let near = source.ip().to_canonical() == ip;
         let from_there = near && (!is_shared(settings, ip) || source.port() == address.port());
         let trunk = settings.trunk_of(ip);

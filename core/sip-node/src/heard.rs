@@ -7,7 +7,7 @@ use crate::node::{Node, domain};
 use crate::reach::foreign_edge;
 use crate::services::Services;
 use crate::settings::Mode;
-use crate::targets::is_same;
+use crate::targets::{is_same, transport_of};
 use core::hash::Hasher;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -85,15 +85,19 @@ impl<S: Services> Node<S> {
         self.heard.note(self.hash_of_address(address));
     }
 
-    /// A trusted proxy that names itself in Path counts as heard from. The host in its Path is compared with
-    /// the host in its Via, because the Path may be the client's.
+    /// A trusted proxy that names itself in Path counts as heard from. Where its Path leads is compared with host and
+    /// port of its Via, because the Path may be the client's.
     pub(crate) fn note_edge(&self, flow: Flow, request: &Message<'_>) {
         let Some(first) = request.values(Name::Path).next() else { return };
         let Some(edge) = NameAddr::parse(first).ok().and_then(|value| Uri::parse(value.uri).ok()) else {
             return;
         };
-        if self.settings.auth.is_front(flow.remote.ip()) && edge.host.eq_ignore_ascii_case(request.via().host)
-        {
+        let via = request.via();
+        let port = edge.port.unwrap_or(transport_of(&edge).default_port());
+        let itself = edge.param(b"maddr").is_none()
+            && edge.host.eq_ignore_ascii_case(via.host)
+            && (edge.port == via.port || port == via.port_or_default());
+        if itself && self.settings.auth.is_front(flow.remote.ip()) {
             self.heard.note(self.hash_of_uri(&edge));
         }
     }

@@ -194,8 +194,9 @@ impl<S: Services> Node<S> {
     }
 
     /// Whether a Contact that is equivalent to `uri` is bound at `remote`, the address that it spells out, and the
-    /// way to its phone if that is reached in another way. `None` also where that is in doubt: a registration must
-    /// not take over calls to another phone's Contact, or to an address outside that the caller may call.
+    /// way to its phone if that is reached in another way. `None` also where that is in doubt, or where more are bound
+    /// than are looked at: a registration must not take over calls to another phone's Contact, or to an address outside
+    /// that the caller may call.
     pub(crate) fn phone_at(
         &self,
         now: Time,
@@ -206,7 +207,10 @@ impl<S: Services> Node<S> {
     ) -> (bool, Option<Wish>) {
         let outbound = access(asker, By::Address, access::Place::Elsewhere) == Access::Open;
         let (mut found, mut doubtful, mut way) = (false, false, None::<Wish>);
-        self.services.contacts(&ContactAt::new(remote, uri, now), &mut |binding| {
+        let more = self.services.contacts(&ContactAt::new(remote, uri, now), &mut |binding| {
+            if self.is_claim(remote, binding) {
+                return false;
+            }
             found = true;
             let wish = self.binding_wish(near, binding);
             let (flow, named) = (binding.flow, (remote, transport_of(uri)));
@@ -217,15 +221,21 @@ impl<S: Services> Node<S> {
             way.get_or_insert(wish);
             doubtful
         });
-        (found, way.filter(|_| !doubtful))
+        (found, way.filter(|_| !doubtful && !more))
     }
 
-    /// Whether a Contact that is equivalent to `uri` is bound at `remote`.
+    /// Whether a binding claims the address of a trunk or service from elsewhere. It may be older than the settings or
+    /// the answer of the DNS that make the address theirs.
+    fn is_claim(&self, remote: SocketAddr, binding: &BindingView<'_>) -> bool {
+        self.places.claimed_at(&self.settings, remote, binding.flow.remote).is_some()
+    }
+
+    /// Whether a Contact that is equivalent to `uri` is bound at `remote`, by a phone that may be there.
     pub(crate) fn is_contact(&self, now: Time, uri: &Uri<'_>, remote: SocketAddr) -> bool {
         let mut found = false;
-        self.services.contacts(&ContactAt::new(remote, uri, now), &mut |_| {
-            found = true;
-            true
+        self.services.contacts(&ContactAt::new(remote, uri, now), &mut |binding| {
+            found = !self.is_claim(remote, binding);
+            found
         });
         found
     }

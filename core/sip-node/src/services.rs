@@ -70,8 +70,8 @@ pub trait Services {
     fn has_contact(&self, address: SocketAddr) -> bool;
 
     /// Calls `each` with live bindings that have this Contact, a bounded number, until it answers that it has
-    /// seen enough.
-    fn contacts(&self, contact: &ContactAt<'_>, each: &mut dyn FnMut(&BindingView<'_>) -> bool);
+    /// seen enough. Answers whether some were not looked at because there are too many.
+    fn contacts(&self, contact: &ContactAt<'_>, each: &mut dyn FnMut(&BindingView<'_>) -> bool) -> bool;
 
     /// Whether there is such a subscriber.
     fn is_user(&self, user: &[u8], domain: &[u8]) -> bool;

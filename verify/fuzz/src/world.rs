@@ -98,8 +98,8 @@ impl Services for World {
         self.0.borrow().table.has_contact_address(address)
     }
 
-    fn contacts(&self, contact: &ContactAt<'_>, each: &mut dyn FnMut(&BindingView<'_>) -> bool) {
-        self.0.borrow().table.contacts(contact, each);
+    fn contacts(&self, contact: &ContactAt<'_>, each: &mut dyn FnMut(&BindingView<'_>) -> bool) -> bool {
+        self.0.borrow().table.contacts(contact, each)
     }
 
     fn is_user(&self, user: &[u8], domain: &[u8]) -> bool {

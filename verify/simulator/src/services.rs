@@ -124,8 +124,8 @@ impl Services for SimServices {
         self.shared.table.borrow().has_contact_address(address)
     }
 
-    fn contacts(&self, contact: &ContactAt<'_>, each: &mut dyn FnMut(&BindingView<'_>) -> bool) {
-        self.shared.table.borrow().contacts(contact, each);
+    fn contacts(&self, contact: &ContactAt<'_>, each: &mut dyn FnMut(&BindingView<'_>) -> bool) -> bool {
+        self.shared.table.borrow().contacts(contact, each)
     }
 
     fn is_user(&self, user: &[u8], domain: &[u8]) -> bool {

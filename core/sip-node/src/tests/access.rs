@@ -168,24 +168,29 @@ fn find_targets(lab: &mut Lab, addresses: &[(&str, &str)]) {
     });
 }
 
-/// A carrier, voicemail and emergency targets by name, whose addresses stand nowhere in the settings.
-fn named_lab(change: impl FnOnce(&mut Settings)) -> Lab {
-    let mut lab = lab(|s| {
+/// A carrier, voicemail and emergency targets by name, which the DNS has not answered yet.
+fn unanswered_lab(change: impl FnOnce(&mut Settings)) -> Lab {
+    lab(|s| {
         s.trunks[0].targets = vec![b"sip:sbc.carrier.example".to_vec()];
         s.trunks[0].sources.clear();
         s.emergency.as_mut().unwrap().targets = vec![b"sip:psap.example".to_vec()];
         s.voicemail.as_mut().unwrap().uri = b"sip:mailbox@voice.example".to_vec();
         change(s);
-    });
-    find_targets(
-        &mut lab,
-        &[
-            ("sbc.carrier.example", "198.51.100.5"),
-            ("sbc.carrier.example", "198.51.100.6"),
-            ("psap.example", "198.51.100.112"),
-            ("voice.example", "198.51.100.60"),
-        ],
-    );
+    })
+}
+
+/// Where the DNS says that they are: these addresses stand nowhere in the settings.
+const NAMED: [(&str, &str); 4] = [
+    ("sbc.carrier.example", "198.51.100.5"),
+    ("sbc.carrier.example", "198.51.100.6"),
+    ("psap.example", "198.51.100.112"),
+    ("voice.example", "198.51.100.60"),
+];
+
+/// The same with the answers.
+fn named_lab(change: impl FnOnce(&mut Settings)) -> Lab {
+    let mut lab = unanswered_lab(change);
+    find_targets(&mut lab, &NAMED);
     lab
 }
 
@@ -234,6 +239,71 @@ fn contact_at_a_trunk_given_by_name_is_refused() {
     let mut lab = named_lab(|_| {});
     let there = "198.51.100.5:5060";
     assert_eq!(register(&mut lab, there, &["Contact: <sip:a@198.51.100.5>"]).status(), 200);
+    // The address of a proxy that it came through counts, not the one behind that.
+    let mut lab = named_lab(|s| s.auth.fronts = vec![("192.0.2.90".parse().unwrap(), 32)]);
+    let below = "Via: SIP/2.0/UDP 198.51.100.5:5060;branch=z9hG4bKb";
+    assert_eq!(register(&mut lab, FRONT, &["Contact: <sip:a@198.51.100.5>", below]).status(), 403);
+}
+
+/// A binding may be older than the first answer of the DNS, or than the configuration.
+#[test]
+fn binding_older_than_a_holder_opens_nothing_at_its_address() {
+    for (uri, leads) in [
+        ("sip:+1900@198.51.100.5:5060", "403"),
+        ("sip:+4930@198.51.100.6:5080", "sip:004930@sbc.carrier.example"),
+        ("sip:x@198.51.100.60", "403"),
+        ("sip:x@198.51.100.112:5080", "403"),
+        ("sip:+1900@203.0.113.88", "403"),
+    ] {
+        for elsewhere in [true, false] {
+            let mut lab = unanswered_lab(|_| {});
+            match elsewhere {
+                true => assert_eq!(register(&mut lab, ALICE, &[&format!("Contact: <{uri}>")]).status(), 200),
+                false => lab.bind("bob", &format!("<{uri}>"), udp(BOB)),
+            }
+            find_targets(&mut lab, &NAMED);
+            lab.reconfigure(|s| s.trunks.push(trunk(&["sip:203.0.113.88"], "+33")));
+            lab.sent();
+            lab.send(CAROL, from(CAROL, uri, &[]).text());
+            assert_eq!(led(&lab.sent()), "403", "{uri} {elsewhere}");
+            let sent = lab.as_user(ALICE, "alice", &Req::new("INVITE", uri).alice());
+            assert_eq!(led(&sent).split(" at ").next(), Some(leads), "{uri} {elsewhere}");
+        }
+    }
+}
+
+#[test]
+fn registered_pbx_that_is_also_a_trunk_is_called_by_its_contact() {
+    let (there, uri) = ("198.51.100.5:5060", "sip:+1900@198.51.100.5:5060");
+    let mut lab = unanswered_lab(|_| {});
+    // A claim from elsewhere does not make the phone's own binding doubtful.
+    lab.bind("dave", &format!("<{uri}>"), udp(BOB));
+    lab.bind("bob", &format!("<{uri}>"), udp("198.51.100.5:41000"));
+    find_targets(&mut lab, &NAMED);
+    lab.sent();
+    lab.send(CAROL, from(CAROL, uri, &[]).text());
+    assert_eq!(led(&lab.sent()), format!("{uri} at 198.51.100.5:41000"));
+    let mut lab = named_lab(|_| {});
+    assert_eq!(register(&mut lab, there, &[&format!("Contact: <{uri}>")]).status(), 200);
+    lab.send(CAROL, from(CAROL, uri, &[]).text());
+    assert_eq!(led(&lab.sent()), format!("{uri} at {there}"));
+}
+
+/// The other end is a registered PBX at a trunk's address.
+#[test]
+fn dialog_token_opens_no_port_of_a_trunk_by_a_binding_from_elsewhere() {
+    for (claimed_from, to) in [(BOB, "198.51.100.5:5060"), ("198.51.100.5:5072", "198.51.100.5:5072")] {
+        let mut lab = unanswered_lab(|_| {});
+        lab.bind("bob", "<sip:bob@198.51.100.5>", udp("198.51.100.5:5060"));
+        lab.bind("dave", "<sip:+1900@198.51.100.5:5072>", udp(claimed_from));
+        find_targets(&mut lab, &NAMED);
+        lab.sent();
+        let invite = Req::invite();
+        let got = lab.invite(CAROL, invite.text()).remove(0);
+        let ok = lab.ask("198.51.100.5:5060", got.accept("b"));
+        let again = Req { uri: "sip:+1900@198.51.100.5:5072".to_owned(), ..invite.within("INFO", &ok) };
+        assert_eq!(lab.ask(CAROL, again.text()).to(), to, "{claimed_from}");
+    }
 }
 
 #[test]

@@ -127,9 +127,9 @@ impl Services for World {
         self.0.table.borrow().has_contact_address(address)
     }
 
-    fn contacts(&self, contact: &ContactAt<'_>, each: &mut dyn FnMut(&BindingView<'_>) -> bool) {
+    fn contacts(&self, contact: &ContactAt<'_>, each: &mut dyn FnMut(&BindingView<'_>) -> bool) -> bool {
         self.0.looked.set(self.0.looked.get() + 1);
-        self.0.table.borrow().contacts(contact, each);
+        self.0.table.borrow().contacts(contact, each)
     }
 
     fn is_user(&self, user: &[u8], domain: &[u8]) -> bool {

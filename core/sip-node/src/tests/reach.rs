@@ -501,22 +501,32 @@ fn path_elsewhere_takes_one_contact_until_it_answers() {
     }
 }
 
-/// A trusted proxy that writes the same name into Via and Path is at that name, and its phones are many.
+/// A trusted proxy that writes the same name into Via and Path is at that name, and its phones are many. A Path
+/// that leads elsewhere is not the proxy's.
 #[test]
 fn path_of_a_trusted_proxy_by_its_own_name_takes_many_contacts() {
-    for (front, via, status) in
-        [(BOB, "edge.example", 200), (BOB, "other.example", 403), (CAROL, "edge.example", 403)]
-    {
+    for (front, via, path, status) in [
+        (BOB, "edge.example", "edge.example", 200),
+        (BOB, "edge.example:5060", "edge.example", 200),
+        (BOB, "edge.example:5070", "EDGE.example:5070", 200),
+        (BOB, "other.example", "edge.example", 403),
+        (CAROL, "edge.example", "edge.example", 403),
+        (BOB, "edge.example", "edge.example;maddr=203.0.113.77", 403),
+        (BOB, "edge.example", "edge.example;MADDR=203.0.113.77", 403),
+        (BOB, "edge.example", "edge.example;maddr", 403),
+        (BOB, "edge.example", "edge.example:5070", 403),
+        (BOB, "edge.example:5070", "edge.example", 403),
+    ] {
         let mut lab = Lab::open();
         lab.reconfigure(|s| s.auth.fronts = vec![("192.0.2.20".parse().unwrap(), 32)]);
         let by_path = |n: u32| {
             let contact = format!("<sip:bob@192.0.2.97:{}>", 6_000 + n);
             let mut req = register("bob", &format!("UDP {via};rport"), &contact);
             req.lines.insert(0, "Via: SIP/2.0/UDP 192.0.2.97:6000;branch=z9hG4bKp".to_owned());
-            req.line("Supported: path").line("Path: <sip:edge.example;lr>")
+            req.line("Supported: path").line(&format!("Path: <sip:{path};lr>"))
         };
         assert_eq!(lab.ask(front, by_path(0).text()).status(), 200);
-        assert_eq!(lab.ask(front, by_path(1).text()).status(), status, "{via} from {front}");
+        assert_eq!(lab.ask(front, by_path(1).text()).status(), status, "{path}, {via} from {front}");
     }
 }
 
@@ -546,6 +556,33 @@ fn contact_claimed_by_two_leads_to_the_phone_that_is_there() {
     assert_eq!(calls(&mut lab), [far], "one phone with two users");
     claim(&mut lab, "dave", squatter);
     assert_eq!(calls(&mut lab), [BOB]);
+}
+
+/// More claims than are read: the true binding may be one that is not.
+#[test]
+fn contact_claimed_by_many_leads_to_the_address_in_it() {
+    let uri = format!("sip:bob@{BOB}");
+    for phone in 0..8 {
+        let mut lab = Lab::open();
+        lab.bind(&format!("phone{phone}"), &format!("<{uri}>"), udp(BOB));
+        for user in 0..200 {
+            lab.bind(&format!("user{user}"), &format!("<{uri}>"), udp("203.0.113.66:5060"));
+        }
+        let sent = lab.invite(CAROL, Req::new("INVITE", &uri).text());
+        assert_eq!(sent.iter().map(Sent::to).collect::<Vec<_>>(), [BOB], "phone{phone}");
+    }
+}
+
+/// One PBX registers many users with one user part, and another parameter for each.
+#[test]
+fn contacts_that_differ_in_a_parameter_are_each_a_phone() {
+    let mut lab = Lab::new();
+    let uri = |line: usize| format!("sip:s@{BOB};line={line}");
+    (0..40).for_each(|line| lab.bind(&format!("user{line}"), &format!("<{}>", uri(line)), udp(BOB)));
+    for line in 0..40 {
+        let sent = lab.invite(CAROL, Req::new("INVITE", &uri(line)).text());
+        assert_eq!(sent.iter().map(Sent::to).collect::<Vec<_>>(), [BOB], "{line}");
+    }
 }
 
 /// A registered Contact does not take over an address outside that a user may call.

@@ -53,7 +53,9 @@ impl<const N: usize> PartialOrd for Key<N> {
 
 /// Addresses of record that one look-up of a Contact reads at most: those of one address whose user parts
 /// have one tag.
-pub const MOST_CANDIDATES: usize = 16;
+pub const MOST_CANDIDATES: usize = 64;
+/// The tag of a source, which no user part has.
+const OF_SOURCE: u16 = 0;
 
 /// An address of record by its hash, and the table that has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,6 +78,11 @@ impl Spot {
     /// The transport address.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// That of a source: one for all bindings, because only their number counts.
+    fn of_source(address: SocketAddr) -> Spot {
+        Spot { address, tag: OF_SOURCE, owner: Owner { part: 0, hash: 0 } }
     }
 }
 
@@ -109,8 +116,8 @@ impl<'a> ContactAt<'a> {
 /// Index of bindings by transport address: for one table, or for a share of the addresses of several.
 #[derive(Default, Debug)]
 pub struct AddressIndex {
-    v4: BTreeMap<KeyV4, u16>,
-    v6: BTreeMap<KeyV6, u16>,
+    v4: BTreeMap<KeyV4, u32>,
+    v6: BTreeMap<KeyV6, u32>,
 }
 
 /// An index that several tables share, under locks of its own. It is called with the table borrowed.
@@ -130,19 +137,13 @@ impl AddressIndex {
         }
     }
 
-    /// Who may have this Contact: [`MOST_CANDIDATES`] at most, those of one table in a row.
-    pub fn candidates(&self, contact: &ContactAt<'_>, mut each: impl FnMut(Owner)) {
+    /// Who may have this Contact: [`MOST_CANDIDATES`] at most, those of one table in a row. Answers whether there are more.
+    pub fn candidates(&self, contact: &ContactAt<'_>, each: impl FnMut(Owner)) -> bool {
         let (address, tag) = (contact.address, tag_of(contact.uri));
         let spot = Spot { address, tag, owner: Owner { part: 0, hash: 0 } };
         match address.ip().to_canonical() {
-            IpAddr::V4(ip) => {
-                let found = self.v4.range(below(spot.key(key_v4(ip, address.port())), BEHIND_TAG));
-                found.take(MOST_CANDIDATES).for_each(|(key, _)| each(owner_in(key)));
-            }
-            IpAddr::V6(ip) => {
-                let found = self.v6.range(below(spot.key(key_v6(ip, address.port())), BEHIND_TAG));
-                found.take(MOST_CANDIDATES).for_each(|(key, _)| each(owner_in(key)));
-            }
+            IpAddr::V4(ip) => owners(&self.v4, below(spot.key(key_v4(ip, address.port())), BEHIND_TAG), each),
+            IpAddr::V6(ip) => owners(&self.v6, below(spot.key(key_v6(ip, address.port())), BEHIND_TAG), each),
         }
     }
 
@@ -167,8 +168,8 @@ impl AddressIndex {
 
     /// Bytes held, estimated: B-tree leaves of random keys are about two thirds full.
     pub fn bytes(&self) -> usize {
-        self.v4.len() * (size_of::<KeyV4>() + size_of::<u16>()) * 3 / 2
-            + self.v6.len() * (size_of::<KeyV6>() + size_of::<u16>()) * 3 / 2
+        self.v4.len() * (size_of::<KeyV4>() + size_of::<u32>()) * 3 / 2
+            + self.v6.len() * (size_of::<KeyV6>() + size_of::<u32>()) * 3 / 2
     }
 }
 
@@ -203,6 +204,17 @@ fn below<const N: usize>(key: Key<N>, open: usize) -> RangeInclusive<Key<N>> {
     first.0[N - open..].fill(0);
     last.0[N - open..].fill(u8::MAX);
     first..=last
+}
+
+/// Tells the first owners in a range, and answers whether there are more.
+fn owners<const N: usize>(
+    map: &BTreeMap<Key<N>, u32>,
+    range: RangeInclusive<Key<N>>,
+    mut each: impl FnMut(Owner),
+) -> bool {
+    let mut found = map.range(range);
+    found.by_ref().take(MOST_CANDIDATES).for_each(|(key, _)| each(owner_in(key)));
+    found.next().is_some()
 }
 
 fn owner_in<const N: usize>(key: &Key<N>) -> Owner {
@@ -253,26 +265,29 @@ impl Addresses {
         }
     }
 
-    /// Where a binding stands: at its Contact's address, and at that of the source if it is another one. Of
-    /// sources only their number counts.
+    /// Where a binding stands: at its Contact's address, and at that of the source if it is another one.
     fn spots(&self, hash: u32, binding: &Binding<'_>, contact: Option<&Uri<'_>>) -> [Option<Spot>; 2] {
         let part = if let Addresses::Shared(part, _) = self { *part } else { 0 };
         let (owner, received) = (Owner { part, hash }, binding.flow.remote);
         let named = contact.and_then(|uri| Some(Spot { address: address_of(uri)?, tag: tag_of(uri), owner }));
         let named = named.filter(|spot| !is_elsewhere(spot.address.ip(), received.ip()));
         let seen = named.is_none_or(|spot| spot.address != received);
-        [named, seen.then_some(Spot { address: received, tag: 0, owner })]
+        [named, seen.then_some(Spot::of_source(received))]
     }
 }
 
 /// A tag of the user part, equal for URIs that are equivalent (FNV-1a; who makes others collide gains nothing).
 fn tag_of(uri: &Uri<'_>) -> u16 {
     let step = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
-    let hash = uri.unescaped_user().fold(0x811c_9dc5, step);
-    (hash ^ hash >> 16) as u16
+    let user = uri.user.unwrap_or(b"");
+    let hash = match user.contains(&b'%') {
+        true => uri.unescaped_user().fold(0x811c_9dc5, step),
+        false => user.iter().copied().fold(0x811c_9dc5, step),
+    };
+    ((hash ^ hash >> 16) as u16).max(OF_SOURCE + 1)
 }
 
-fn count_down<K: Ord>(map: &mut BTreeMap<K, u16>, key: K) {
+fn count_down<K: Ord>(map: &mut BTreeMap<K, u32>, key: K) {
     if let Some(count) = map.get_mut(&key) {
         *count -= 1;
         if *count == 0 {
@@ -324,6 +339,63 @@ pub(crate) fn address_of(uri: &Uri<'_>) -> Option<SocketAddr> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    const NOBODY: Owner = Owner { part: 0, hash: 0 };
+
+    /// Candidates for a Contact at `address`, and whether some were left out.
+    fn candidates(index: &AddressIndex, address: SocketAddr, uri: &str) -> (usize, bool) {
+        let uri = Uri::parse(uri.as_bytes()).expect("a URI");
+        let mut count = 0;
+        let cut = index.candidates(&ContactAt::new(address, &uri, Time::ZERO), |_| count += 1);
+        (count, cut)
+    }
+
+    #[test]
+    fn sources_are_one_counted_key_and_no_candidates() {
+        let (mut index, source) = (AddressIndex::default(), SocketAddr::from(([192, 0, 2, 9], 40_000)));
+        let seen = Spot::of_source(source);
+        // More than the phones behind one proxy.
+        (0..70_000).for_each(|_| index.add(&seen));
+        assert_eq!(index.v4.len(), 1);
+        for user in 0..400_000 {
+            let uri = format!("sip:{user}@192.0.2.9:40000");
+            let tag = tag_of(&Uri::parse(uri.as_bytes()).expect("a URI"));
+            assert_ne!(tag, OF_SOURCE, "{user}");
+        }
+        assert_eq!(candidates(&index, source, "sip:0@192.0.2.9:40000"), (0, false));
+        (1..70_000).for_each(|_| index.remove(&seen));
+        assert!(index.contains(source));
+        index.remove(&seen);
+        assert!(!index.contains(source) && index.v4.is_empty());
+    }
+
+    #[test]
+    fn candidates_tell_that_some_were_left_out() {
+        for ip in ["192.0.2.9", "2001:db8::9"] {
+            let (mut index, address) =
+                (AddressIndex::default(), SocketAddr::new(ip.parse().expect("an IP"), 5060));
+            let uri = match ip.contains(':') {
+                true => format!("sip:s@[{ip}]"),
+                false => format!("sip:s@{ip}"),
+            };
+            let tag = tag_of(&Uri::parse(uri.as_bytes()).expect("a URI"));
+            for hash in 0..MOST_CANDIDATES as u32 {
+                index.add(&Spot { address, tag, owner: Owner { hash, ..NOBODY } });
+            }
+            assert_eq!(candidates(&index, address, &uri), (MOST_CANDIDATES, false));
+            index.add(&Spot { address, tag, owner: Owner { part: 1, hash: 0 } });
+            assert_eq!(candidates(&index, address, &uri), (MOST_CANDIDATES, true));
+        }
+    }
+
+    #[test]
+    fn tags_of_equivalent_user_parts_are_equal() {
+        let tag = |uri: &str| tag_of(&Uri::parse(uri.as_bytes()).expect("a URI"));
+        for (a, b) in [("sip:alice@h", "sip:%61l%69ce@h"), ("sip:a%41b@h", "sip:aAb@h"), ("sip:h", "sip:h")] {
+            assert_eq!(tag(a), tag(b), "{a} {b}");
+        }
+        assert_ne!(tag("sip:alice@h"), tag("sip:Alice@h"));
+    }
 
     proptest! {
         #[test]

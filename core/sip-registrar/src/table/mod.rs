@@ -124,16 +124,16 @@ impl Table {
         self.addresses.own().is_some_and(|index| index.contains(address))
     }
 
-    /// Visits live bindings that have this Contact, until `visit` answers that it has seen enough. For a
-    /// table with an index of its own.
-    pub fn contacts(&self, contact: &ContactAt<'_>, mut visit: impl FnMut(&BindingView<'_>) -> bool) {
+    /// Visits live bindings that have this Contact, until `visit` answers that it has seen enough. Answers whether
+    /// some were not looked at because there are too many. For a table with an index of its own.
+    pub fn contacts(&self, contact: &ContactAt<'_>, mut visit: impl FnMut(&BindingView<'_>) -> bool) -> bool {
         debug_assert!(self.addresses.own().is_some(), "ask the index that the tables share");
         let mut enough = false;
-        if let Some(index) = self.addresses.own() {
+        self.addresses.own().is_some_and(|index| {
             index.candidates(contact, |owner| {
                 enough = enough || self.contacts_of(owner.hash, contact, &mut visit);
-            });
-        }
+            })
+        })
     }
 
     /// The same of the addresses of record that have this hash, as [`AddressIndex::candidates`] tells it.

@@ -23,12 +23,18 @@ struct Lined(RwLock<AddressIndex>);
 pub(crate) struct Candidates {
     owners: [Owner; MOST_CANDIDATES],
     count: usize,
+    more: bool,
 }
 
 impl Candidates {
     /// Those of one table in a row.
     pub(crate) fn by_part(&self) -> impl Iterator<Item = &[Owner]> {
         self.owners[..self.count].chunk_by(|a, b| a.part == b.part)
+    }
+
+    /// Whether there are more, which are not among these.
+    pub(crate) fn has_more(&self) -> bool {
+        self.more
     }
 }
 
@@ -45,15 +51,17 @@ impl Addresses {
 
     /// Who may have this Contact.
     pub(crate) fn candidates(&self, contact: &ContactAt<'_>) -> Candidates {
-        let mut found = Candidates { owners: [Owner { part: 0, hash: 0 }; MOST_CANDIDATES], count: 0 };
-        self.read(contact.address(), |index| {
+        let owners = [Owner { part: 0, hash: 0 }; MOST_CANDIDATES];
+        let mut found = Candidates { owners, count: 0, more: false };
+        let more = self.read(contact.address(), |index| {
             index.candidates(contact, |owner| {
                 if let Some(place) = found.owners.get_mut(found.count) {
                     *place = owner;
                     found.count += 1;
                 }
-            });
+            })
         });
+        found.more = more.unwrap_or(false);
         found
     }
 

@@ -78,6 +78,24 @@ fn many_contacts_of_one_user_part_take_a_bounded_number_of_locks() {
 }
 
 #[test]
+fn location_tells_that_contacts_were_not_looked_at() {
+    let location = location(256);
+    for (n, more) in [(sip_registrar::MOST_CANDIDATES, false), (sip_registrar::MOST_CANDIDATES + 1, true)] {
+        for user in 0..n {
+            let contact = format!("sip:s@192.0.2.9;line={user}");
+            put(&location, &record(&format!("u{user}"), &contact, Time::from_secs(600)));
+        }
+        let (mut seen, uri) = (0, Uri::parse(b"sip:s@192.0.2.9").unwrap());
+        let left_out =
+            location.contacts(&ContactAt::new(at("192.0.2.9:5060"), &uri, Time::ZERO), &mut |_| {
+                seen += 1;
+                false
+            });
+        assert_eq!((seen, left_out), (sip_registrar::MOST_CANDIDATES, more), "{n}");
+    }
+}
+
+#[test]
 fn a_refresh_that_changes_no_address_leaves_the_index_alone() {
     let location = location(8);
     let mut bound = record("u", "sip:u@192.0.2.9", Time::from_secs(600));

@@ -225,18 +225,20 @@ impl SharedLocation {
     /// Visits live bindings that have this Contact, until `visit` answers that it has seen enough; as with
     /// [`SharedLocation::lookup`], under a reader's lock. Takes one lock, and one for each part that has a
     /// Contact with that address and user part: mostly none or one, at most
-    /// [`MOST_CANDIDATES`](sip_registrar::MOST_CANDIDATES).
-    pub fn contacts(&self, contact: &ContactAt<'_>, visit: &mut dyn FnMut(&BindingView<'_>) -> bool) {
-        for owners in self.addresses.candidates(contact).by_part() {
+    /// [`MOST_CANDIDATES`](sip_registrar::MOST_CANDIDATES). Answers whether there are more, which were not looked at.
+    pub fn contacts(&self, contact: &ContactAt<'_>, visit: &mut dyn FnMut(&BindingView<'_>) -> bool) -> bool {
+        let candidates = self.addresses.candidates(contact);
+        for owners in candidates.by_part() {
             let stripe = owners.first().and_then(|owner| self.stripes.get(usize::from(owner.part)));
             let enough = stripe.is_some_and(|stripe| {
                 let table = &read(stripe).table;
                 owners.iter().any(|owner| table.contacts_of(owner.hash, contact, visit))
             });
             if enough {
-                return;
+                break;
             }
         }
+        candidates.has_more()
     }
 
     /// Visits live bindings in portions of about `max` addresses of record; go on with what is

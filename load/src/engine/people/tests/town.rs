@@ -55,7 +55,9 @@ impl Services for Office {
     fn has_contact(&self, _: SocketAddr) -> bool {
         false
     }
-    fn contacts(&self, _: &ContactAt<'_>, _: &mut dyn FnMut(&BindingView<'_>) -> bool) {}
+    fn contacts(&self, _: &ContactAt<'_>, _: &mut dyn FnMut(&BindingView<'_>) -> bool) -> bool {
+        false
+    }
     fn is_user(&self, user: &[u8], domain: &[u8]) -> bool {
         user.starts_with(b"u1") && domain == b"town.test"
     }
