@@ -19,21 +19,24 @@ enum State {
 pub(crate) struct Callees {
     /// Half a hash is enough: the sender must know the Call-ID and the caller's tag as well.
     tags: [u32; MOST],
+    /// Hashes of the user parts of their Contacts.
+    contacts: [u32; MOST],
     states: [State; MOST],
 }
 
 impl Callees {
     /// A provisional response made a dialog.
-    pub fn ring(&mut self, tag: u64) {
+    pub fn ring(&mut self, tag: u64, contact: u32) {
         if self.place(tag).is_none()
             && let Some(free) = self.first(State::Free)
         {
             self.put(free, tag, State::Early);
+            self.note(free, contact);
         }
     }
 
     /// A 2xx response made a dialog.
-    pub fn answer(&mut self, tag: u64) {
+    pub fn answer(&mut self, tag: u64, contact: u32) {
         let known = self.place(tag);
         if known.is_some_and(|at| self.states.get(at) == Some(&State::Ended)) {
             return;
@@ -44,7 +47,21 @@ impl Callees {
             .or_else(|| self.first(State::Ended));
         if let Some(at) = place {
             self.put(at, tag, State::Answered);
+            self.note(at, contact);
         }
+    }
+
+    /// Notes the Contact of a dialog.
+    fn note(&mut self, at: usize, contact: u32) {
+        if let Some(noted) = self.contacts.get_mut(at) {
+            *noted = contact;
+        }
+    }
+
+    /// The Contact of a dialog that began and has not ended.
+    pub fn contact(&self, tag: u64) -> Option<u32> {
+        let at = self.place(tag).filter(|_| self.has(tag))?;
+        self.contacts.get(at).copied()
     }
 
     /// A BYE ended a dialog. True if it is the last answered one: it stays, for the call ends with it.
@@ -96,19 +113,18 @@ impl Callees {
 mod tests {
     use super::*;
 
-    /// As many as an optional hash and a flag before it.
-    const _: () = assert!(size_of::<Callees>() == 20);
+    const _: () = assert!(size_of::<Callees>() == 36);
 
     #[test]
     fn answered_dialog_takes_the_place_of_an_early_one() {
         let mut callees = Callees::default();
-        (1..=6).for_each(|tag| callees.ring(tag));
+        (1..=6).for_each(|tag| callees.ring(tag, 0));
         assert_eq!([1, 4, 5].map(|tag| callees.has(tag)), [true, true, false]);
-        callees.answer(6);
+        callees.answer(6, 0);
         assert_eq!([1, 2, 6].map(|tag| callees.has(tag)), [false, true, true]);
-        (7..=9).for_each(|tag| callees.answer(tag));
+        (7..=9).for_each(|tag| callees.answer(tag, 0));
         // No place is left.
-        callees.answer(10);
+        callees.answer(10, 0);
         assert!(!callees.has(10) && !callees.end(10) && callees.is_answered());
         assert_eq!([6, 7, 8, 9].map(|tag| callees.end(tag)), [false, false, false, true]);
     }
@@ -116,11 +132,11 @@ mod tests {
     #[test]
     fn ended_dialog_does_not_begin_again() {
         let mut callees = Callees::default();
-        callees.answer(1);
-        callees.answer(2);
+        callees.answer(1, 0);
+        callees.answer(2, 0);
         assert!(!callees.end(1));
-        callees.answer(1);
-        callees.ring(1);
+        callees.answer(1, 0);
+        callees.ring(1, 0);
         assert!(!callees.has(1) && !callees.end(1));
         assert!(callees.end(2) && callees.is_answered());
     }
@@ -128,10 +144,21 @@ mod tests {
     #[test]
     fn early_dialog_that_ends_ends_no_call() {
         let mut callees = Callees::default();
-        callees.ring(1);
+        callees.ring(1, 0);
         assert!(callees.has(1) && !callees.end(1) && !callees.has(1));
-        callees.ring(2);
-        callees.answer(1);
+        callees.ring(2, 0);
+        callees.answer(1, 0);
         assert!(!callees.end(2) && callees.end(1));
+    }
+
+    #[test]
+    fn contact_of_a_dialog_is_known_until_it_ends() {
+        let mut callees = Callees::default();
+        callees.ring(1, 7);
+        callees.answer(1, 8);
+        callees.answer(2, 9);
+        assert_eq!([1, 2, 3].map(|tag| callees.contact(tag)), [Some(8), Some(9), None]);
+        assert!(!callees.end(1));
+        assert_eq!(callees.contact(1), None);
     }
 }

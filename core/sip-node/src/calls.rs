@@ -10,7 +10,7 @@ use crate::callees::Callees;
 use crate::held::Shortage;
 use core::time::Duration;
 use hashbrown::HashTable;
-use sip_message::{Message, Method};
+use sip_message::{Message, Method, Name, NameAddr, Uri, canonical_user};
 use sip_proxy::gathered::Gathered;
 use sip_transaction::{Payer, Share, TableHash};
 use siphasher::sip::SipHasher13;
@@ -44,6 +44,8 @@ struct Entry {
     sequence: u64,
     since: Time,
     callees: Callees,
+    /// The hash of the user part of the caller's Contact.
+    contact: u32,
     payer: Payer,
     /// The connection of the caller, if the call keeps it in use.
     conn: Option<ConnId>,
@@ -132,6 +134,7 @@ impl Calls {
             sequence,
             since: now,
             callees: Callees::default(),
+            contact: self.contact_of(invite),
             payer,
             conn: None,
             text,
@@ -161,12 +164,13 @@ impl Calls {
         }
         let (hash, callee) =
             (self.hash(response.call_id(), response.from_tag()), self.hash(response.call_id(), tag));
+        let contact = self.contact_of(response);
         let Some(entry) = self.table.find_mut(hash, |e| e.hash == hash) else { return };
         if status < 200 {
-            return entry.callees.ring(callee);
+            return entry.callees.ring(callee, contact);
         }
         let first = !entry.callees.is_answered();
-        entry.callees.answer(callee);
+        entry.callees.answer(callee, contact);
         if first && entry.callees.is_answered() {
             self.ringing.give(entry.payer, 1);
             entry.since = now;
@@ -234,6 +238,47 @@ impl Calls {
         let find = |hash: u64| self.table.find(hash, |e| e.hash == hash);
         find(from).is_some_and(|e| e.callees.has(to) && e.parts().2 == name)
             || find(to).is_some_and(|e| e.callees.has(from) && e.parts().1 == name)
+    }
+
+    /// Whether a request belongs to a dialog of a call here, and its Request-URI has the user part of the Contact of the
+    /// other end.
+    pub fn reaches(&self, request: &Message<'_>, uri: &Uri<'_>) -> bool {
+        let (from, to) = (
+            self.hash(request.call_id(), request.from_tag()),
+            self.hash(request.call_id(), request.to_tag()),
+        );
+        let user = self.user_of(uri);
+        let find = |hash: u64| self.table.find(hash, |e| e.hash == hash);
+        find(from).is_some_and(|e| e.callees.contact(to) == Some(user))
+            || find(to).is_some_and(|e| e.callees.has(from) && e.contact == user)
+    }
+
+    /// The hash of the user part of the Contact of a message.
+    fn contact_of(&self, message: &Message<'_>) -> u32 {
+        let value = message.values(Name::Contact).next().and_then(|value| NameAddr::parse(value).ok());
+        let uri = value.and_then(|value| Uri::parse(value.uri).ok());
+        uri.map_or(0, |uri| self.user_of(&uri))
+    }
+
+    /// The hash of a user part or number; never 0.
+    fn user_of(&self, uri: &Uri<'_>) -> u32 {
+        (self.hash.hash(&canonical_user(uri.user.unwrap_or(b""))) as u32).max(1)
+    }
+
+    /// Whether a request has the tags of a dialog of a call here and other names than its ends have: its sender has seen a
+    /// message of that call.
+    pub fn is_forged(&self, request: &Message<'_>) -> bool {
+        let (from, to) = (
+            self.hash(request.call_id(), request.from_tag()),
+            self.hash(request.call_id(), request.to_tag()),
+        );
+        let names = (cut(request.from_uri()), cut(request.to_uri()));
+        let find = |hash: u64| self.table.find(hash, |e| e.hash == hash);
+        let forged = |e: &Entry, callee, (caller_name, callee_name)| {
+            e.callees.has(callee) && (e.parts().1, e.parts().2) != (caller_name, callee_name)
+        };
+        find(from).is_some_and(|e| forged(e, to, names))
+            || find(to).is_some_and(|e| forged(e, from, (names.1, names.0)))
     }
 
     /// The call goes on without this server.

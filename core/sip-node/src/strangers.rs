@@ -73,8 +73,12 @@ fn is_of_refer(request: &Message<'_>) -> bool {
     let mut events = request.headers(Name::Event).map(|h| h.value);
     let event = events.next().unwrap_or(b"");
     let package = event.split(|&b| b == b';').next().unwrap_or(b"");
-    // Of several a phone may obey another one.
-    events.next().is_none() && !event.contains(&b',') && package.trim_ascii() == b"refer"
+    // Of several events, or of a parameter that is not known, a phone may obey another one.
+    let id = |part: &[u8]| part.trim_ascii().get(..3).is_some_and(|name| name.eq_ignore_ascii_case(b"id="));
+    events.next().is_none()
+        && !event.contains(&b',')
+        && package.trim_ascii() == b"refer"
+        && event.split(|&b| b == b';').skip(1).all(id)
 }
 
 impl<S: Services> Node<S> {
@@ -87,6 +91,9 @@ impl<S: Services> Node<S> {
             return None;
         }
         let claims = a.dialog.is_none() && !request.to_tag().is_empty();
+        if claims && self.calls.is_forged(request) {
+            return Some(Refusal::NoDialog);
+        }
         let known = claims && request.method() == Method::Info && self.is_of_known_call(request, a);
         let barred = self.settings.proxy.strangers.bars(request, a.dialog.as_ref(), known);
         barred.or_else(|| commands::are_demanded(request).then_some(Refusal::Commands))

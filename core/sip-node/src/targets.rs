@@ -208,6 +208,9 @@ impl<S: Services> Node<S> {
         a: &Admitted<'_>,
     ) -> Plan {
         if let Some(dialog) = &a.dialog {
+            if self.leaves_its_dialog(now, request, a, dialog) {
+                return Plan::Refuse(403);
+            }
             return self.within_dialog(room, now, flow, request, a, dialog);
         }
         if let Some(next) = a.routing.next {

@@ -297,3 +297,135 @@ fn invite_that_commands_by_its_uris_is_refused() {
         assert_eq!(sent.iter().find(|s| s.status() != 100).unwrap().status(), status, "{method}");
     }
 }
+
+/// What answers at the other end of a call may take a To tag that it does not know for a new call.
+#[test]
+fn token_begins_no_other_call_at_a_gateway() {
+    let mut lab = lab(|_| {});
+    let invite = Req::new("INVITE", "sip:dave@here.example");
+    let got = lab.invite(CAROL, invite.text()).remove(0);
+    let gateway = got.to();
+    let ok = lab.ask(&gateway, got.accept("b"));
+    let mut cseq = 10;
+    let mut send = |lab: &mut Lab, method: &str, uri: &str, tag: Option<&str>, route: &str| {
+        cseq += 1;
+        let mut again = Req { uri: uri.to_owned(), cseq, ..invite.within(method, &ok) };
+        if let Some(tag) = tag {
+            again.to = format!("<sip:dave@here.example>;tag={tag}");
+        }
+        if !route.is_empty() {
+            again.lines.push(format!("Route: {route}"));
+        }
+        lab.send(CAROL, again.text());
+        led(&lab.sent())
+    };
+    let (contact, bound) = (format!("sip:bob@{gateway}"), format!("sip:gw@{gateway}"));
+    for method in ["INVITE", "MESSAGE"] {
+        // The Contact of the call, and the one that is registered.
+        assert_eq!(send(&mut lab, method, &contact, None, ""), format!("{contact} at {gateway}"), "{method}");
+        assert_eq!(
+            send(&mut lab, method, &bound, Some("x"), ""),
+            format!("{bound} at {gateway}"),
+            "{method}"
+        );
+        for (uri, tag, route) in [
+            (&contact[..], Some("x"), ""),
+            (&format!("sip:+1900@{gateway}")[..], None, ""),
+            (&format!("sip:+1900@{gateway}"), Some("x"), ""),
+            ("tel:+1900", None, ""),
+            (&format!("sip:+1900@{gateway}"), None, &format!("<sip:{gateway};lr>")),
+            (&contact, None, &format!("<sip:+1900@{gateway}>")),
+        ] {
+            assert_eq!(send(&mut lab, method, uri, tag, route), "403", "{method} {uri} {tag:?} {route}");
+        }
+    }
+    // The call is over: nothing of it is left but the token.
+    lab.send(CAROL, Req { cseq: 90, ..invite.within("BYE", &ok) }.text());
+    let bye = lab.sent().into_iter().find(|s| s.method() == "BYE").expect("a BYE");
+    lab.send(&gateway, bye.reply(200, "b", ""));
+    lab.sent();
+    cseq = 100;
+    let again = Req { uri: contact, cseq, ..invite.within("INVITE", &ok) };
+    assert_eq!(lab.ask(CAROL, again.text()).status(), 403);
+}
+
+#[test]
+fn token_of_a_call_to_voicemail_reaches_no_number_of_its_trunk() {
+    let mut lab = lab(|s| {
+        s.voicemail = Some(Voicemail {
+            uri: b"sip:mailbox@203.0.113.5".to_vec(),
+            on: sip_proxy::context::Reroute::ALWAYS,
+            no_answer_ms: 0,
+            silent_after_ms: 2_000,
+        });
+    });
+    let invite = Req::invite();
+    let got = lab.invite(CAROL, invite.text()).remove(0);
+    assert_eq!(got.to(), CARRIER);
+    let ok = lab.ask(CARRIER, got.accept("b"));
+    for (cseq, uri, tag) in [(10, "sip:+4930@203.0.113.5", "b"), (11, "sip:bob@203.0.113.5:5060", "x")] {
+        let mut again = Req { uri: uri.to_owned(), cseq, ..invite.within("INVITE", &ok) };
+        again.to = format!("<sip:bob@here.example>;tag={tag}");
+        assert_eq!(lab.ask(CAROL, again.text()).status(), 403, "{uri}");
+    }
+    let again = Req { cseq: 12, ..invite.within("INVITE", &ok) };
+    lab.send(CAROL, again.text());
+    assert_eq!(led(&lab.sent()), "sip:bob@203.0.113.5:5060 at 203.0.113.5:5060");
+}
+
+#[test]
+fn token_of_a_users_call_over_a_trunk_keeps_to_its_prefixes() {
+    let mut lab = lab(|_| {});
+    let invite = Req::new("INVITE", "sip:+4930@here.example").alice();
+    let got = lab.as_user(ALICE, "alice", &invite).remove(1);
+    assert_eq!(got.to(), CARRIER);
+    let ok = lab.ask(CARRIER, got.accept("b"));
+    for (cseq, uri, tag, leads) in [
+        (10, "sip:+1900@203.0.113.5", "b", "403"),
+        (20, "sip:+1900@203.0.113.5", "x", "403"),
+        (30, "sip:bob@203.0.113.5:5060", "b", "sip:bob@203.0.113.5:5060 at 203.0.113.5:5060"),
+        // Of a call that a restart made unknown: no number, or one that the rules allow.
+        (40, "sip:gw@203.0.113.5", "x", "sip:gw@203.0.113.5 at 203.0.113.5:5060"),
+        (50, "sip:+4930@203.0.113.5", "x", "sip:+4930@203.0.113.5 at 203.0.113.5:5060"),
+    ] {
+        let mut again = Req { uri: uri.to_owned(), cseq, ..invite.within("INVITE", &ok) };
+        again.to = format!("<sip:+4930@here.example>;tag={tag}");
+        let challenge = lab.ask(ALICE, again.text());
+        lab.send(ALICE, again.answer("alice", &challenge).text());
+        assert_eq!(led(&lab.sent()), leads, "{uri} {tag}");
+    }
+}
+
+#[test]
+fn who_has_seen_a_message_of_a_call_says_nothing_in_it() {
+    let mut lab = lab(|_| {});
+    lab.phones(&[BOB]);
+    let invite = Req::invite().alice();
+    let got = lab.as_user(ALICE, "alice", &invite).remove(1);
+    let ok = lab.ask(BOB, got.accept("b"));
+    for method in ["INVITE", "MESSAGE", "BYE", "UPDATE", "INFO"] {
+        for uri in ["sip:bob@here.example", "sip:bob@192.0.2.20:5060"] {
+            let mut forged = Req { uri: uri.to_owned(), ..invite.within(method, &ok) };
+            forged.lines.clear();
+            forged.from = format!("<sip:evil@far.example>;tag={}", tag_of(&invite.from));
+            assert_eq!(lab.ask(CAROL, forged.text()).status(), 481, "{method} {uri}");
+        }
+    }
+}
+
+#[test]
+fn notify_of_a_refer_has_no_other_event() {
+    for (event, passes) in [("refer", true), ("refer;id=93", true), ("refer; ID=93", true)].into_iter().chain(
+        ["refer;check-sync", "refer;id=1;reboot=true", "refer, check-sync", "check-sync"].map(|e| (e, false)),
+    ) {
+        let mut lab = lab(|_| {});
+        lab.phones(&[BOB]);
+        let invite = Req::invite();
+        let got = lab.invite(CAROL, invite.text()).remove(0);
+        let ok = lab.ask(BOB, got.accept("b"));
+        let notify = invite.within("NOTIFY", &ok).line(&format!("Event: {event}"));
+        lab.send(CAROL, notify.text());
+        let sent = lab.sent();
+        assert_eq!(sent.iter().any(|s| s.to() == BOB), passes, "{event}: {sent:?}");
+    }
+}
