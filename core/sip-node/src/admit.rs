@@ -116,7 +116,7 @@ impl<S: Services> Node<S> {
         if method == Method::Register && own {
             return self.registration(now, flow, request, &admitted, aor, out);
         }
-        if !own && let Some(why) = self.bars(request, &admitted) {
+        if !own && let Some(why) = self.bars(flow, request, &admitted) {
             self.services.count(Counter::Forbidden);
             self.tell(why, request.request_uri(), flow, request);
             let status = crate::strangers::status_of(why);

@@ -63,7 +63,7 @@ impl<S: Services> Node<S> {
         };
         let caller = Caller { role, realm: None, trunk, borrowed };
         let admitted = Admitted { uri, routing, dialog, caller };
-        if self.bars(request, &admitted).is_some() {
+        if self.bars(flow, request, &admitted).is_some() {
             match request.method() {
                 Method::Ack => self.services.count(Counter::Stray),
                 _ => self.refuse(flow, request, 403, b"", b"", out),

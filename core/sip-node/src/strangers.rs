@@ -9,6 +9,7 @@ use crate::services::{Refusal, Services};
 use sip_message::{Message, Method, Name};
 use sip_proxy::commands;
 use sip_proxy::token::{Dialog, Role};
+use wire::Flow;
 
 /// What strangers may send.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -68,6 +69,12 @@ fn belongs(request: &Message<'_>, dialog: Option<&Dialog>, known: bool) -> bool 
     }
 }
 
+/// Whether a phone obeys such a request. It is taken from the address only that its end of the dialog has in the token:
+/// others may have seen the token.
+const fn commands_a_phone(method: Method<'_>) -> bool {
+    matches!(method, Method::Refer | Method::Notify)
+}
+
 /// Whether a NOTIFY is about a REFER.
 fn is_of_refer(request: &Message<'_>) -> bool {
     let mut events = request.headers(Name::Event).map(|h| h.value);
@@ -83,7 +90,7 @@ fn is_of_refer(request: &Message<'_>) -> bool {
 
 impl<S: Services> Node<S> {
     /// Why this request is refused because a stranger sent it. Emergency calls have a rule of their own.
-    pub(crate) fn bars(&self, request: &Message<'_>, a: &Admitted<'_>) -> Option<Refusal> {
+    pub(crate) fn bars(&self, flow: Flow, request: &Message<'_>, a: &Admitted<'_>) -> Option<Refusal> {
         let for_help = || {
             a.dialog.is_none() && a.routing.next.is_none() && self.is_for_help(&a.uri, a.routing.request_uri)
         };
@@ -95,6 +102,10 @@ impl<S: Services> Node<S> {
             return Some(Refusal::NoDialog);
         }
         let known = claims && request.method() == Method::Info && self.is_of_known_call(request, a);
+        let end = a.dialog.map(|dialog| dialog.sender.remote.ip());
+        if commands_a_phone(request.method()) && end.is_some_and(|ip| ip != flow.remote.ip().to_canonical()) {
+            return Some(Refusal::NoDialog);
+        }
         let barred = self.settings.proxy.strangers.bars(request, a.dialog.as_ref(), known);
         barred.or_else(|| commands::are_demanded(request).then_some(Refusal::Commands))
     }

@@ -424,6 +424,8 @@ fn notify_of_a_refer_has_no_other_event() {
         let got = lab.invite(CAROL, invite.text()).remove(0);
         let ok = lab.ask(BOB, got.accept("b"));
         let notify = invite.within("NOTIFY", &ok).line(&format!("Event: {event}"));
+        // Who has only seen the token is at another address.
+        assert_eq!(lab.ask("192.0.2.66:5060", notify.text()).status(), 481, "{event}");
         lab.send(CAROL, notify.text());
         let sent = lab.sent();
         assert_eq!(sent.iter().any(|s| s.to() == BOB), passes, "{event}: {sent:?}");
