@@ -1,4 +1,4 @@
-# Strowger's commands. `make help` lists them. Everything stays on loopback and in this folder.
+# Strowger's commands. `make help` lists them. Everything stays in this folder, and all but `make run` on loopback.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
