@@ -45,7 +45,7 @@ fn check_aor(text: &[u8], uri: &Uri<'_>) {
 fn via(text: &[u8], source: SocketAddr) {
     let Ok(read) = Via::parse(text) else { return };
     assert!(within(text, read.host) && within(text, read.branch));
-    let _ = (read.received_ip(), read.port_or_default(), read.has_cookie());
+    let _ = (read.source_ip(), read.port_or_default(), read.has_cookie());
     for always in [false, true] {
         let mut completed = Vec::new();
         push_received(&read, source, always, &mut completed);
