@@ -281,7 +281,8 @@ impl Bench {
                 let known = self.world.0.borrow().contacts.contains(&remote);
                 // What the operator configured may lead anywhere, its names included.
                 let trunk = bytes.windows(20).take(200).any(|w| w == b"@carrier.example.net");
-                let allowed = known || trunk || self.settings.may_reach(remote);
+                let probe = bytes.starts_with(b"OPTIONS sip:carrier.example.net ");
+                let allowed = known || trunk || probe || self.settings.may_reach(remote);
                 assert!(allowed, "{} sent to {remote}", bytes.escape_ascii());
                 self.sent.push((bytes.to_vec(), transmit.flow));
             }
