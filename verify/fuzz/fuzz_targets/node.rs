@@ -332,6 +332,8 @@ fuzz_target!(|data: &[u8]| {
     bench.pass(Duration::from_secs(1000));
     bench.check();
     let report = bench.node.report(bench.now, 0, usize::MAX);
-    assert_eq!((report.transactions.server, report.transactions.client), (0, 0), "transactions are left");
+    assert_eq!(report.transactions.server, 0, "server transactions are left");
+    // Targets that do not answer are probed on: one transaction for each address of a target.
+    assert!(report.transactions.client <= 8, "{} client transactions are left", report.transactions.client);
     assert_eq!(report.pending, 0, "forwarded requests are left");
 });
