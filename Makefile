@@ -81,6 +81,7 @@ clippy:
 .PHONY: layers
 layers:
 	$(call section,layering)
+	python3 verify/structure_test.py 2>&1 | tail -n 3
 	python3 verify/layers.py
 
 # What the benches of the balancer and of the generator pass and fail on, by examples.

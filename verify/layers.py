@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Check that dependencies between crates point down only, and that the core stays pure.
+"""Check that dependencies between crates point down only, that the core stays pure, and that nothing grows too large.
 
-Reads `cargo metadata`; says every violation and exits 1 when there is one. Three rules:
+Reads `cargo metadata` and the sources; says every violation and exits 1 when there is one. Rules for crates:
 
 - a workspace crate depends only on the workspace crates listed for it below;
 - nothing that a core crate pulls in, however indirectly, is outside PURE (so no sockets, threads,
@@ -9,10 +9,19 @@ Reads `cargo metadata`; says every violation and exits 1 when there is one. Thre
 - only shell crates, the binary and the live tests may depend on crates that do I/O.
 
 Dev-dependencies are free: a test may use what it likes.
+
+Rules for production code, with exceptions listed in verify/large.txt:
+
+- the modules of a core crate form no circle;
+- a type has at most 60 methods of its own, and one with `&mut self` methods at most 20 fields;
+- a function has at most 6 parameters besides self and at most 70 lines.
 """
 import json
+import pathlib
 import subprocess
 import sys
+
+import structure
 
 # Who may use whom inside the workspace.
 BELOW = {
@@ -53,6 +62,50 @@ PURE = {
 }
 PURE_ONLY_THROUGH = {'libc': {'cpufeatures'}}
 
+METHODS, FIELDS, PARAMETERS, LINES = 60, 20, 6, 70
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LARGE = ROOT / 'verify' / 'large.txt'
+
+
+def measured(folder):
+    """What is over a limit in a crate: kind and name, and by how much."""
+    crate = structure.Crate(folder)
+    name = folder.relative_to(ROOT).as_posix()
+    if name.startswith('core/'):
+        for circle in crate.circles():
+            yield f'circle {name} {"::".join(circle[0]) or "lib"}', len(circle)
+    for function in crate.functions():
+        place = f'{name} {function.owner + "::" if function.owner else ""}{function.name}'
+        if function.parameters > PARAMETERS:
+            yield f'parameters {place}', function.parameters
+        if function.lines > LINES:
+            yield f'lines {place}', function.lines
+    structs = crate.structs()
+    for owner, methods in crate.methods().items():
+        if len(methods) > METHODS:
+            yield f'methods {name} {owner}', len(methods)
+        fields = structs.get(owner, (0, None))[0]
+        if fields > FIELDS and any(method.mutates for method in methods):
+            yield f'fields {name} {owner}', fields
+
+
+def sizes(folders):
+    """What is over a limit and not in the list of exceptions, or over what that allows, or in the list without need."""
+    allowed = {}
+    for line in LARGE.read_text().splitlines():
+        if line and not line.startswith('#'):
+            what, size = line.split(' = ')[0].rsplit(' ', 1)
+            allowed[what] = int(size)
+    found = {}
+    for folder in folders:
+        for what, size in measured(folder):
+            found[what] = max(size, found.get(what, 0))
+    bad = [f'{what}: {size}' + (f', {allowed[what]} allowed' if what in allowed else '')
+           for what, size in found.items() if size > allowed.get(what, 0)]
+    bad += [f'{what}: verify/large.txt allows {size}, and it has {found.get(what, "no more than all")}'
+            for what, size in allowed.items() if found.get(what, 0) < size]
+    return bad
+
 
 def main():
     out = subprocess.run(['cargo', 'metadata', '--format-version', '1'], check=True, stdout=subprocess.PIPE)
@@ -90,6 +143,7 @@ def main():
                     if dep not in seen:
                         seen.add(dep)
                         todo.append((dep, other))
+    bad += sizes([pathlib.Path(packages[i]['manifest_path']).parent for i in members.values()])
     for line in sorted(set(bad)):
         print('layers:', line)
     print(f'layers: {len(members)} crates, {len(set(bad))} violations')
