@@ -14,9 +14,7 @@ RELEASE := $(TARGET)/release/strowger
 DEBUG := $(TARGET)/debug/strowger
 # The last crate takes minutes, of which cargo says nothing.
 SAY_FIRST = @test -x $(RELEASE) || echo "the first build takes four to eight minutes on two cores, most of them silent in the last crate"
-# Compiled by the profile of what the program does in use; see there.
-CARGO_RELEASE = CARGO="$(CARGO)" verify/profile/cargo.sh
-BUILD_RELEASE = $(CARGO_RELEASE) rustc --release $(LOCKED) -p strowger --bin strowger
+BUILD_RELEASE = $(CARGO) build --release $(LOCKED) -p strowger
 
 # CI sets this to --locked: Cargo.lock must be as committed.
 LOCKED ?=
@@ -49,9 +47,9 @@ build: setup-build ## build the release binary
 	$(SAY_FIRST)
 	$(BUILD_RELEASE)
 
-.PHONY: profile
-profile: setup-bench ## train the profile of the release build anew: what the program does in use (10 minutes)
-	CARGO="$(CARGO)" verify/profile/train.sh
+.PHONY: build-profiled
+build-profiled: setup-bench ## a release binary optimised by a profile of the bench's calls, in target/profiled (25 minutes)
+	CARGO="$(CARGO)" verify/profile/build.sh $(LOCKED)
 
 # ---------------------------------------------------------------- check it
 .PHONY: check
@@ -60,7 +58,7 @@ check: fmt clippy layers verdicts ## formatting, lints, layering and unit tests 
 	$(CARGO) test --workspace --exclude live --exclude simulator --lib --bins --quiet
 
 .PHONY: test
-test: setup-test fmt clippy layers verdicts deny unit simulate interop fuzz-smoke ## everything that CI runs; installs what it needs
+test: setup-test fmt clippy layers verdicts deny unit interop fuzz-smoke ## everything that CI runs; installs what it needs
 	$(call section,all steps of make test passed)
 
 .PHONY: fmt
@@ -104,14 +102,16 @@ deny:
 	    cat $(TARGET)/advisories.log; exit 1; \
 	fi
 
-# Unit, property and live tests. The live tests run the binary built first. One of them only waits, for three minutes (no
-# step of a scenario has a time, so the end of its calls is what tells): it does so beside the others.
-TESTS = --workspace --exclude simulator $(LOCKED)
+# Unit, property and live tests, and the simulator. The live tests run the binary built first. One of them only waits,
+# for three minutes (no step of a scenario has a time, so the end of its calls is what tells): it does so beside the
+# others.
+TESTS = --workspace $(LOCKED)
 WAITS = a_trial_ends_though_its_calls_are_left_with_a_100
 .PHONY: unit
 unit: export STROWGER_BIN = $(abspath $(DEBUG))
+unit: export STROWGER_SIM_SEEDS = $(SIM_SEEDS)
 unit:
-	$(call section,unit and property tests; live tests of the binary)
+	$(call section,unit and property tests; simulation of $(SIM_SEEDS) seeds; live tests of the binary)
 	$(CARGO) build $(LOCKED) -p strowger
 	$(CARGO) test $(TESTS) --no-run
 	set -m; $(CARGO) test $(TESTS) --test load_search -- $(WAITS) >$(TARGET)/waits.log 2>&1 </dev/null & beside=$$!; set +m; \
@@ -129,7 +129,7 @@ live: ## only the tests that talk to the running binary
 .PHONY: simulate
 simulate: ## only the simulator; SIM_SEEDS=n for more seeds than 1,000
 	$(call section,simulation of $(SIM_SEEDS) seeds)
-	STROWGER_SIM_SEEDS=$(SIM_SEEDS) $(CARGO_RELEASE) test --release $(LOCKED) -p simulator
+	STROWGER_SIM_SEEDS=$(SIM_SEEDS) $(CARGO) test $(LOCKED) -p simulator
 
 .PHONY: interop
 interop: release-for-tests
@@ -195,7 +195,7 @@ balance-counters: setup-test release-for-tests ## a million calls through the ba
 .PHONY: bench-load
 bench-load: setup-bench ## calls per CPU second of `strowger load` against SIPp on the same flows; whether both see the same
 	$(BUILD_RELEASE)
-	$(CARGO_RELEASE) rustc --release $(LOCKED) -p load --example scenario_cost
+	$(CARGO) build --release $(LOCKED) -p load --example scenario_cost
 	python3 verify/bench/load.py --bin $(RELEASE) --judge $(BENCH_ARGS)
 
 .PHONY: bench-load-emulated
@@ -236,7 +236,7 @@ bench-connections: setup-bench ## memory of 15,000 idle TCP connections with the
 
 .PHONY: bench-location
 bench-location: setup-build ## bytes and times of a location table with 10,000,000 users (5 minutes, 2 GB)
-	$(CARGO_RELEASE) build --release $(LOCKED) -p store --example location_cost
+	$(CARGO) build --release $(LOCKED) -p store --example location_cost
 	python3 verify/bench/location.py --program target/release/examples/location_cost $(BENCH_ARGS)
 
 .PHONY: bench-registered
@@ -247,7 +247,7 @@ bench-registered: setup-bench ## 10,000,000 users registered in one server: memo
 .PHONY: bench-restart
 bench-restart: setup-build ## from the start of a server with 1,000,000 bindings to its first right answer (5 minutes)
 	$(BUILD_RELEASE)
-	$(CARGO_RELEASE) build --release $(LOCKED) -p store --example refresh
+	$(CARGO) build --release $(LOCKED) -p store --example refresh
 	python3 verify/bench/restart.py --bin $(RELEASE) --program target/release/examples/refresh $(BENCH_ARGS)
 
 .PHONY: bench-soak

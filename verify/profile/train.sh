@@ -1,11 +1,7 @@
 #!/usr/bin/env bash
-# Writes strowger.profdata anew: builds the program with counters in it, has it serve, balance and make the calls of
-# `make bench`, the generator's engine those of `make bench-load` in memory, and adds up what was counted. About ten minutes; do it when the hot path has changed, and before a release.
-#
-# It is trained on these calls alone. With users, an overload and the interop suite besides, even where those counted for
-# a twentieth, a call with digest took 157 thousand instructions and not 150: what happens now and then was put into what
-# happens always. Streams, which are not trained on, cost the same as without a profile (an OPTIONS and its
-# answer over TCP some 40 us).
+# Writes target/profile/strowger.profdata: builds the program with counters in it, runs the calls of `make bench` through
+# `serve` and `balance`, and adds up what was counted. About ten minutes. `make build-profiled` does it by itself where
+# there is no profile for the compiler in use; do it again when the hot path has changed.
 #
 #   verify/profile/train.sh
 set -euo pipefail
@@ -13,7 +9,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 cd "$root"
 cargo=${CARGO:-cargo}
-work=$root/target/training
+target=${CARGO_TARGET_DIR:-$root/target}
+work=$target/training
 say() { printf '\n=== %s\n' "$*"; }
 
 merge=$(rustc --print sysroot)/lib/rustlib/$(rustc -vV | sed -n 's/^host: //p')/bin/llvm-profdata
@@ -45,6 +42,7 @@ for flow in call register; do
 done
 
 say "put together"
-"$merge" merge -o "$here/strowger.profdata" "$work"/runs/*.profraw
-rustc -V >"$here/compiler"
-ls -l "$here/strowger.profdata"
+mkdir -p "$target/profile"
+"$merge" merge -o "$target/profile/strowger.profdata" "$work"/runs/*.profraw
+rustc -V >"$target/profile/compiler"
+ls -l "$target/profile/strowger.profdata"
