@@ -4,65 +4,36 @@
 //! chooses a node, every later one follows. What it knows of the nodes it has counted itself: calls and
 //! unfinished transactions it gave them, from its own records.
 //!
-//! | file | what |
+//! | folder | what |
 //! |---|---|
-//! | `algorithm`, `choose`, `maglev`, `times`, `outliers` | who gets a new call |
-//! | `cluster`, `members`, `health` | the nodes as all workers see them |
-//! | `sessions`, `index`, `wheel` | calls, transactions, counters |
-//! | `dispatch`, `retry`, `ends`, `feedback` | which node a request goes to, what a response means |
+//! | `policy` | who gets a new call: algorithms, costs, refusals |
+//! | `cluster` | the nodes as all workers see them: members, health, load, probes, overload |
+//! | `sessions` | calls, transactions and counters of one worker, and which node a request goes to |
+//! | `failover` | requests that may have to be sent once more, and what becomes of who had them first |
+//! | `machine` | the same with bytes: one worker's machine |
 //! | `token` | what messages carry so that nothing need be remembered |
-//! | `machine`, `requests`, `responses`, `probes` | the same with bytes: one worker's machine |
-//! | `conns` | which stream connections matter |
-//! | `replies`, `proven` | how many responses go to an address that may be forged |
-//! | `cancels` | CANCEL of what nothing is known of |
-//! | `kept`, `again`, `rivals` | requests that may have to be sent once more, and what becomes of who had them first |
 #![forbid(unsafe_code)]
 
-mod again;
-mod algorithm;
-mod budget;
-mod cancels;
-mod choose;
 mod cluster;
-mod conns;
-mod dispatch;
-mod ends;
-mod failing;
-mod feedback;
-mod health;
-mod index;
-mod kept;
+mod failover;
 mod machine;
-mod maglev;
-mod members;
-mod orphans;
-mod outliers;
-mod phones;
-mod probes;
-mod proven;
-mod refusals;
-mod replies;
-mod requests;
-mod responses;
-mod retry;
-mod rivals;
+mod policy;
 mod sessions;
 mod settings;
-mod stats;
-mod times;
 pub mod token;
-mod wheel;
 
-pub use algorithm::{Algorithm, Kind};
-pub use choose::Chooser;
+pub use cluster::health::{Health, Order, Why};
+pub use cluster::members::Node;
+pub use cluster::stats::{NodeStats, OCCUPANCIES, Times};
 pub use cluster::{Cluster, Load, MOST_NODES, NodeIndex, NotAdded};
-pub use dispatch::{Answer, Assigned, Dispatcher, FailedDialogs, Happened, NoWay, Request, Rules, Seen, Tag};
-pub use health::{Health, Order, Why};
 pub use machine::{Balancer, Counts, Notice, Report, Setup};
-pub use members::Node;
-pub use replies::Proof;
-pub use retry::Waiting;
-pub use sessions::{CallKey, Phase};
+pub use policy::algorithm::{Algorithm, Kind};
+pub use policy::choice::Chooser;
+pub use policy::times::{Costs, UNIT};
+pub use sessions::dispatch::{
+    Answer, Assigned, Dispatcher, FailedDialogs, Happened, NoWay, Request, Rules, Seen, Tag,
+};
+pub use sessions::replies::Proof;
+pub use sessions::retargeting::Waiting;
+pub use sessions::table::{CallKey, Phase};
 pub use settings::{Listener, Mark, PathBy, Probing, RegisterBy, Settings};
-pub use stats::{NodeStats, OCCUPANCIES, Times};
-pub use times::{Costs, UNIT};

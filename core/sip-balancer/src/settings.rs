@@ -54,7 +54,9 @@ impl Listener {
             Transport::Udp => (0, ""),
             _ => (1 << 12, ";transport=tcp"),
         };
-        let hash = crate::maglev::scramble(crate::algorithm::fnv1a(sent_by.to_ascii_lowercase().as_bytes()));
+        let hash = crate::policy::maglev::scramble(crate::policy::algorithm::fnv1a(
+            sent_by.to_ascii_lowercase().as_bytes(),
+        ));
         Listener {
             transport,
             address,

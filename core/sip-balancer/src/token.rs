@@ -285,7 +285,7 @@ impl Sealer {
     /// The home of an address-of-record, the same at every balancer of the cluster.
     pub fn home(aor: &[u8]) -> u64 {
         // Not keyed: it must outlive every key, and who may register is for the nodes to say.
-        crate::maglev::scramble(crate::algorithm::fnv1a(aor))
+        crate::policy::maglev::scramble(crate::policy::algorithm::fnv1a(aor))
     }
 
     /// An address, the same for all workers.

@@ -1,8 +1,8 @@
 //! How calls and transactions end: answered, hung up, given up, forgotten.
 
-use crate::dispatch::{Answer, Dispatcher};
-use crate::health::Why;
-use crate::sessions::{CallKey, GIVE_UP, LATE, Phase, Place, Txn, TxnPlace};
+use crate::cluster::health::Why;
+use crate::sessions::dispatch::{Answer, Dispatcher};
+use crate::sessions::table::{CallKey, GIVE_UP, LATE, Phase, Place, Txn, TxnPlace};
 use crate::{NodeIndex, Request, Tag};
 use core::time::Duration;
 use wire::Time;

@@ -3,8 +3,8 @@
 //! There may be as many of them as INVITEs are kept, and each is sent to another node. So they are looked for some at a
 //! time, between which others are served.
 
-use crate::ends::work;
 use crate::machine::Balancer;
+use crate::sessions::lifetime::work;
 use wire::{Outbox, Time};
 
 /// Of those that need nothing so many are looked at for each that may be sent: that takes much less time.

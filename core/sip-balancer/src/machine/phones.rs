@@ -10,9 +10,9 @@
 //! `record_route` says, or nothing that follows would reach the phone.
 
 use crate::cluster::NodeIndex;
-use crate::kept::What;
+use crate::failover::store::What;
 use crate::machine::Balancer;
-use crate::requests::{Checked, TokenOf, tag_of};
+use crate::machine::requests::{Checked, TokenOf, tag_of};
 use crate::settings::PathBy;
 use crate::token::{Branch, Dialog, Held};
 use core::net::SocketAddr;

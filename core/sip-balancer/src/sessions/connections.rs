@@ -4,7 +4,7 @@
 
 use crate::Phase;
 use crate::machine::Balancer;
-use crate::sessions::Place;
+use crate::sessions::table::Place;
 use sip_message::{Message, Method, Name, NameAddr, parse_u32};
 use std::collections::BTreeMap;
 use wire::{ConnId, Flow, Outbox};

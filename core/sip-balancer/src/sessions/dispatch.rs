@@ -3,15 +3,15 @@
 //! Nothing here reads a message; a request is what [`Request`] says of it. The machine makes these from
 //! bytes, simulations and property tests from nothing.
 
-use crate::budget::Budget;
-use crate::choose::Chooser;
+use crate::cluster::health::Why;
+use crate::cluster::outliers::Outliers;
+use crate::cluster::overload::Refused;
+use crate::cluster::stats::NodeStats;
 use crate::cluster::{Cluster, Load, MOST_NODES, NodeIndex};
-use crate::feedback::Refused;
-use crate::health::Why;
-use crate::outliers::Outliers;
-use crate::replies::Proof;
-use crate::sessions::{CallKey, GIVE_UP, LATE, Phase, Place, Sessions, Txn, TxnPlace};
-use crate::stats::NodeStats;
+use crate::failover::budget::Budget;
+use crate::policy::choice::Chooser;
+use crate::sessions::replies::Proof;
+use crate::sessions::table::{CallKey, GIVE_UP, LATE, Phase, Place, Sessions, Txn, TxnPlace};
 use crate::{Algorithm, Costs, Kind};
 use core::net::SocketAddr;
 use core::time::Duration;

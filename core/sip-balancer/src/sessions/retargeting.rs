@@ -1,10 +1,10 @@
 //! What the dispatcher knows of requests that have to be sent once more, and where they go then.
 
 use crate::cluster::NodeIndex;
-use crate::dispatch::Dispatcher;
-use crate::health::Why;
-use crate::kept::RIVALS;
-use crate::sessions::{CallKey, LATE, Phase, Place, Txn, TxnPlace};
+use crate::cluster::health::Why;
+use crate::failover::store::RIVALS;
+use crate::sessions::dispatch::Dispatcher;
+use crate::sessions::table::{CallKey, LATE, Phase, Place, Txn, TxnPlace};
 use crate::{Assigned, NoWay, Request, Tag};
 use core::time::Duration;
 use wire::Time;

@@ -2,15 +2,19 @@
 //!
 //! A proxy without transactions that knows calls (RFC 3261 section 16.11, with the choice of 16.11's "target"
 //! kept in the records of [`Dispatcher`]). It forwards what it receives as it is, with its own Via on top;
-//! responses go back by what its Via says. It repeats nothing but what nobody else would (see [`crate::kept`]).
+//! responses go back by what its Via says. It repeats nothing but what nobody else would (see [`crate::failover::store`]).
 
-use crate::cancels::Scattered;
+pub(crate) mod phones;
+pub(crate) mod requests;
+pub(crate) mod responses;
+
 use crate::cluster::Cluster;
-use crate::kept::Kept;
-use crate::orphans::Orphans;
-use crate::probes::Probes;
-use crate::requests::tag_of;
-use crate::responses::wait;
+use crate::cluster::probes::Probes;
+use crate::failover::cancel_fanout::Scattered;
+use crate::failover::lost_nodes::Orphans;
+use crate::failover::store::Kept;
+use crate::machine::requests::tag_of;
+use crate::machine::responses::wait;
 use crate::token::{Keys, Sealer};
 use crate::{Dispatcher, Happened, Kind, Load, NodeStats, Settings, Tag};
 use core::net::SocketAddr;

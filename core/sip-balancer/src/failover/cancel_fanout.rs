@@ -10,8 +10,8 @@
 //! a false one, for those of all nodes but one are dropped, and nodes get [`MOST`] of them a second at most.
 
 use crate::machine::Balancer;
-use crate::requests::{Checked, origin};
-use crate::sessions::CallKey;
+use crate::machine::requests::{Checked, origin};
+use crate::sessions::table::CallKey;
 use crate::token::Branch;
 use crate::{Assigned, NodeIndex, Tag};
 use core::time::Duration;

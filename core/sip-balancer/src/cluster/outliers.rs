@@ -6,8 +6,8 @@
 //! nobody. Never more than a part of them is out.
 
 use crate::Rules;
+use crate::cluster::health::{Order, Why};
 use crate::cluster::{Cluster, NodeIndex};
-use crate::health::{Order, Why};
 use core::time::Duration;
 use wire::Time;
 

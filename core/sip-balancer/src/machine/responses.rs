@@ -1,11 +1,11 @@
 //! Responses: back by what our Via says (RFC 3261 section 16.11).
 
-use crate::algorithm::fnv1a;
 use crate::cluster::NodeIndex;
-use crate::kept::What;
+use crate::failover::store::What;
 use crate::machine::Balancer;
-use crate::requests::{otherwise, tag_of};
-use crate::sessions::TxnPlace;
+use crate::machine::requests::{otherwise, tag_of};
+use crate::policy::algorithm::fnv1a;
+use crate::sessions::table::TxnPlace;
 use crate::token::{Branch, Origin};
 use crate::{Answer, CallKey, Seen, Tag};
 use core::net::SocketAddr;

@@ -11,12 +11,12 @@
 //! - Once it is answered or refused nobody else may answer it, and who still rings is cancelled (`call_off`).
 
 use crate::cluster::NodeIndex;
-use crate::ends::work;
-use crate::kept::{Entry, Memory, T1, Token, What};
+use crate::failover::store::{Entry, Memory, T1, Token, What};
 use crate::machine::Balancer;
-use crate::replies::Reply;
-use crate::requests::{Checked, tag_of};
-use crate::sessions::{CallKey, GIVE_UP, LATE};
+use crate::machine::requests::{Checked, tag_of};
+use crate::sessions::lifetime::work;
+use crate::sessions::replies::Reply;
+use crate::sessions::table::{CallKey, GIVE_UP, LATE};
 use crate::{Assigned, Request, Tag};
 use core::time::Duration;
 use sip_message::{Message, Parsed, parse};

@@ -6,11 +6,11 @@
 //! cannot drift or fall below zero. [`Sessions::recount`] counts the records themselves; tests compare.
 
 use crate::cluster::{Cluster, Load, MOST_NODES, NodeIndex};
-use crate::conns::Conns;
-use crate::index::Index;
-use crate::kept::RIVALS;
-use crate::replies::{Proof, Replies};
-use crate::wheel::Wheel;
+use crate::failover::store::RIVALS;
+use crate::sessions::connections::Conns;
+use crate::sessions::index::Index;
+use crate::sessions::replies::{Proof, Replies};
+use crate::sessions::wheel::Wheel;
 use crate::{Kind, Tag};
 use core::net::SocketAddr;
 use core::time::Duration;

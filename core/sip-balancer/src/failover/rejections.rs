@@ -8,11 +8,11 @@
 
 use crate::Tag;
 use crate::cluster::NodeIndex;
-use crate::dispatch::Dispatcher;
-use crate::kept::{RIVALS, What};
+use crate::failover::store::{RIVALS, What};
 use crate::machine::Balancer;
-use crate::responses::wait;
-use crate::sessions::CallKey;
+use crate::machine::responses::wait;
+use crate::sessions::dispatch::Dispatcher;
+use crate::sessions::table::CallKey;
 use core::time::Duration;
 use sip_message::Message;
 use wire::{Outbox, Time};

@@ -43,7 +43,7 @@ impl Node {
             IpAddr::V4(v4) => v4.to_ipv6_mapped(),
             IpAddr::V6(v6) => v6,
         };
-        let hash = crate::algorithm::fnv1a(&ip.octets());
+        let hash = crate::policy::algorithm::fnv1a(&ip.octets());
         let hash = self
             .address
             .port()

@@ -10,8 +10,8 @@
 //! To send one again is to receive it again: it passes the same checks, and goes where it belongs by now.
 
 use crate::cluster::NodeIndex;
-use crate::index::Index;
-use crate::sessions::LATE;
+use crate::sessions::index::Index;
+use crate::sessions::table::LATE;
 use crate::{CallKey, Tag};
 use core::cmp::Reverse;
 use core::time::Duration;

@@ -3,12 +3,12 @@
 //! A probe asks one thing: whether the node is there. One that answers 503 is, and only wants nothing new: it keeps what
 //! it has. One that leaves a probe unanswered, and answers something else meanwhile, is there as well.
 
+use crate::cluster::health::{Health, Why};
 use crate::cluster::{Cluster, MOST_NODES, NodeIndex};
-use crate::dispatch::LONGEST_REST;
-use crate::health::{Health, Why};
-use crate::kept::Token;
-use crate::maglev::scramble;
-use crate::requests::OFFER;
+use crate::failover::store::Token;
+use crate::machine::requests::OFFER;
+use crate::policy::maglev::scramble;
+use crate::sessions::dispatch::LONGEST_REST;
 use crate::settings::Settings;
 use crate::token::Sealer;
 use core::time::Duration;

@@ -7,13 +7,13 @@
 //! answered, its dialog is ended at once (ACK and BYE). All of these are written as the caller would write them, and take
 //! the way that the caller's would.
 
-use crate::algorithm::fnv1a;
 use crate::cluster::NodeIndex;
-use crate::kept::{T1, What};
+use crate::failover::store::{T1, What};
 use crate::machine::Balancer;
-use crate::requests::tag_of;
-use crate::responses::wait;
-use crate::sessions::{CallKey, GIVE_UP};
+use crate::machine::requests::tag_of;
+use crate::machine::responses::wait;
+use crate::policy::algorithm::fnv1a;
+use crate::sessions::table::{CallKey, GIVE_UP};
 use crate::token::Branch;
 use crate::{Assigned, Tag};
 use sip_message::{Message, Name, NameAddr, Parsed, Uri, parse};

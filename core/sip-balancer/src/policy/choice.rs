@@ -1,11 +1,11 @@
 //! The choice of a node for a new call.
 
-use crate::algorithm::{fnv1a, openser_hash};
 use crate::cluster::{Cluster, Load, MOST_NODES, NodeIndex};
-use crate::failing::Failing;
-use crate::maglev::{Maglev, scramble};
-use crate::sessions::GIVE_UP;
-use crate::times::{Costs, UNIT, Window};
+use crate::policy::algorithm::{fnv1a, openser_hash};
+use crate::policy::maglev::{Maglev, scramble};
+use crate::policy::refusal_rate::Failing;
+use crate::policy::times::{Costs, UNIT, Window};
+use crate::sessions::table::GIVE_UP;
 use crate::{Algorithm, Kind};
 use core::time::Duration;
 use std::sync::Arc;
@@ -389,8 +389,8 @@ fn work(load: &Load, costs: &[u32; Kind::COUNT]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::health::{Order, Why};
     use crate::cluster::of;
-    use crate::health::{Order, Why};
 
     fn load(calls: u32, invites: u32, byes: u32) -> Load {
         Load { calls, open: [invites, byes, 0, 0], unanswered: 0 }

@@ -4,11 +4,11 @@
 //! response of each transaction. It shows it by what only a receiver knows: the To tag of a response that went to it, or
 //! the nonce of a challenge that went to it, if a node accepts the credentials.
 
-use crate::dispatch::{Dispatcher, Request};
 use crate::machine::Balancer;
-use crate::requests::{Checked, tag_of};
-use crate::responses::dialog_of;
-use crate::sessions::{CallKey, Place, TxnPlace};
+use crate::machine::requests::{Checked, tag_of};
+use crate::machine::responses::dialog_of;
+use crate::sessions::dispatch::{Dispatcher, Request};
+use crate::sessions::table::{CallKey, Place, TxnPlace};
 use crate::token::Branch;
 use core::net::SocketAddr;
 use sip_message::{AuthParams, Message, Method, Name};

@@ -6,10 +6,20 @@
 //! writes to its cache lines and nothing is ever added up by two. Whoever wants the load of a node adds
 //! up the rows.
 
+pub(crate) mod health;
+pub(crate) mod members;
+pub(crate) mod outliers;
+pub(crate) mod overload;
+pub(crate) mod probes;
+pub(crate) mod proven;
+mod removal;
+mod standing;
+pub(crate) mod stats;
+
 use crate::Kind;
-use crate::health::{Health, ORDERS, Order, Vital, Why, pick};
-use crate::members::{Members, Node};
-use crate::proven::Proven;
+use crate::cluster::health::{Health, ORDERS, Order, Vital, Why, pick};
+use crate::cluster::members::{Members, Node};
+use crate::cluster::proven::Proven;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
@@ -634,7 +644,5 @@ pub(crate) fn of(count: u16) -> Arc<Cluster> {
     Cluster::new((1..=count).map(node).collect(), 1)
 }
 
-mod removed;
-mod standing;
 #[cfg(test)]
 mod tests;

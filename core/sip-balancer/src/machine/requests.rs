@@ -1,9 +1,9 @@
 //! Requests: checked, given to a node or to the caller's side, or refused (RFC 3261 section 16).
 
 use crate::cluster::NodeIndex;
-use crate::kept::What;
+use crate::failover::store::What;
+use crate::machine::responses::dialog_of;
 use crate::machine::{Balancer, take_scratch};
-use crate::responses::dialog_of;
 use crate::settings::RegisterBy;
 use crate::token::{Branch, Dialog, Origin, Sealer, Sender};
 use crate::{Assigned, CallKey, NoWay, Request, Tag};

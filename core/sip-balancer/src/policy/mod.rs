@@ -1,0 +1,7 @@
+//! Who gets a new call.
+
+pub(crate) mod algorithm;
+pub(crate) mod choice;
+pub(crate) mod maglev;
+pub(crate) mod refusal_rate;
+pub(crate) mod times;
