@@ -8,6 +8,7 @@ use crate::node::Node;
 use crate::overload::Verdict;
 use crate::services::{Counter, Refusal, Services, Unregistered};
 use crate::settings::{Auth, Mode};
+use crate::strangers::{is_anonymous, status_of, unmask};
 use sip_auth::{Decision, Status};
 use sip_message::{
     Malformed, Message, Method, Name, Scheme, Uri, UriError, plain_aor, push_canonical_user, same_user,
@@ -119,7 +120,7 @@ impl<S: Services> Node<S> {
         if !own && let Some(why) = self.bars(flow, request, &admitted) {
             self.services.count(Counter::Forbidden);
             self.tell(why, request.request_uri(), flow, request);
-            let status = crate::strangers::status_of(why);
+            let status = status_of(why);
             return self.decline(now, flow, request, &admitted, (status, b""), b"", out);
         }
         // Credentials that were judged are used up: without memory a retransmission would be challenged.
@@ -207,7 +208,7 @@ impl<S: Services> Node<S> {
             self.refuse(flow, request, 403, b"", b"", out);
             return None;
         }
-        Some((Admitted { uri, routing, dialog, caller }, aor))
+        Some((unmask(self, now, flow, request, Admitted { uri, routing, dialog, caller }, out)?, aor))
     }
 
     /// Whether a request without credentials speaks for a user of ours in a dialog, from another address than that user's:
@@ -273,7 +274,7 @@ impl<S: Services> Node<S> {
 
     /// Whether a request is for this server itself: the host is us, and there is no user. A REGISTER must
     /// not have one (section 10.2); if it has, the registrar is meant all the same.
-    fn is_own_request(&self, method: Method<'_>, uri: &Uri<'_>, routing: &Routing<'_>) -> bool {
+    pub(crate) fn is_own_request(&self, method: Method<'_>, uri: &Uri<'_>, routing: &Routing<'_>) -> bool {
         let bare = uri.user.is_none_or(<[u8]>::is_empty) || method == Method::Register;
         routing.next.is_none() && bare && uri.is_sip() && self.is_local_host(uri)
     }
@@ -345,7 +346,7 @@ impl<S: Services> Node<S> {
         domains.any(|d| d.len() == host.len() && (d == host || d.eq_ignore_ascii_case(host)))
     }
 
-    fn is_subscriber_domain(&self, host: &[u8]) -> bool {
+    pub(crate) fn is_subscriber_domain(&self, host: &[u8]) -> bool {
         host.len() <= 255 && self.services.is_domain(&host.to_ascii_lowercase())
     }
 
@@ -429,7 +430,8 @@ impl<S: Services> Node<S> {
             return Some((if known { local } else { stranger }, Some(aor)));
         }
         // Whoever took a call bears the name that was called: it may have been meant for somebody else.
-        let bound = is_register || (auth.bind_from && answerer.is_none());
+        let nobody = is_anonymous(aor.user()) && !self.services.is_user(aor.user(), aor.domain());
+        let bound = is_register || (auth.bind_from && answerer.is_none() && !nobody);
         let realm = auth.realm.as_deref().unwrap_or(aor.domain());
         // A registrar is the user's server and answers 401, a proxy 407 (section 22).
         let status = match is_register && self.is_local_host(uri) {
@@ -441,7 +443,8 @@ impl<S: Services> Node<S> {
             Some(realm) => Cow::Owned(realm.clone()),
             None => aor.kept_domain(),
         };
-        Some((Caller { realm: Some(realm), borrowed: !own && auth.bind_from, ..local }, Some(aor)))
+        let borrowed = !own && auth.bind_from && (dialog.is_some() || !nobody);
+        Some((Caller { realm: Some(realm), borrowed, ..local }, Some(aor)))
     }
 
     /// The domain that a user name without one is of. Where the domains are those of the subscribers, an
@@ -453,8 +456,8 @@ impl<S: Services> Node<S> {
 
     /// Checks the credentials for `realm` and, if `bound`, that they are those of the user in `aor`.
     /// Whether they are; `None`: answered.
-    #[expect(clippy::too_many_arguments, reason = "one caller; a struct would only name them twice")]
-    fn authenticate(
+    #[expect(clippy::too_many_arguments, reason = "two callers; a struct would only name them twice")]
+    pub(crate) fn authenticate(
         &mut self,
         now: Time,
         flow: Flow,

@@ -199,7 +199,7 @@ impl<S: Services> Node<S> {
         }
     }
 
-    fn plan_into(
+    pub(crate) fn plan_into(
         &self,
         room: Vec<(u16, Wish)>,
         now: Time,

@@ -39,9 +39,9 @@ impl<S: Services> Node<S> {
             return None;
         }
         // Under its own name: also in its own dialog no user may use another's name.
-        let name = self.aor_of(request.from_uri())?;
+        let name = self.aor_of(request.from_uri()).map_or(0, |aor| self.sealer.mark(aor.text()));
         let bears = if dialog.by_caller { dialog.calling } else { dialog.called };
-        if self.sealer.mark(name.text()) != bears {
+        if name != bears || (name == 0 && !dialog.by_caller) {
             return None;
         }
         leads_to_peer(uri, routing, dialog).then_some(Caller {

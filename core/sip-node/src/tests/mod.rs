@@ -6,6 +6,7 @@
 mod access;
 mod accounts;
 mod adversary;
+mod anonymous;
 mod cancel;
 mod dialogs;
 mod emergency;
