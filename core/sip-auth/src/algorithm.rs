@@ -1,6 +1,6 @@
 //! The digest algorithms and the hash of a user's secret.
 
-use crate::digest::a1;
+use crate::hash::{Gather, Hash};
 use crate::hex;
 use crate::md5::Md5;
 use core::fmt;
@@ -106,6 +106,15 @@ pub fn ha1(algorithm: Algorithm, user: &[u8], realm: &[u8], password: &[u8]) -> 
         Algorithm::Sha256 => Ha1::Sha256(a1::<Sha256>(user, realm, password)),
         Algorithm::Sha512_256 => Ha1::Sha512_256(a1::<Sha512_256>(user, realm, password)),
     }
+}
+
+/// The hash of `user:realm:password` (RFC 7616 section 3.4.2).
+fn a1<H: Hash>(user: &[u8], realm: &[u8], password: &[u8]) -> H::Sum {
+    let mut a1 = Gather::<H>::new();
+    a1.add_part(user);
+    a1.add_part(realm);
+    a1.add(password);
+    a1.finish()
 }
 
 #[cfg(test)]

@@ -44,37 +44,41 @@ impl Authenticator {
         out: &mut Vec<u8>,
     ) -> Minted {
         let minted = self.mint(request, serial);
-        for &algorithm in self.algorithms() {
-            line(status, request.realm, &minted.text, algorithm, self.opaque(), stale, out);
-        }
+        let challenge =
+            Challenge { status, realm: request.realm, nonce: &minted.text, opaque: self.opaque(), stale };
+        self.algorithms().iter().for_each(|&algorithm| challenge.write(algorithm, out));
         minted
     }
 }
 
-fn line(
+/// What the lines of a challenge have in common.
+struct Challenge<'a> {
     status: Status,
-    realm: &[u8],
-    nonce: &[u8; TEXT_LEN],
-    algorithm: Algorithm,
-    opaque: Option<&[u8]>,
+    realm: &'a [u8],
+    nonce: &'a [u8; TEXT_LEN],
+    opaque: Option<&'a [u8]>,
     stale: bool,
-    out: &mut Vec<u8>,
-) {
-    out.extend_from_slice(status.header());
-    quote(realm, out);
-    out.extend_from_slice(b"\", nonce=\"");
-    out.extend_from_slice(nonce);
-    if let Some(opaque) = opaque {
-        out.extend_from_slice(b"\", opaque=\"");
-        quote(opaque, out);
+}
+
+impl Challenge<'_> {
+    /// Appends the header line for `algorithm`.
+    fn write(&self, algorithm: Algorithm, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.status.header());
+        quote(self.realm, out);
+        out.extend_from_slice(b"\", nonce=\"");
+        out.extend_from_slice(self.nonce);
+        if let Some(opaque) = self.opaque {
+            out.extend_from_slice(b"\", opaque=\"");
+            quote(opaque, out);
+        }
+        out.extend_from_slice(b"\", algorithm=");
+        out.extend_from_slice(algorithm.name().as_bytes());
+        out.extend_from_slice(b", qop=\"auth\"");
+        if self.stale {
+            out.extend_from_slice(b", stale=true");
+        }
+        out.extend_from_slice(b"\r\n");
     }
-    out.extend_from_slice(b"\", algorithm=");
-    out.extend_from_slice(algorithm.name().as_bytes());
-    out.extend_from_slice(b", qop=\"auth\"");
-    if stale {
-        out.extend_from_slice(b", stale=true");
-    }
-    out.extend_from_slice(b"\r\n");
 }
 
 /// Appends the inside of a quoted string. Control characters are left out: a realm may come from a

@@ -4,7 +4,7 @@
 //! functions two have one less than in the RFC, words are read where they stand, and nothing is buffered. 640 instructions
 //! a block, where the crate `md-5` takes 680 and those of its buffer. Tests hold the two together.
 
-use crate::digest::{Hash, ROOM};
+use crate::hash::{Hash, ROOM};
 
 const BLOCK: usize = 64;
 
@@ -158,7 +158,7 @@ fn step(old: u32, mixed: u32, word: u32, sine: u32, turn: u32, next: u32) -> u32
 
 #[cfg(test)]
 mod tests {
-    use crate::digest::Gather;
+    use crate::hash::Gather;
     use md5::{Digest, Md5};
     use proptest::prelude::*;
 

@@ -10,7 +10,6 @@
 //! is a request to us, and of the few that hit only one in 2^16 has the epoch of this process, and of
 //! these few have a time that is not over. What is gained then is the right to guess a password.
 
-use crate::Minted;
 use core::fmt;
 use core::hash::Hasher;
 use core::net::IpAddr;
@@ -81,6 +80,19 @@ pub(crate) struct Nonce {
     pub serial: u32,
     /// Keyed hash of the network that the nonce was sent to.
     pub network: u32,
+}
+
+/// A nonce just given out, as [`Recent::note`](crate::Recent::note) takes it.
+#[derive(Clone, Copy)]
+pub struct Minted {
+    pub(crate) text: [u8; TEXT_LEN],
+    pub(crate) nonce: Nonce,
+}
+
+impl fmt::Debug for Minted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Minted(hidden)")
+    }
 }
 
 /// How a nonce that is ours stands now.

@@ -4,7 +4,7 @@
 //! all day. Whether anything is found here changes the work and never the answer: a nonce that is not is opened by its
 //! seal, a digest that is not is reckoned.
 
-use crate::nonce::{Nonce, TEXT_LEN};
+use crate::nonce::{Minted, Nonce, TEXT_LEN};
 use core::fmt;
 use subtle::ConstantTimeEq;
 
@@ -16,19 +16,6 @@ const REALMS: usize = 8;
 const TARGETS: usize = 16;
 /// Longer texts are not remembered.
 const TARGET: usize = 94;
-
-/// A nonce just given out, as [`Recent::note`] takes it.
-#[derive(Clone, Copy)]
-pub struct Minted {
-    pub(crate) text: [u8; TEXT_LEN],
-    pub(crate) nonce: Nonce,
-}
-
-impl fmt::Debug for Minted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Minted(hidden)")
-    }
-}
 
 #[derive(Clone, Copy)]
 struct Place {
