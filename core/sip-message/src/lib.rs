@@ -28,6 +28,7 @@ mod number;
 mod params;
 mod parse;
 mod response;
+mod spans;
 mod splice;
 mod uri;
 mod values;

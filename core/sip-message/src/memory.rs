@@ -10,8 +10,8 @@
 //! so against one made anew.
 
 use crate::block::Block;
-use crate::index::{Span, Spans, Start};
 use crate::number::parse_u32;
+use crate::spans::{Span, Spans, Start};
 use crate::values::end_of_value;
 use crate::via::{Via, usual_sent_by};
 use crate::{Limits, Name};

@@ -1,8 +1,8 @@
 //! A message as its index shows it.
 
 use crate::block::any;
-use crate::index::{HeaderSpan, NONE, Span, Spans, Start};
 use crate::name_addr::usual_with_tag;
+use crate::spans::{HeaderSpan, NONE, Span, Spans, Start};
 use crate::values::Values;
 use crate::via::Via;
 use crate::{Method, Name, NameAddr};

@@ -2,11 +2,12 @@
 
 use crate::block::{any, control, count, find};
 use crate::chars::{TOKEN, is, is_space, is_token, trim};
-use crate::index::{HeaderSpan, Index, NONE, Span, Spans, Start, ViaSpans};
+use crate::index::Index;
 use crate::memory::Place;
 use crate::name::{LONGEST_USUAL, hash_step, usual};
 use crate::name_addr::{target_of, usual_with_tag};
 use crate::number::{parse_u32, parse_u64};
+use crate::spans::{HeaderSpan, NONE, Span, Spans, Start, ViaSpans};
 use crate::values::{Values, end_of_value};
 use crate::via::Via;
 use crate::words::{begins, word};

@@ -1,7 +1,7 @@
 //! Responses made from a request.
 
-use crate::index::{HeaderSpan, Span};
 use crate::number::push_u64;
+use crate::spans::{HeaderSpan, Span};
 use crate::via::push_received;
 use crate::{Message, Name};
 use core::net::SocketAddr;
