@@ -1,16 +1,19 @@
 //! The owner of a message, computed in user space.
 
-use crate::memory::LOT_BITS;
-use crate::program::{self, LONGEST, WORDS};
-use crate::sieve;
 use core::hash::Hasher;
 use core::net::IpAddr;
 use sip_message::find_call_id;
 use siphasher::sip::SipHasher13;
-use wire::{SieveProgram, SteeringProgram};
 
 /// Everything up to this byte ends a Call-ID: white space, line ends, control characters.
 pub(crate) const LAST_END: u8 = b' ';
+
+/// Words of eight bytes of a Call-ID that the kernel's programs read; the last holds its end.
+pub(crate) const WORDS: usize = 16;
+/// Longest Call-ID that the kernel's programs read, in bytes.
+pub const LONGEST: usize = 8 * WORDS - 1;
+/// Bits of the number of a call ([`Ownership::lot`]) that count.
+pub(crate) const LOT_BITS: u32 = 36;
 
 /// The multipliers of the finish: those of splitmix64 (Steele, Lea and Flood, OOPSLA 2014).
 pub(crate) const FINISH: [u64; 2] = [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb];
@@ -86,18 +89,6 @@ impl Ownership {
             IpAddr::V6(ip) => ip.octets().first_chunk().map_or(0, |half| u64::from_le_bytes(*half)),
         };
         product(word, self.source)
-    }
-
-    /// The program that drops in the kernel what an overloaded worker would leave unanswered, for as many workers. `None`
-    /// as for [`Ownership::program`].
-    pub fn sieve(&self, workers: u16) -> Option<SieveProgram> {
-        if cfg!(target_endian = "big") { None } else { sieve::assemble(self, workers) }
-    }
-
-    /// The program that does the same in the kernel, for as many workers. `None` on a big-endian machine: the program
-    /// reads words of bytes with the first lowest.
-    pub fn program(&self, workers: u16) -> Option<SteeringProgram> {
-        if cfg!(target_endian = "big") { None } else { program::assemble(self, workers) }
     }
 
     fn hash(&self, call_id: &[u8]) -> u64 {

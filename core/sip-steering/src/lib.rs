@@ -10,7 +10,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `hash.rs` | the hash, in user space |
+//! | `hash.rs` | the hash, in user space, and what it has in common with the programs |
 //! | `asm.rs` | the assembler |
 //! | `program.rs` | the program, by means of the assembler |
 //! | `sieve.rs` | another one, which drops what an overloaded worker would leave unanswered |
@@ -31,8 +31,8 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use hash::Ownership;
+pub use hash::{LONGEST, Ownership};
 pub use memory::memory_bits;
-pub use program::{LONGEST, REACH};
+pub use program::REACH;
 pub use sieve::SIEVE_STEPS;
 pub use table::{BUCKETS, ROWS, Table, Threshold, part, place};

@@ -1,9 +1,7 @@
 //! Where a call is in the memory of an overload: two bits of as many as a generation has.
 
-use crate::hash::FINISH;
+use crate::hash::{FINISH, LOT_BITS};
 
-/// Bits of the number of a call ([`Ownership::lot`](crate::Ownership::lot)) that count.
-pub(crate) const LOT_BITS: u32 = 36;
 /// Bytes of a generation, a power of two: two bits each for 160,000 calls are a thirteenth of it.
 pub(crate) const GENERATION: i32 = 1 << 19;
 /// How far a product is shifted to number a bit.

@@ -16,13 +16,9 @@
 
 use crate::asm::Reg::{self, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 use crate::asm::{Alu, Assembler, If, Label, Size};
-use crate::hash::{FINISH, LAST_END, Ownership, SHIFTS};
+use crate::hash::{FINISH, LAST_END, Ownership, SHIFTS, WORDS};
 use wire::SteeringProgram;
 
-/// Words of eight bytes of a Call-ID that the program reads; the last holds its end.
-pub(crate) const WORDS: usize = 16;
-/// Longest Call-ID that the program reads, in bytes.
-pub const LONGEST: usize = 8 * WORDS - 1;
 /// How far inside a message the line of the Call-ID may begin, in bytes.
 pub const REACH: usize = 3_900;
 /// Looks at a line, at 64 bytes or at a space, before the program gives up.
@@ -89,8 +85,16 @@ pub(crate) const END: u64 = u64::from_le_bytes(*b"\n\r\n\xff\n\r\n\r");
 /// the same.
 const CUT: u64 = u64::from_le_bytes(*b"\xff\xff\n\r\n\r\n\r");
 
+impl Ownership {
+    /// The program that names the owner in the kernel, for as many workers. `None` on a big-endian machine: the program
+    /// reads words of bytes with the first lowest.
+    pub fn program(&self, workers: u16) -> Option<SteeringProgram> {
+        if cfg!(target_endian = "big") { None } else { assemble(self, workers) }
+    }
+}
+
 /// The program for `workers` workers.
-pub(crate) fn assemble(ownership: &Ownership, workers: u16) -> Option<SteeringProgram> {
+fn assemble(ownership: &Ownership, workers: u16) -> Option<SteeringProgram> {
     let mut asm = Assembler::new();
     let (pass, chosen) = (asm.label(), asm.label());
     let spill = Spill { lead: asm.label(), inside: asm.label(), line: asm.label(), again: asm.label() };

@@ -19,8 +19,8 @@
 
 use crate::asm::Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 use crate::asm::{Alu, Assembler, If, Label, Size};
-use crate::hash::{FINISH, Ownership};
-use crate::memory::{BIT_SHIFT, GENERATION, LOT_BITS};
+use crate::hash::{FINISH, LOT_BITS, Ownership};
+use crate::memory::{BIT_SHIFT, GENERATION};
 use crate::program::{
     CASE, CONTEXT, COPIED, END, HEADER, KEY, LEFT, MAP_LOOKUP_ELEM, NEWLINE, PLACES, SCRATCH, SKB_LOAD_BYTES,
     SPACE, Search, TAB, add, constants, finish, owner,
@@ -89,8 +89,16 @@ const LOWER: i32 = i32::from_le_bytes([CASE; 4]);
 /// What is looked for in To.
 const TAG: i32 = (b't' as i32) << 16 | (b'a' as i32) << 8 | b'g' as i32;
 
+impl Ownership {
+    /// The program that drops in the kernel what an overloaded worker would leave unanswered, for as many workers. `None`
+    /// as for [`Ownership::program`].
+    pub fn sieve(&self, workers: u16) -> Option<SieveProgram> {
+        if cfg!(target_endian = "big") { None } else { assemble(self, workers) }
+    }
+}
+
 /// The program for `workers` workers.
-pub(crate) fn assemble(ownership: &Ownership, workers: u16) -> Option<SieveProgram> {
+fn assemble(ownership: &Ownership, workers: u16) -> Option<SieveProgram> {
     let mut asm = Assembler::new();
     let [pass, chosen, to, decide] = core::array::from_fn(|_| asm.label());
     let search = Search::with_to(&mut asm, pass, chosen, to);
