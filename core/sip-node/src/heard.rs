@@ -1,4 +1,5 @@
-//! Where responses have come from: a Contact of another device may name a host that never asked for calls.
+//! Where responses have come from: a Contact of another device, or of a stranger in a dialog, may name a host that never
+//! asked for anything.
 //!
 //! A fixed table of hashes that all workers of a server share. A new entry may overwrite an older one, which
 //! is noted again with its next answer. Nothing is kept over a restart.
@@ -79,9 +80,11 @@ impl<S: Services> Node<S> {
 
     /// Something came back from `address`, where a Contact led, or the Route lines that its Path made.
     #[cold]
-    pub(crate) fn note_heard(&self, contact: &[u8], routes: &[u8], address: SocketAddr) {
-        let path = routes.strip_prefix(b"Route: ").unwrap_or_default().trim_ascii_end();
-        self.heard.note(self.hash_of_contact(foreign_edge(path, NOWHERE).unwrap_or(contact)));
+    pub(crate) fn note_heard(&self, contact: Option<&[u8]>, routes: &[u8], address: SocketAddr) {
+        if let Some(contact) = contact {
+            let path = routes.strip_prefix(b"Route: ").unwrap_or_default().trim_ascii_end();
+            self.heard.note(self.hash_of_contact(foreign_edge(path, NOWHERE).unwrap_or(contact)));
+        }
         self.heard.note(self.hash_of_address(address));
     }
 

@@ -131,11 +131,11 @@ impl<S: Services> Node<S> {
     fn hear(&mut self, now: Time, flow: Flow, p: &Proxied, branch: BranchId, response: &Message<'_>) {
         let Some(target) = p.targets.get(usize::from(branch.target())) else { return };
         let hop = target.hops.get(usize::from(branch.attempt()));
-        if target.elsewhere
-            && let Some(hop) = hop
-            && hop.remote.ip() == flow.remote.ip()
-        {
-            self.note_heard(p.text(&target.uri), p.text(&target.routes), hop.remote);
+        let unproven = target.elsewhere || target.role == Role::Stranger;
+        if let Some(hop) = hop.filter(|hop| unproven && hop.remote.ip() == flow.remote.ip()) {
+            // Of a stranger the Request-URI may be anything.
+            let contact = (target.role != Role::Stranger).then(|| p.text(&target.uri));
+            self.note_heard(contact, p.text(&target.routes), hop.remote);
         }
         if !self.listens_to(target) {
             return;
@@ -229,7 +229,9 @@ impl<S: Services> Node<S> {
                 None => {
                     let same = at_home.is_some() && self.places.of_uri(&self.settings, &uri) == at_home;
                     let role = if same { Role::Trunk } else { Role::Stranger };
-                    wishes.push((q, Wish::located(contact.uri, role, bounds)));
+                    // Who is no target of the operator's may name a host that never asked for calls.
+                    let elsewhere = at_home.is_none();
+                    wishes.push((q, Wish { elsewhere, ..Wish::located(contact.uri, role, bounds) }));
                 }
             }
         }

@@ -75,7 +75,7 @@ pub(crate) struct Target {
     pub instance: bool,
     /// Only the flow of the registration leads there (RFC 5626).
     pub flow_only: bool,
-    /// Another device than the one that registered it, which may never have asked for anything.
+    /// Chosen by a sender that has not proven that it is there.
     pub elsewhere: bool,
     /// What is tried in its place if it cannot be reached.
     pub next: Option<Box<Wish>>,

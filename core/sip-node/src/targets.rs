@@ -78,7 +78,7 @@ pub(crate) struct Wish {
     pub instance: Vec<u8>,
     /// Only the flow of the registration leads there (RFC 5626).
     pub flow_only: bool,
-    /// Another device than the one that registered it, which may never have asked for anything.
+    /// Chosen by a sender that has not proven that it is there: the device of a Contact, the other end of a dialog.
     pub elsewhere: bool,
     /// What is tried in its place if it cannot be reached.
     pub next: Option<Box<Wish>>,
@@ -280,7 +280,7 @@ impl<S: Services> Node<S> {
         if !a.routing.next_is_loose {
             make_strict(&mut wish, next);
         }
-        (wish.locate, wish.bounds) = (next.to_vec(), bounds);
+        (wish.locate, wish.bounds, wish.elsewhere) = (next.to_vec(), bounds, has_begun(request));
         Plan::Forward(vec![(1000, wish)])
     }
 
@@ -387,7 +387,8 @@ impl<S: Services> Node<S> {
                 Plan::Forward(vec![(1000, self.spelled_out(near, size, a, remote))])
             }
             (Access::Open, _) if self.may_name(&a.uri, bounds) => {
-                Plan::Forward(vec![(1000, Wish::located(a.routing.request_uri, Role::Stranger, bounds))])
+                let wish = Wish::located(a.routing.request_uri, Role::Stranger, bounds);
+                Plan::Forward(vec![(1000, Wish { elsewhere: has_begun(request), ..wish })])
             }
             (Access::Exact, _) if self.is_service(a) && self.may_name(&a.uri, bounds) => {
                 Plan::Forward(vec![(1000, Wish::located(a.routing.request_uri, Role::Trunk, bounds))])
@@ -546,6 +547,11 @@ fn place_of(holder: Option<Holder>) -> Place {
         Some(Holder::Service) => Place::Service,
         None => Place::Elsewhere,
     }
+}
+
+/// Whether a request belongs to a dialog, so that the other end chose its Request-URI and Route.
+fn has_begun(request: &Message<'_>) -> bool {
+    !request.to_tag().is_empty()
 }
 
 /// A target URI with this user, unless it has one of its own.

@@ -28,7 +28,7 @@ impl<S: Services> Node<S> {
         if let Some(next) = a.routing.next {
             return self.routed_dialog(room, now, flow, request, a, (dialog, next));
         }
-        let mut wish = Wish::new(a.routing.request_uri, dialog.peer.role);
+        let mut wish = wish_within(a, dialog);
         let (uri, peer) = (&a.uri, dialog.peer);
         let asker = self.asker_within(dialog, &a.caller);
         match uri.host_ip().filter(|_| uri.is_sip()) {
@@ -72,7 +72,7 @@ impl<S: Services> Node<S> {
     ) -> Plan {
         let Ok(uri) = Uri::parse(next) else { return Plan::Refuse(400) };
         let peer = dialog.peer;
-        let mut wish = Wish::new(a.routing.request_uri, peer.role);
+        let mut wish = wish_within(a, dialog);
         if !a.routing.next_is_loose {
             make_strict(&mut wish, next);
         }
@@ -213,4 +213,11 @@ impl<S: Services> Node<S> {
             }
         }
     }
+}
+
+/// The other end of a dialog. A stranger's address is not proven: its INVITE may have a forged source, and its Contact or
+/// Record-Route may name another host.
+fn wish_within(a: &Admitted<'_>, dialog: &Dialog) -> Wish {
+    let role = dialog.peer.role;
+    Wish { elsewhere: role == Role::Stranger, ..Wish::new(a.routing.request_uri, role) }
 }

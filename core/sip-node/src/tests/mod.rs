@@ -29,6 +29,7 @@ mod strangers;
 mod tolerance;
 mod transport;
 mod trunks;
+mod unproven;
 mod voicemail;
 
 use crate::*;
