@@ -17,6 +17,7 @@ use sip_proxy::loops::read_branch;
 use sip_proxy::routes::{Routing, preprocess};
 use sip_proxy::token::{Dialog, End, Role};
 use sip_registrar::Expected;
+use sip_transaction::Prepared;
 use std::borrow::Cow;
 use wire::{Flow, Outbox, Time};
 
@@ -103,7 +104,7 @@ impl<S: Services> Node<S> {
         &mut self,
         now: Time,
         flow: Flow,
-        request: &Message<'_>,
+        request: &Prepared<'_>,
         way: Way<'_>,
         out: &mut Outbox,
     ) {
@@ -137,7 +138,7 @@ impl<S: Services> Node<S> {
         &mut self,
         now: Time,
         flow: Flow,
-        request: &Message<'a>,
+        request: &Prepared<'a>,
         Way { read, dialog }: Way<'a>,
         out: &mut Outbox,
     ) -> Option<(Admitted<'a>, Option<Aor<'a>>)> {
@@ -262,7 +263,7 @@ impl<S: Services> Node<S> {
     fn malformed<T>(
         &mut self,
         flow: Flow,
-        request: &Message<'_>,
+        request: &Prepared<'_>,
         reason: &[u8],
         out: &mut Outbox,
     ) -> Option<T> {
@@ -391,7 +392,7 @@ impl<S: Services> Node<S> {
         &mut self,
         now: Time,
         flow: Flow,
-        request: &Message<'a>,
+        request: &Prepared<'a>,
         uri: &Uri<'_>,
         dialog: Option<&Dialog>,
         out: &mut Outbox,
@@ -461,7 +462,7 @@ impl<S: Services> Node<S> {
         &mut self,
         now: Time,
         flow: Flow,
-        request: &Message<'_>,
+        request: &Prepared<'_>,
         aor: &Aor<'_>,
         (auth, realm): (&Auth, &[u8]),
         status: Status,
@@ -559,7 +560,7 @@ impl<S: Services> Node<S> {
     fn hold_off<T>(
         &mut self,
         flow: Flow,
-        request: &Message<'_>,
+        request: &Prepared<'_>,
         seconds: u32,
         out: &mut Outbox,
     ) -> Option<T> {

@@ -14,7 +14,7 @@ use sip_proxy::breadth;
 use sip_proxy::context::{Context, Policy, Reroute};
 use sip_proxy::loops::read_branch;
 use sip_proxy::transport::{always_rport, reply_flow};
-use sip_transaction::{Payer, ServerId, TimerId};
+use sip_transaction::{Payer, Prepared, ServerId, TimerId};
 use wire::{Flow, Outbox, Time};
 
 /// Longest that an INVITE may wait for its 100 (section 17.2.1).
@@ -70,7 +70,7 @@ impl<S: Services> Node<S> {
         &mut self,
         now: Time,
         flow: Flow,
-        request: &Message<'_>,
+        request: &Prepared<'_>,
         a: &Admitted<'_>,
         own: bool,
         out: &mut Outbox,
@@ -131,7 +131,7 @@ impl<S: Services> Node<S> {
         &mut self,
         now: Time,
         flow: Flow,
-        request: &Message<'_>,
+        request: &Prepared<'_>,
         a: &Admitted<'_>,
         out: &mut Outbox,
     ) {

@@ -11,7 +11,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 use sip_message::Message;
 use sip_proxy::token::Role;
-use sip_transaction::{Payer, Short};
+use sip_transaction::{Payer, Prepared, Short};
 use wire::{Flow, Outbox, Time};
 
 /// How long a refusal for lack of room is reported.
@@ -96,7 +96,7 @@ impl<S: Services> Node<S> {
         &mut self,
         now: Time,
         flow: Flow,
-        request: &Message<'_>,
+        request: &Prepared<'_>,
         kind: Shortage,
         out: &mut Outbox,
     ) {

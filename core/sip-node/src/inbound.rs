@@ -9,7 +9,7 @@ use core::hash::Hasher;
 use core::net::SocketAddr;
 use sip_message::{Message, Method, hex16, push_u64, write_response};
 use sip_proxy::transport::{always_rport, repays, reply_flow};
-use sip_transaction::{Inbound, Payer, ServerId};
+use sip_transaction::{Inbound, Payer, Prepared, ServerId};
 use wire::{Flow, Outbox, Time};
 
 impl<S: Services> Node<S> {
@@ -21,28 +21,29 @@ impl<S: Services> Node<S> {
         // Whether it is new, and who is called, is to be read where nobody has looked for long. All else that can be done
         // before is done while that is fetched.
         let callee = self.expect_callee(request);
-        self.layer.prepare(request);
-        let way = self.way(request);
+        let request = self.layer.prepare(request);
+        let way = self.way(&request);
         if let Some(callee) = callee {
             self.services.fetch(callee);
         }
-        let found = self.layer.absorb_prepared(now, request, reply_of(flow, request), out);
+        let found = self.layer.absorb(now, &request, reply_of(flow, &request), out);
         match found {
-            None => self.new_request(now, flow, request, way, out),
-            Some(found) => self.found(now, flow, request, found, way, out),
+            None => self.new_request(now, flow, &request, way, out),
+            Some(found) => self.found(now, flow, &request, found, way, out),
         }
-        self.layer.forget();
+        self.layer.finish(request);
     }
 
     /// A request that is not taken on in an overload, unless it belongs to one that was. Which way it would go is not read.
     #[cold]
     fn unwanted(&mut self, now: Time, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
-        match self.layer.absorb(now, request, reply_of(flow, request), out) {
-            None if self.verdict == Some(Verdict::Refuse) => self.shed(flow, request, out),
+        let request = self.layer.prepare(request);
+        match self.layer.absorb(now, &request, reply_of(flow, &request), out) {
+            None if self.verdict == Some(Verdict::Refuse) => self.shed(flow, &request, out),
             None => self.services.count(Counter::Unanswered),
-            Some(found) => self.found(now, flow, request, found, self.way(request), out),
+            Some(found) => self.found(now, flow, &request, found, self.way(&request), out),
         }
-        self.layer.forget();
+        self.layer.finish(request);
     }
 
     /// A request that belongs to something, or could.
@@ -50,7 +51,7 @@ impl<S: Services> Node<S> {
         &mut self,
         now: Time,
         flow: Flow,
-        request: &Message<'_>,
+        request: &Prepared<'_>,
         found: Inbound,
         way: Way<'_>,
         out: &mut Outbox,
@@ -70,7 +71,7 @@ impl<S: Services> Node<S> {
     pub(crate) fn refuse(
         &mut self,
         flow: Flow,
-        request: &Message<'_>,
+        request: &Prepared<'_>,
         status: u16,
         reason: &[u8],
         extra: &[u8],
@@ -95,7 +96,7 @@ impl<S: Services> Node<S> {
         &mut self,
         now: Time,
         flow: Flow,
-        request: &Message<'_>,
+        request: &Prepared<'_>,
         a: &Admitted<'_>,
         (status, reason): (u16, &[u8]),
         extra: &[u8],
@@ -112,7 +113,7 @@ impl<S: Services> Node<S> {
         &mut self,
         now: Time,
         flow: Flow,
-        request: &Message<'_>,
+        request: &Prepared<'_>,
         (status, reason): (u16, &[u8]),
         extra: &[u8],
         out: &mut Outbox,
@@ -131,7 +132,7 @@ impl<S: Services> Node<S> {
 
     /// Refuses new work for want of time (section 21.5.4).
     #[cold]
-    pub(crate) fn shed(&mut self, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
+    pub(crate) fn shed(&mut self, flow: Flow, request: &Prepared<'_>, out: &mut Outbox) {
         self.services.count(Counter::Refused);
         // A proxy would send us nothing at all for so long, of anybody (RFC 7339 section 5.10.2 asks for none); whoever
         // adds a second Via is one.
@@ -142,7 +143,7 @@ impl<S: Services> Node<S> {
 
     /// The tag of stateless answers to this request, and of the ACK that follows: a function of what an INVITE and its
     /// ACK have in common, which the transaction layer has hashed already.
-    pub(crate) fn stateless_tag(&mut self, request: &Message<'_>) -> [u8; 16] {
+    pub(crate) fn stateless_tag(&mut self, request: &Prepared<'_>) -> [u8; 16] {
         let hash = self.layer.hash_of(request);
         let mut tag = self.keyed(domain::TAG);
         tag.write_u64(hash);
@@ -180,7 +181,7 @@ impl<S: Services> Node<S> {
 
     /// An ACK that belongs to no failed INVITE of ours: for a 2xx, to be routed; or for a failure that
     /// was answered without memory, which ends here.
-    fn ack(&mut self, now: Time, flow: Flow, request: &Message<'_>, way: Way<'_>, out: &mut Outbox) {
+    fn ack(&mut self, now: Time, flow: Flow, request: &Prepared<'_>, way: Way<'_>, out: &mut Outbox) {
         if request.to_tag().len() == 16 && request.to_tag() == self.stateless_tag(request) {
             return;
         }
@@ -195,7 +196,7 @@ impl<S: Services> Node<S> {
         &mut self,
         now: Time,
         flow: Flow,
-        request: &Message<'_>,
+        request: &Prepared<'_>,
         (id, invite, matched): (ServerId, Option<ServerId>, bool),
         way: Way<'_>,
         out: &mut Outbox,

@@ -31,7 +31,7 @@ use sip_proxy::loops::LoopGuard;
 use sip_proxy::token::Sealer;
 use sip_proxy::transport::broken_stream;
 use sip_steering::Ownership;
-use sip_transaction::{Event, Layer, Limits, Timers};
+use sip_transaction::{Event, Layer, Limits, Prepared, Timers};
 use siphasher::sip::SipHasher13;
 use std::mem;
 use std::sync::Arc;
@@ -425,7 +425,7 @@ impl<S: Services> Node<S> {
         // Responses with a fault are dropped (RFC 3261 section 18.1.2), ACKs never answered.
         if message.is_request() && message.method() != Method::Ack {
             self.services.count(Counter::Malformed);
-            self.refuse(flow, message, flaw.status, flaw.reason.as_bytes(), b"", out);
+            self.refuse(flow, &Prepared::unread(message), flaw.status, flaw.reason.as_bytes(), b"", out);
         } else {
             self.services.count(Counter::Garbage);
         }
@@ -519,7 +519,7 @@ impl<S: Services> Machine for Node<S> {
                 if message.is_request() && message.method() != Method::Ack =>
             {
                 node.services.count(Counter::Malformed);
-                node.refuse(flow, &message, status, reason, b"", out);
+                node.refuse(flow, &Prepared::unread(&message), status, reason, b"", out);
             }
             _ => node.services.count(Counter::Garbage),
         });

@@ -3,10 +3,10 @@
 use crate::inbound::{retry_after, told};
 use crate::node::Node;
 use crate::services::{Counter, Services, StoreDown, Unregistered};
-use sip_message::{Message, write_response};
+use sip_message::write_response;
 use sip_proxy::transport::{always_rport, reply_flow};
 use sip_registrar::Reply;
-use sip_transaction::{Payer, ServerId};
+use sip_transaction::{Payer, Prepared, ServerId};
 use std::mem;
 use std::ops::Range;
 use wire::{Flow, Outbox, Time};
@@ -65,7 +65,7 @@ impl<S: Services> Node<S> {
         &mut self,
         now: Time,
         flow: Flow,
-        request: &Message<'_>,
+        request: &Prepared<'_>,
         reply: &Reply,
         keeps: u32,
         out: &mut Outbox,

@@ -8,6 +8,7 @@ use crate::services::{Counter, Refusal, Services, StoreDown, Unregistered};
 use sip_message::{Message, Name, NameAddr, Uri};
 use sip_proxy::token::Role;
 use sip_registrar::{Registration, Reply};
+use sip_transaction::Prepared;
 use wire::{Flow, Outbox, Time};
 
 /// Seconds that the connection of a phone matters beyond its registration: time for a late refresh.
@@ -19,7 +20,7 @@ impl<S: Services> Node<S> {
         &mut self,
         now: Time,
         flow: Flow,
-        request: &Message<'_>,
+        request: &Prepared<'_>,
         admitted: &Admitted<'_>,
         aor: Option<Aor<'_>>,
         out: &mut Outbox,

@@ -16,6 +16,7 @@ use sip_proxy::locate::{Destinations, Located, Lookup, Step, locate};
 use sip_proxy::rewrite::{self, Outgoing, write_request};
 use sip_proxy::token::{Dialog, Role};
 use sip_proxy::transport::{always_rport, reply_flow};
+use sip_transaction::Prepared;
 use wire::{Flow, ListenerId, Outbox, Time};
 
 /// Begins a branch that was made without memory. The whole of it is this, what tells requests apart, where the response
@@ -37,7 +38,7 @@ impl<S: Services> Node<S> {
         &mut self,
         now: Time,
         flow: Flow,
-        request: &Message<'_>,
+        request: &Prepared<'_>,
         Way { read, dialog }: Way<'_>,
         out: &mut Outbox,
     ) {
@@ -82,7 +83,7 @@ impl<S: Services> Node<S> {
         &mut self,
         now: Time,
         flow: Flow,
-        request: &Message<'_>,
+        request: &Prepared<'_>,
         admitted: &Admitted<'_>,
         out: &mut Outbox,
     ) {
@@ -119,7 +120,7 @@ impl<S: Services> Node<S> {
         &mut self,
         now: Time,
         flow: Flow,
-        request: &Message<'_>,
+        request: &Prepared<'_>,
         admitted: &Admitted<'_>,
         wish: &Wish,
         out: &mut Outbox,

@@ -14,6 +14,7 @@ use sip_auth::Status;
 use sip_message::{AuthParams, Message, Method, Name, NameAddr, Uri};
 use sip_proxy::commands;
 use sip_proxy::token::{Dialog, Role};
+use sip_transaction::Prepared;
 use std::borrow::Cow;
 use wire::{Flow, Outbox, Time};
 
@@ -152,7 +153,7 @@ pub(crate) fn unmask<'a, S: Services>(
     node: &mut Node<S>,
     now: Time,
     flow: Flow,
-    request: &Message<'a>,
+    request: &Prepared<'a>,
     mut a: Admitted<'a>,
     out: &mut Outbox,
 ) -> Option<Admitted<'a>> {

@@ -16,6 +16,7 @@
 //! the one to be cancelled (9.2).
 
 use crate::hash::{self, TableHash};
+use core::ops::Deref;
 use sip_message::{Message, Method, Via};
 use siphasher::sip::SipHasher13;
 use siphasher::sip128::{Hasher128, SipHasher24};
@@ -43,7 +44,7 @@ impl MethodCode {
         self.0 as usize % MethodCode::GROUPS
     }
 
-    /// The code as [`Key::method_number`] gives it.
+    /// The code as [`KeyReader::method_number`] gives it.
     pub(crate) const fn number(self) -> u32 {
         self.0 as u32
     }
@@ -56,17 +57,60 @@ impl MethodCode {
     }
 }
 
-/// Builds keys in one reused buffer.
+/// A received request and what it is matched by.
 ///
-/// The buffer holds the core, compared for every method, then the tail: the To tag of an RFC 2543
-/// request and the name of an unknown method.
+/// [`Layer::prepare`](crate::Layer::prepare) makes one. It is a message in all else.
+pub struct Prepared<'a> {
+    message: &'a Message<'a>,
+    /// Not read yet if there is no transaction that the request could belong to.
+    key: Option<Key>,
+}
+
+impl<'a> Prepared<'a> {
+    /// A request whose key is read when it is wanted.
+    pub fn unread(message: &'a Message<'a>) -> Prepared<'a> {
+        Prepared { message, key: None }
+    }
+
+    /// A request with its key.
+    pub(crate) fn read(message: &'a Message<'a>, key: Key) -> Prepared<'a> {
+        Prepared { message, key: Some(key) }
+    }
+
+    /// The key, if it was read.
+    #[inline]
+    pub(crate) fn key(&self) -> Option<&Key> {
+        self.key.as_ref()
+    }
+
+    /// The key, if it was read, for its memory.
+    #[inline]
+    pub(crate) fn into_key(self) -> Option<Key> {
+        self.key
+    }
+}
+
+impl<'a> Deref for Prepared<'a> {
+    type Target = Message<'a>;
+
+    #[inline]
+    fn deref(&self) -> &Message<'a> {
+        self.message
+    }
+}
+
+/// The key of a request.
 pub(crate) struct Key {
+    /// The core, compared for every method, then the tail: the To tag of an RFC 2543 request and the name of an unknown
+    /// method.
     bytes: Vec<u8>,
     core: usize,
     old: bool,
     hash: u64,
-    /// Where the bytes of the request lie whose key it is, and how many; none once that is forgotten.
-    of: Option<(usize, usize)>,
+}
+
+/// Reads keys of requests.
+pub(crate) struct KeyReader {
     /// All bits; tests clear it to make every hash collide.
     pub(crate) mask: u64,
     table: TableHash,
@@ -74,14 +118,9 @@ pub(crate) struct Key {
     shortener: SipHasher24,
 }
 
-impl Key {
-    pub(crate) fn new(seed: [u64; 2]) -> Key {
-        Key {
-            bytes: Vec::with_capacity(256),
-            core: 0,
-            old: false,
-            hash: 0,
-            of: None,
+impl KeyReader {
+    pub(crate) fn new(seed: [u64; 2]) -> KeyReader {
+        KeyReader {
             mask: u64::MAX,
             table: TableHash::new(seed),
             hasher: SipHasher13::new_with_keys(seed[0], seed[1]),
@@ -89,49 +128,61 @@ impl Key {
         }
     }
 
-    /// Reads the key of a request.
-    pub(crate) fn read(&mut self, message: &Message<'_>, method: Method<'_>) {
+    /// Reads the key of a request, into the memory of another one.
+    pub(crate) fn read(&self, message: &Message<'_>, mut bytes: Vec<u8>) -> Key {
         let via = message.via();
-        self.of = Some(place_of(message));
-        self.bytes.clear();
-        self.old = !has_cookie(via.branch);
-        if self.old {
-            self.core_2543(message, &via);
+        bytes.clear();
+        let old = !has_cookie(via.branch);
+        if old {
+            core_2543(message, &via, &mut bytes);
         } else {
-            self.core_3261(message, &via);
+            core_3261(message, &via, &mut bytes);
         }
-        self.shorten(0);
-        self.core = self.bytes.len();
-        self.hash = self.table.hash(&self.bytes) & self.mask;
-        if self.old {
-            let start = self.bytes.len();
-            self.bytes.extend_from_slice(message.to_tag());
-            fold(&mut self.bytes, start);
+        self.shorten(&mut bytes, 0);
+        let core = bytes.len();
+        let hash = self.table.hash(&bytes) & self.mask;
+        if old {
+            bytes.extend_from_slice(message.to_tag());
+            fold(&mut bytes, core);
         }
-        if let Method::Other(name) = method {
-            self.bytes.push(0);
-            self.bytes.extend_from_slice(name);
+        if let Method::Other(name) = message.method() {
+            bytes.push(0);
+            bytes.extend_from_slice(name);
         }
-        self.shorten(self.core);
+        self.shorten(&mut bytes, core);
+        Key { bytes, core, old, hash }
     }
 
-    /// Another request is at hand from now on.
-    pub(crate) fn forget(&mut self) {
-        self.of = None;
+    /// A number for a method: the code of a known one, a keyed hash for others.
+    pub(crate) fn method_number(&self, method: Method<'_>) -> u32 {
+        match method {
+            Method::Other(name) => self.hasher.hash(name) as u32 | 0x8000_0000,
+            known => MethodCode::of(known).number(),
+        }
     }
 
-    /// Whether the key read last is that of the request at hand, which is this one, so that it need not be read again.
-    pub(crate) fn is_of(&self, message: &Message<'_>) -> bool {
-        self.of == Some(place_of(message))
+    /// Replaces what stands from `start` on by its hash if it is long.
+    #[inline]
+    fn shorten(&self, bytes: &mut Vec<u8>, start: usize) {
+        if bytes.len() - start > LONGEST {
+            self.replace_by_hash(bytes, start);
+        }
     }
 
-    /// Whether the key is what would be read from this request.
-    pub(crate) fn is_still(&mut self, message: &Message<'_>, method: Method<'_>) -> bool {
-        let before = self.bytes.clone();
-        self.read(message, method);
-        before == self.bytes
+    #[cold]
+    fn replace_by_hash(&self, bytes: &mut Vec<u8>, start: usize) {
+        let Some(long) = bytes.get(start..) else { return };
+        let mut hasher = self.shortener;
+        hasher.write(long);
+        let hash = hasher.finish128();
+        bytes.truncate(start);
+        bytes.push(b'#');
+        bytes.extend_from_slice(&hash.h1.to_le_bytes());
+        bytes.extend_from_slice(&hash.h2.to_le_bytes());
     }
+}
 
+impl Key {
     /// Keyed hash of the core.
     pub(crate) fn hash(&self) -> u64 {
         self.hash
@@ -157,60 +208,33 @@ impl Key {
         self.old
     }
 
-    /// A number for a method: the code of a known one, a keyed hash for others.
-    pub(crate) fn method_number(&self, method: Method<'_>) -> u32 {
-        match method {
-            Method::Other(name) => self.hasher.hash(name) as u32 | 0x8000_0000,
-            known => MethodCode::of(known).number(),
-        }
-    }
-
-    fn core_3261(&mut self, message: &Message<'_>, via: &Via<'_>) {
-        self.bytes.extend_from_slice(&fixed_3261(message, via));
-        self.bytes.extend_from_slice(message.call_id());
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(via.branch);
-        self.bytes.extend_from_slice(via.host);
-        fold(&mut self.bytes, start);
-    }
-
-    fn core_2543(&mut self, message: &Message<'_>, via: &Via<'_>) {
-        let (uri, tag) = (message.request_uri(), message.from_tag());
-        self.bytes.extend_from_slice(&fixed(b'2', uri.len(), tag.len(), message.cseq()));
-        self.bytes.extend_from_slice(&(message.call_id().len() as u32).to_le_bytes());
-        self.bytes.extend_from_slice(uri);
-        self.bytes.extend_from_slice(message.call_id());
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(tag);
-        // Comparing the Via as one text, without its white space and case, is stricter than comparing
-        // its parameters as a set. A client does not shuffle them between retransmissions.
-        self.bytes.extend(via.raw.iter().filter(|b| !matches!(b, b' ' | b'\t' | b'\r' | b'\n')));
-        fold(&mut self.bytes, start);
-    }
-
-    /// Replaces what stands from `start` on by its hash if it is long.
-    #[inline]
-    fn shorten(&mut self, start: usize) {
-        if self.bytes.len() - start > LONGEST {
-            self.replace_by_hash(start);
-        }
-    }
-
-    #[cold]
-    fn replace_by_hash(&mut self, start: usize) {
-        let Some(long) = self.bytes.get(start..) else { return };
-        let mut hasher = self.shortener;
-        hasher.write(long);
-        let hash = hasher.finish128();
-        self.bytes.truncate(start);
-        self.bytes.push(b'#');
-        self.bytes.extend_from_slice(&hash.h1.to_le_bytes());
-        self.bytes.extend_from_slice(&hash.h2.to_le_bytes());
+    /// Its memory, for the next one.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
     }
 }
 
-fn place_of(message: &Message<'_>) -> (usize, usize) {
-    (message.bytes().as_ptr().addr(), message.bytes().len())
+fn core_3261(message: &Message<'_>, via: &Via<'_>, bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(&fixed_3261(message, via));
+    bytes.extend_from_slice(message.call_id());
+    let start = bytes.len();
+    bytes.extend_from_slice(via.branch);
+    bytes.extend_from_slice(via.host);
+    fold(bytes, start);
+}
+
+fn core_2543(message: &Message<'_>, via: &Via<'_>, bytes: &mut Vec<u8>) {
+    let (uri, tag) = (message.request_uri(), message.from_tag());
+    bytes.extend_from_slice(&fixed(b'2', uri.len(), tag.len(), message.cseq()));
+    bytes.extend_from_slice(&(message.call_id().len() as u32).to_le_bytes());
+    bytes.extend_from_slice(uri);
+    bytes.extend_from_slice(message.call_id());
+    let start = bytes.len();
+    bytes.extend_from_slice(tag);
+    // Comparing the Via as one text, without its white space and case, is stricter than comparing
+    // its parameters as a set. A client does not shuffle them between retransmissions.
+    bytes.extend(via.raw.iter().filter(|b| !matches!(b, b' ' | b'\t' | b'\r' | b'\n')));
+    fold(bytes, start);
 }
 
 /// Bytes of [`fixed`].

@@ -6,7 +6,8 @@
 //!
 //! # Where a message goes
 //!
-//! A request: [`Layer::receive_request`] finds its transaction by the key of 17.2.3, or makes one.
+//! A request: [`Layer::prepare`] reads the key of 17.2.3, [`Layer::absorb`] finds its transaction by it, or
+//! [`Layer::accept`] makes one.
 //! A response: the branch of our own Via carries a [`ClientId`]; [`ClientId::decode`] and
 //! [`Layer::receive_response`].
 //!
@@ -48,6 +49,7 @@ mod wheel;
 
 pub use hash::TableHash;
 pub use id::{ClientId, ServerId};
+pub use key::Prepared;
 pub use layer::{Counts, Event, Inbound, Layer, Limits, Original, Outcome, Short};
 pub use share::{Payer, Share};
 pub use timers::Timers;

@@ -29,7 +29,7 @@ pub(super) struct Client {
     user: u64,
     times: Deadlines,
     flow: Flow,
-    /// The method, see [`Key::method_number`](crate::key::Key::method_number).
+    /// The method, see [`KeyReader::method_number`](crate::key::KeyReader::method_number).
     method: u32,
     /// Of an INVITE, the slot of its CANCEL; of a CANCEL, the slot of its INVITE.
     relative: u32,
@@ -197,7 +197,7 @@ impl Layer {
     /// Starts the machine of a reserved id; false if that cannot be.
     fn begin_client(&mut self, now: Time, id: ClientId, method: Method<'_>, flow: Flow, user: u64) -> bool {
         self.now = now.as_micros();
-        let number = self.key.method_number(method);
+        let number = self.keys.method_number(method);
         let Some(client) = self.clients.get_mut(id.slot, id.generation) else { return false };
         if client.state != State::Reserved || method == Method::Ack {
             return false;
@@ -363,7 +363,7 @@ impl Layer {
         if named.state == State::Reserved {
             return None;
         }
-        let number = self.key.method_number(method);
+        let number = self.keys.method_number(method);
         if number == named.method {
             // A CANCEL is never named itself: its branch is the INVITE's.
             return (number != CANCEL).then_some(id.slot);

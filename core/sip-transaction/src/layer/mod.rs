@@ -9,7 +9,7 @@ mod tests;
 
 use crate::id::{ClientId, Generations, Sender, ServerId, sender};
 use crate::index::Index;
-use crate::key::{Key, MethodCode};
+use crate::key::{KeyReader, MethodCode};
 use crate::machine::{ClientInput, ServerInput, Set, Step};
 use crate::pool::Pool;
 use crate::share::{Payer, Share};
@@ -192,7 +192,9 @@ pub struct Layer {
     index: Index,
     wheel: Wheel,
     pool: Pool,
-    key: Key,
+    keys: KeyReader,
+    /// Memory for the key of the next request.
+    room: Vec<u8>,
     generations: Generations,
     /// For reading our own stored messages again, to build ACK and CANCEL.
     scratch: sip_message::Index,
@@ -217,7 +219,8 @@ impl Layer {
             index: Index::new(),
             wheel: Wheel::new(),
             pool: Pool::new(limits.bytes),
-            key: Key::new(seed),
+            keys: KeyReader::new(seed),
+            room: Vec::with_capacity(256),
             generations: Generations::new([!seed[0], seed[1].rotate_left(32)]),
             scratch: sip_message::Index::new(),
             whole: Vec::new(),

@@ -2,7 +2,7 @@
 
 use super::{Deadlines, Event, Inbound, Layer, Short};
 use crate::id::ServerId;
-use crate::key::MethodCode;
+use crate::key::{Key, MethodCode, Prepared};
 use crate::machine::{ServerAct, ServerInput, Step, invite_server, plain_server};
 use crate::pool::{self, Pool};
 use crate::share::Payer;
@@ -132,9 +132,33 @@ impl Layer {
         reply: Flow,
         out: &mut Outbox,
     ) -> Inbound {
-        match self.absorb(now, message, reply, out) {
+        let request = self.prepare(message);
+        let inbound = match self.absorb(now, &request, reply, out) {
             Some(inbound) => inbound,
-            None => self.accept(now, message, reply, Payer::PROVEN).map_or_else(Inbound::Full, Inbound::New),
+            None => self.accept(now, &request, reply, Payer::PROVEN).map_or_else(Inbound::Full, Inbound::New),
+        };
+        self.finish(request);
+        inbound
+    }
+
+    /// Reads what a request is matched by and asks the processor for the place where it is going to be looked for, which is
+    /// mostly in no cache. [`Layer::absorb`] is best called after some work that does not depend on it. When the request is
+    /// dealt with, [`Layer::finish`] takes the memory back.
+    #[inline]
+    pub fn prepare<'a>(&mut self, message: &'a Message<'a>) -> Prepared<'a> {
+        if self.is_first_of(message.method()) {
+            return Prepared::unread(message);
+        }
+        let key = self.keys.read(message, mem::take(&mut self.room));
+        self.index.prefetch(key.hash());
+        Prepared::read(message, key)
+    }
+
+    /// Takes the memory of a request that was dealt with, for the next one.
+    #[inline]
+    pub fn finish(&mut self, request: Prepared<'_>) {
+        if let Some(key) = request.into_key() {
+            self.room = key.into_bytes();
         }
     }
 
@@ -145,48 +169,32 @@ impl Layer {
     pub fn absorb(
         &mut self,
         now: Time,
-        message: &Message<'_>,
-        reply: Flow,
-        out: &mut Outbox,
-    ) -> Option<Inbound> {
-        self.prepare(message);
-        self.absorb_prepared(now, message, reply, out)
-    }
-
-    /// Reads what a request is matched by and asks the processor for the place where it is going to be looked for, which is
-    /// mostly in no cache. [`Layer::absorb_prepared`] is best called after some work that does not depend on it.
-    #[inline]
-    pub fn prepare(&mut self, message: &Message<'_>) {
-        self.key.forget();
-        if !self.is_first_of(message.method()) {
-            self.key.read(message, message.method());
-            self.index.prefetch(self.key.hash());
-        }
-    }
-
-    /// [`Layer::absorb`] of the request that [`Layer::prepare`] was called with last. It is found for any other one, too,
-    /// but not sooner.
-    pub fn absorb_prepared(
-        &mut self,
-        now: Time,
-        message: &Message<'_>,
+        request: &Prepared<'_>,
         reply: Flow,
         out: &mut Outbox,
     ) -> Option<Inbound> {
         self.now = now.as_micros();
-        let method = message.method();
+        let method = request.method();
         if self.is_first_of(method) {
             return (method == Method::Ack).then_some(Inbound::AckOutside);
         }
-        if !self.key.is_of(message) {
-            self.key.read(message, method);
+        self.with_key(request, |layer, key| match method {
+            Method::Ack => Some(layer.receive_ack(key, request)),
+            Method::Cancel => Some(layer.receive_cancel(key, request, reply, out)),
+            _ => layer.find_same(key, MethodCode::of(method)).map(|slot| layer.repeated(slot, request, out)),
+        })
+    }
+
+    /// Does something with the key of a request, which is read now if it was not before.
+    #[inline]
+    fn with_key<R>(&mut self, request: &Prepared<'_>, work: impl FnOnce(&mut Layer, &Key) -> R) -> R {
+        if let Some(key) = request.key() {
+            return work(self, key);
         }
-        debug_assert!(self.key.is_still(message, method), "not what was prepared");
-        match method {
-            Method::Ack => Some(self.receive_ack(message)),
-            Method::Cancel => Some(self.receive_cancel(message, reply, out)),
-            _ => self.find_same(MethodCode::of(method)).map(|slot| self.repeated(slot, message, out)),
-        }
+        let key = self.keys.read(request, mem::take(&mut self.room));
+        let result = work(self, &key);
+        self.room = key.into_bytes();
+        result
     }
 
     /// Whether there is no transaction that a request of this method could belong to, as calls in a proxy without
@@ -198,27 +206,23 @@ impl Layer {
         self.by_method.get(sought.group()) == Some(&0) && method != Method::Cancel
     }
 
-    /// Makes the transaction of a request that [`Layer::absorb`], asked about it last, found to be new, on the account of
-    /// `payer`. There has to be room for the request itself, which its user may keep.
+    /// Makes the transaction of a request that [`Layer::absorb`] found to be new, on the account of `payer`. There has to be
+    /// room for the request itself, which its user may keep.
     ///
     /// # Errors
     /// What there is no room in.
     pub fn accept(
         &mut self,
         now: Time,
-        message: &Message<'_>,
+        request: &Prepared<'_>,
         reply: Flow,
         payer: Payer,
     ) -> Result<ServerId, Short> {
         self.now = now.as_micros();
-        let method = message.method();
-        if !self.key.is_of(message) {
-            self.key.read(message, method);
-        }
-        debug_assert!(self.key.is_still(message, method), "a request that was not asked about");
-        let bytes = message.bytes().len().saturating_add(COST);
-        self.admits(payer, bytes)?;
-        self.create(MethodCode::of(method), reply, payer).ok_or(Short::Transactions)
+        self.admits(payer, request.bytes().len().saturating_add(COST))?;
+        let method = MethodCode::of(request.method());
+        self.with_key(request, |layer, key| layer.create(key, method, reply, payer))
+            .ok_or(Short::Transactions)
     }
 
     /// Whether there is room for one more server transaction and these bytes.
@@ -258,20 +262,8 @@ impl Layer {
 
     /// A keyed hash of what a request is matched by, which its ACK, its CANCEL and its repetitions share. Nobody may be
     /// shown it: hash it again.
-    pub fn hash_of(&mut self, message: &Message<'_>) -> u64 {
-        if self.key.is_of(message) {
-            debug_assert!(self.key.is_still(message, message.method()), "the key of another request");
-            return self.key.hash();
-        }
-        self.key.read(message, message.method());
-        // Nobody says when this one is done with.
-        self.key.forget();
-        self.key.hash()
-    }
-
-    /// The request that [`Layer::absorb`] was asked about last is done with: what is at its place next is another one.
-    pub fn forget(&mut self) {
-        self.key.forget();
+    pub fn hash_of(&mut self, request: &Prepared<'_>) -> u64 {
+        self.with_key(request, |_, key| key.hash())
     }
 
     /// Sends a response of the transaction user and keeps it as long as it may have to be repeated.
@@ -366,11 +358,11 @@ impl Layer {
 
     /// An ACK belongs to the INVITE whose key it has (17.2.3). One for a failure ends here, all others
     /// go to the transaction user.
-    fn receive_ack(&mut self, message: &Message<'_>) -> Inbound {
-        let Some(slot) = self.find(|server| server.method == MethodCode::INVITE) else {
+    fn receive_ack(&mut self, key: &Key, message: &Message<'_>) -> Inbound {
+        let Some(slot) = self.find(key, |server| server.method == MethodCode::INVITE) else {
             return Inbound::AckOutside;
         };
-        let old = self.key.is_old();
+        let old = key.is_old();
         let Some(server) = self.servers.at_mut(slot) else { return Inbound::AckOutside };
         // The key of an RFC 2543 client is the same for the ACK of a 2xx from another branch: only
         // the To tag tells (17.2.3).
@@ -394,18 +386,18 @@ impl Layer {
     }
 
     /// A CANCEL has a transaction of its own and names another (9.2).
-    fn receive_cancel(&mut self, message: &Message<'_>, reply: Flow, out: &mut Outbox) -> Inbound {
-        if let Some(slot) = self.find_same(MethodCode::CANCEL) {
+    fn receive_cancel(&mut self, key: &Key, message: &Message<'_>, reply: Flow, out: &mut Outbox) -> Inbound {
+        if let Some(slot) = self.find_same(key, MethodCode::CANCEL) {
             return self.repeated(slot, message, out);
         }
-        let target = self.find(|server| server.method != MethodCode::CANCEL);
+        let target = self.find(key, |server| server.method != MethodCode::CANCEL);
         let invite = target
             .filter(|&slot| self.servers.at(slot).is_some_and(|server| server.method == MethodCode::INVITE));
         let payer =
             invite.and_then(|slot| self.servers.at(slot)).map_or(Payer::PROVEN, |server| server.payer);
         let invite = invite.and_then(|slot| self.server_id(slot));
         // It makes room, so it needs none of its own share.
-        match self.create(MethodCode::CANCEL, reply, payer) {
+        match self.create(key, MethodCode::CANCEL, reply, payer) {
             Some(id) => Inbound::Cancel { id, invite, matched: target.is_some() },
             None => Inbound::Full(Short::Transactions),
         }
@@ -478,26 +470,26 @@ impl Layer {
         }
     }
 
-    /// Makes a transaction for the request whose key was read.
-    fn create(&mut self, method: MethodCode, reply: Flow, payer: Payer) -> Option<ServerId> {
+    /// Makes a transaction for the request with this key.
+    fn create(&mut self, key: &Key, method: MethodCode, reply: Flow, payer: Payer) -> Option<ServerId> {
         if self.servers.is_full() {
             self.counts.refused += 1;
             return None;
         }
-        let mut buffer = self.pool.take(payer, self.key.whole().len());
-        buffer.extend_from_slice(self.key.whole());
+        let mut buffer = self.pool.take(payer, key.whole().len());
+        buffer.extend_from_slice(key.whole());
         let step = if method == MethodCode::INVITE {
             wrap(invite_server::start(&self.clock), State::Invite)
         } else {
             wrap(plain_server::start(&self.clock), State::Plain)
         };
         let generation = self.generations.next();
-        let hash = self.key.hash();
+        let hash = key.hash();
         let slot = self.servers.insert(
             generation,
             Server {
                 key_len: buffer.len() as u16,
-                core_len: self.key.core().len() as u16,
+                core_len: key.core().len() as u16,
                 buffer,
                 hash,
                 user: 0,
@@ -538,15 +530,15 @@ impl Layer {
         }
     }
 
-    /// The transaction that the request read last is a retransmission of.
-    fn find_same(&self, method: MethodCode) -> Option<u32> {
-        let tail = self.key.tail();
-        self.find(|server| server.method == method && server.tail() == tail)
+    /// The transaction that a request with this key is a retransmission of.
+    fn find_same(&self, key: &Key, method: MethodCode) -> Option<u32> {
+        let tail = key.tail();
+        self.find(key, |server| server.method == method && server.tail() == tail)
     }
 
-    /// A transaction whose key has the core of the request read last.
-    fn find(&self, wanted: impl Fn(&Server) -> bool) -> Option<u32> {
-        let (hash, core) = (self.key.hash(), self.key.core());
+    /// A transaction whose key has the same core.
+    fn find(&self, key: &Key, wanted: impl Fn(&Server) -> bool) -> Option<u32> {
+        let (hash, core) = (key.hash(), key.core());
         self.index.find(hash, |slot| {
             // The hash decides nearly always; the key is compared because "nearly" is not enough.
             self.servers.at(slot).is_some_and(|server| {

@@ -24,7 +24,7 @@ fn another_branch_sender_method_call_or_number_is_another_transaction() {
 #[test]
 fn keys_are_compared_in_full_where_hashes_are_equal() {
     let mut b = Bench::new();
-    b.layer.key.mask = 0;
+    b.layer.keys.mask = 0;
     all_are_told_apart(b);
 }
 
@@ -88,29 +88,49 @@ fn a_request_may_be_accepted_after_others_were_looked_at() {
         // Where there are no transactions, nothing is read of what may belong to one.
         b.new_server(&Request::new("BYE", "z9hG4bKbefore"), udp(3));
         parsed(bye.text().as_bytes(), |first| {
-            assert_eq!(b.layer.absorb(b.now, first, udp(1), &mut b.out), None);
-            parsed(other.text().as_bytes(), |second| b.layer.absorb(b.now, second, udp(2), &mut b.out));
-            let id = b.layer.accept(b.now, first, udp(1), Payer::PROVEN).expect("room");
+            let first = b.layer.prepare(first);
+            assert_eq!(b.layer.absorb(b.now, &first, udp(1), &mut b.out), None);
+            parsed(other.text().as_bytes(), |second| {
+                let second = b.layer.prepare(second);
+                b.layer.absorb(b.now, &second, udp(2), &mut b.out)
+            });
+            let id = b.layer.accept(b.now, &first, udp(1), Payer::PROVEN).expect("room");
             assert_eq!(b.layer.reply_of(id), Some(udp(1)));
         });
         assert_eq!(b.receive(&bye, udp(1)), Inbound::Absorbed, "accepted under the key of {}", other.text());
     }
 }
 
-/// What was prepared is a hint: the request that is asked about counts.
 #[test]
-fn another_request_than_the_one_prepared_is_matched_by_its_own_key() {
+fn prepared_requests_have_a_key_each() {
     let (one, other) = (Request::new("INVITE", "z9hG4bKone"), Request::new("INVITE", "z9hG4bKother"));
-    for (prepared, asked) in [(&one, &other), (&other, &one), (&one, &one)] {
+    for (first, second) in [(&one, &other), (&other, &one), (&one, &one)] {
         let mut b = Bench::new();
         b.new_server(&one, udp(1));
-        let (prepared, text) = (prepared.text(), asked.text());
-        let found = parsed(prepared.as_bytes(), |first| {
-            b.layer.prepare(first);
-            parsed(text.as_bytes(), |second| b.layer.absorb_prepared(b.now, second, udp(1), &mut b.out))
+        let texts = [first.text(), second.text()];
+        parsed(texts[0].as_bytes(), |first| {
+            let first = b.layer.prepare(first);
+            parsed(texts[1].as_bytes(), |second| {
+                let second = b.layer.prepare(second);
+                for (request, text) in [&first, &second].into_iter().zip(&texts) {
+                    let found = b.layer.absorb(b.now, request, udp(1), &mut b.out);
+                    assert_eq!(found, (*text == one.text()).then_some(Inbound::Absorbed), "{text}");
+                }
+            });
         });
-        assert_eq!(found, (text == one.text()).then_some(Inbound::Absorbed), "{text}");
     }
+}
+
+/// One that was prepared when nothing could match it is found all the same.
+#[test]
+fn a_request_prepared_too_early_is_found() {
+    let mut b = Bench::new();
+    let invite = Request::new("INVITE", "z9hG4bKa");
+    parsed(invite.text().as_bytes(), |message| {
+        let early = b.layer.prepare(message);
+        b.new_server(&invite, udp(1));
+        assert_eq!(b.layer.absorb(b.now, &early, udp(1), &mut b.out), Some(Inbound::Absorbed));
+    });
 }
 
 #[test]

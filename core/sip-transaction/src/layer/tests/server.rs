@@ -1,4 +1,5 @@
 use super::*;
+use crate::Prepared;
 
 #[test]
 fn an_invite_is_new_once_and_its_retransmissions_get_the_last_provisional_response() {
@@ -35,16 +36,19 @@ fn the_hash_of_a_request_that_nobody_asked_about_is_its_own() {
         let text = Request::new(method, branch).text();
         buffer.clear();
         buffer.extend_from_slice(text.as_bytes());
-        hashes.push(parsed(&buffer, |message| b.layer.hash_of(message)));
+        hashes.push(parsed(&buffer, |message| b.layer.hash_of(&Prepared::unread(message))));
     }
     assert!(hashes[0] == hashes[2] && hashes[0] != hashes[1]);
     // Its ACK and what was asked about have the same.
     let invite = Request::new("INVITE", "z9hG4bKa");
-    assert_eq!(parsed(invite.method("ACK").text().as_bytes(), |ack| b.layer.hash_of(ack)), hashes[0]);
+    let ack = invite.method("ACK").text();
+    assert_eq!(parsed(ack.as_bytes(), |ack| b.layer.hash_of(&Prepared::unread(ack))), hashes[0]);
+    b.new_server(&Request::new("INVITE", "z9hG4bKb"), udp(1));
     let now = b.now;
     let asked = parsed(invite.text().as_bytes(), |message| {
-        assert_eq!(b.layer.absorb(now, message, udp(1), &mut Outbox::new()), None);
-        b.layer.hash_of(message)
+        let request = b.layer.prepare(message);
+        assert_eq!(b.layer.absorb(now, &request, udp(1), &mut Outbox::new()), None);
+        b.layer.hash_of(&request)
     });
     assert_eq!(asked, hashes[0]);
 }
@@ -312,8 +316,9 @@ fn limits_name_what_there_is_too_little_of() {
         let request =
             Request { call_id: format!("call-{n}"), ..Request::new("INVITE", &format!("z9hG4bK{n}")) };
         parsed(request.text().as_bytes(), |message| {
-            assert_eq!(b.layer.absorb(b.now, message, udp(1), &mut b.out), None);
-            b.layer.accept(b.now, message, udp(1), payer).map(drop)
+            let request = b.layer.prepare(message);
+            assert_eq!(b.layer.absorb(b.now, &request, udp(1), &mut b.out), None);
+            b.layer.accept(b.now, &request, udp(1), payer).map(drop)
         })
     };
     let stranger = Payer::unproven(1);
