@@ -8,8 +8,10 @@ use crate::outcome::has_more;
 use crate::overload::Category;
 use crate::prompt::Group;
 use crate::proxied::{Pending, Proxied, ProxiedId, Reach, Target};
+use crate::reach::is_anothers;
 use crate::services::{Counter, Question, Services};
 use crate::settings::{Trying, is_secure};
+use crate::short::Short;
 use crate::watch::sort_hops;
 use core::mem;
 use core::net::SocketAddr;
@@ -402,19 +404,22 @@ impl<S: Services> Node<S> {
         out: &mut Outbox,
     ) {
         let near = p.source.listener;
-        let Some(target) = p.targets.get_mut(usize::from(branch.target())) else { return };
-        // What is known besides counts where nothing is found.
-        let known = mem::take(&mut target.hops);
+        let Some(target) = p.targets.get(usize::from(branch.target())) else { return };
+        let mut hops = Short::None;
         for d in found.unwrap_or(&[]) {
-            let allowed = self.places.let_through(&self.settings, target.bounds, target.role, d.address);
+            let allowed = self.places.let_through(&self.settings, target.bounds, target.role, d.address)
+                && !(is_guarded(target.elsewhere, target.role, p.role)
+                    && is_anothers(&self.services, now, d.address, hops_of(p)));
             let listener = self.settings.listener_for(d.transport, d.address, near);
             if let Some(listener) = listener.filter(|_| allowed) {
                 let (transport, remote) = (d.transport, d.address);
-                target.hops.push(Flow { transport, listener, remote, conn: None });
+                hops.push(Flow { transport, listener, remote, conn: None });
             }
         }
-        if target.hops.is_empty() {
-            target.hops = known;
+        let Some(target) = p.targets.get_mut(usize::from(branch.target())) else { return };
+        // What is known besides counts where nothing is found.
+        if !hops.is_empty() {
+            target.hops = hops;
         }
         if target.hops.is_empty() {
             let status = match found {
@@ -431,6 +436,16 @@ impl<S: Services> Node<S> {
             node.start_branch(now, p, branch, breadth, request, actions, out);
         });
     }
+}
+
+/// Whether a binding of another device is followed for a caller who may not call every gateway.
+pub(crate) const fn is_guarded(elsewhere: bool, role: Role, caller: Role) -> bool {
+    elsewhere && matches!(role, Role::Local) && !matches!(caller, Role::Local)
+}
+
+/// Where the phones of the called user have registered from.
+fn hops_of(p: &Proxied) -> impl Iterator<Item = &Flow> {
+    p.targets.iter().filter(|target| !target.elsewhere).flat_map(|target| target.hops.iter())
 }
 
 /// Whether the caller wants the identity that a trusted element asserted kept among trusted ones (RFC 3325

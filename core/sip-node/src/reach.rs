@@ -85,6 +85,54 @@ fn is_dialled(contact: &Uri<'_>, transport: Transport) -> bool {
     contact.is_sip() && !web && !invalid
 }
 
+/// From where a Contact at an address was registered.
+#[derive(Default)]
+struct Seen {
+    /// From that address.
+    here: bool,
+    /// From another one.
+    foreign: bool,
+}
+
+impl Seen {
+    fn note(&mut self, remote: SocketAddr, binding: &BindingView<'_>) {
+        let here = is_from(remote, binding);
+        self.here |= here;
+        self.foreign |= !here;
+    }
+
+    /// Whether the Contact is one of a phone at `remote`.
+    fn counts<S: Services>(&self, services: &S, now: Time, remote: SocketAddr) -> bool {
+        self.here || self.foreign && !is_taken(services, now, remote)
+    }
+}
+
+fn is_from(remote: SocketAddr, binding: &BindingView<'_>) -> bool {
+    !binding.is_elsewhere() && binding.flow.remote.ip().to_canonical() == remote.ip().to_canonical()
+}
+
+/// Whether a phone is registered from the address that it has.
+fn is_taken<S: Services>(services: &S, now: Time, remote: SocketAddr) -> bool {
+    let mut taken = false;
+    let more = services.contacts(&ContactAt::any(remote, now), &mut |binding| {
+        taken = is_from(remote, binding);
+        taken
+    });
+    taken || more
+}
+
+/// Whether a Contact or Path of a user of ours leads to `remote`, where another account's phone is. That may be a gateway,
+/// which the Contact of one account must not open to those who may not call it. `own`: where the user's phones are.
+pub(crate) fn is_anothers<'h, S: Services>(
+    services: &S,
+    now: Time,
+    remote: SocketAddr,
+    mut own: impl Iterator<Item = &'h Flow>,
+) -> bool {
+    let here = |hop: &Flow| hop.remote.ip().to_canonical() == remote.ip().to_canonical();
+    !own.any(here) && is_taken(services, now, remote)
+}
+
 /// Where the first value of a Path leads, if that is another host than the one that the REGISTER came from:
 /// the client's claim, trusted like a Route.
 pub(crate) fn foreign_edge(path: &[u8], source: IpAddr) -> Option<&[u8]> {
@@ -206,12 +254,12 @@ impl<S: Services> Node<S> {
         asker: Asker,
     ) -> (bool, Option<Wish>) {
         let outbound = access(asker, By::Address, access::Place::Elsewhere) == Access::Open;
-        let (mut found, mut doubtful, mut way) = (false, false, None::<Wish>);
+        let (mut seen, mut doubtful, mut way) = (Seen::default(), false, None::<Wish>);
         let more = self.services.contacts(&ContactAt::new(remote, uri, now), &mut |binding| {
             if self.is_claim(remote, binding) {
                 return false;
             }
-            found = true;
+            seen.note(remote, binding);
             let wish = self.binding_wish(near, binding);
             let (flow, named) = (binding.flow, (remote, transport_of(uri)));
             let there = binding.path.is_empty() && (flow.remote, flow.transport) == named;
@@ -219,9 +267,9 @@ impl<S: Services> Node<S> {
             doubtful |= there || binding.is_elsewhere() || outbound && foreign;
             doubtful |= way.as_ref().is_some_and(|way| !way.leads_where(&wish));
             way.get_or_insert(wish);
-            doubtful
+            doubtful && seen.here
         });
-        (found, way.filter(|_| !doubtful && !more))
+        (seen.foreign && more || seen.counts(&self.services, now, remote), way.filter(|_| !doubtful && !more))
     }
 
     /// Whether a binding claims the address of a trunk or service from elsewhere. It may be older than the settings or
@@ -232,12 +280,14 @@ impl<S: Services> Node<S> {
 
     /// Whether a Contact that is equivalent to `uri` is bound at `remote`, by a phone that may be there.
     pub(crate) fn is_contact(&self, now: Time, uri: &Uri<'_>, remote: SocketAddr) -> bool {
-        let mut found = false;
-        self.services.contacts(&ContactAt::new(remote, uri, now), &mut |binding| {
-            found = !self.is_claim(remote, binding);
-            found
+        let mut seen = Seen::default();
+        let more = self.services.contacts(&ContactAt::new(remote, uri, now), &mut |binding| {
+            if !self.is_claim(remote, binding) {
+                seen.note(remote, binding);
+            }
+            seen.here
         });
-        found
+        seen.foreign && more || seen.counts(&self.services, now, remote)
     }
 
     /// A connection as the last way of what no datagram can carry.

@@ -2,9 +2,10 @@
 //! 16.11).
 
 use crate::admit::{Admitted, Caller, Way, carried, is_beside};
-use crate::forward::{callee_end, caller_end, may_carry};
+use crate::forward::{callee_end, caller_end, is_guarded, may_carry};
 use crate::inbound::passed_on;
 use crate::node::{Node, domain};
+use crate::reach::is_anothers;
 use crate::services::{Counter, Question, Services};
 use crate::settings::{Mode, Settings};
 use crate::targets::{Plan, Wish, max_breadth};
@@ -93,9 +94,7 @@ impl<S: Services> Node<S> {
         }
         match self.plan(now, flow, request, admitted) {
             Plan::Forward(wishes) => {
-                if let Some((_, wish)) = wishes.first() {
-                    self.forward_first(now, flow, request, admitted, wish, out);
-                }
+                self.forward_first(now, flow, request, admitted, &wishes, out);
                 self.take_back(wishes);
             }
             Plan::Refuse(_) | Plan::Offline | Plan::Redirect(_) if is_ack => {
@@ -122,16 +121,21 @@ impl<S: Services> Node<S> {
         flow: Flow,
         request: &Prepared<'_>,
         admitted: &Admitted<'_>,
-        wish: &Wish,
+        wishes: &[(u16, Wish)],
         out: &mut Outbox,
     ) {
+        let Some((_, wish)) = wishes.first() else { return };
         let Some(hop) = self.first_hop(now, wish, flow, request) else { return };
-        if may_carry(hop, request, &wish.uri) {
+        let phones = wishes.iter().map(|(_, wish)| wish).filter(|wish| !wish.elsewhere);
+        let closed = !wish.locate.is_empty()
+            && is_guarded(wish.elsewhere, wish.role, admitted.caller.role)
+            && is_anothers(&self.services, now, hop.remote, phones.flat_map(|wish| wish.hops.iter()));
+        if !closed && may_carry(hop, request, &wish.uri) {
             self.send_stateless(now, flow, hop, request, admitted, wish, out);
         } else if request.method() == Method::Ack {
             self.services.count(Counter::Stray);
         } else {
-            self.refuse(flow, request, 480, b"", b"", out);
+            self.refuse(flow, request, if closed { 403 } else { 480 }, b"", b"", out);
         }
     }
 

@@ -8,6 +8,7 @@ mod accounts;
 mod adversary;
 mod anonymous;
 mod cancel;
+mod claims;
 mod dialogs;
 mod emergency;
 mod faults;

@@ -90,14 +90,21 @@ impl Spot {
 #[derive(Clone, Copy, Debug)]
 pub struct ContactAt<'a> {
     address: SocketAddr,
-    uri: &'a Uri<'a>,
+    /// `None`: any.
+    uri: Option<&'a Uri<'a>>,
     now: Time,
 }
 
 impl<'a> ContactAt<'a> {
     /// A live one at `address` that is equivalent to `uri` (RFC 3261 section 19.1.4).
     pub fn new(address: SocketAddr, uri: &'a Uri<'a>, now: Time) -> ContactAt<'a> {
-        ContactAt { address, uri, now }
+        ContactAt { address, uri: Some(uri), now }
+    }
+
+    /// Any live one at `address`, which may be visited more than once. One whose REGISTER came from there, with a Contact
+    /// elsewhere, is not visited but reported as one that was not looked at.
+    pub fn any(address: SocketAddr, now: Time) -> ContactAt<'a> {
+        ContactAt { address, uri: None, now }
     }
 
     /// The transport address.
@@ -109,7 +116,9 @@ impl<'a> ContactAt<'a> {
     pub(crate) fn is(&self, binding: &Binding<'_>) -> bool {
         let contact = Uri::parse(binding.contact).ok();
         binding.expires > self.now
-            && contact.is_some_and(|c| address_of(&c) == Some(self.address) && c.equivalent(self.uri))
+            && contact.is_some_and(|c| {
+                address_of(&c) == Some(self.address) && self.uri.is_none_or(|uri| c.equivalent(uri))
+            })
     }
 }
 
@@ -137,13 +146,15 @@ impl AddressIndex {
         }
     }
 
-    /// Who may have this Contact: [`MOST_CANDIDATES`] at most, those of one table in a row. Answers whether there are more.
+    /// Who may have this Contact: [`MOST_CANDIDATES`] at most, those of one table in a row. Answers whether there are more,
+    /// or, of any Contact, a source at that address.
     pub fn candidates(&self, contact: &ContactAt<'_>, each: impl FnMut(Owner)) -> bool {
-        let (address, tag) = (contact.address, tag_of(contact.uri));
-        let spot = Spot { address, tag, owner: Owner { part: 0, hash: 0 } };
+        let address = contact.address;
+        let (tag, open) = contact.uri.map_or((OF_SOURCE, BEHIND_PORT), |uri| (tag_of(uri), BEHIND_TAG));
+        let spot = Spot { tag, ..Spot::of_source(address) };
         match address.ip().to_canonical() {
-            IpAddr::V4(ip) => owners(&self.v4, below(spot.key(key_v4(ip, address.port())), BEHIND_TAG), each),
-            IpAddr::V6(ip) => owners(&self.v6, below(spot.key(key_v6(ip, address.port())), BEHIND_TAG), each),
+            IpAddr::V4(ip) => owners(&self.v4, below(spot.key(key_v4(ip, address.port())), open), each),
+            IpAddr::V6(ip) => owners(&self.v6, below(spot.key(key_v6(ip, address.port())), open), each),
         }
     }
 
@@ -212,9 +223,15 @@ fn owners<const N: usize>(
     range: RangeInclusive<Key<N>>,
     mut each: impl FnMut(Owner),
 ) -> bool {
-    let mut found = map.range(range);
+    let mut found = map.range(range).peekable();
+    // A source, which has no owner here, comes first.
+    let source = found.next_if(|(key, _)| is_source(key)).is_some();
     found.by_ref().take(MOST_CANDIDATES).for_each(|(key, _)| each(owner_in(key)));
-    found.next().is_some()
+    source || found.next().is_some()
+}
+
+fn is_source<const N: usize>(key: &Key<N>) -> bool {
+    key.0[N - BEHIND_PORT..N - BEHIND_TAG] == OF_SOURCE.to_be_bytes()
 }
 
 fn owner_in<const N: usize>(key: &Key<N>) -> Owner {

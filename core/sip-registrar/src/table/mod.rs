@@ -125,7 +125,7 @@ impl Table {
     }
 
     /// Visits live bindings that have this Contact, until `visit` answers that it has seen enough. Answers whether
-    /// some were not looked at because there are too many. For a table with an index of its own.
+    /// some were not looked at ([`AddressIndex::candidates`]). For a table with an index of its own.
     pub fn contacts(&self, contact: &ContactAt<'_>, mut visit: impl FnMut(&BindingView<'_>) -> bool) -> bool {
         debug_assert!(self.addresses.own().is_some(), "ask the index that the tables share");
         let mut enough = false;

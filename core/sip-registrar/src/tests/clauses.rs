@@ -310,6 +310,27 @@ fn contacts_are_found_by_address_and_whole_uri() {
 }
 
 #[test]
+fn any_contact_at_an_address_is_visited_and_a_source_reported() {
+    let mut f = Fixture::new();
+    f.flow.remote = "192.0.2.9:40000".parse().expect("an address");
+    f.accept(&["Contact: <sip:gw@192.0.2.20:5072>", "Contact: <sip:+49@192.0.2.20:5072>"]);
+    let any = |f: &Fixture, address: &str| {
+        let mut seen = std::collections::BTreeSet::new();
+        let contact = crate::ContactAt::any(address.parse().expect("an address"), f.now);
+        let more = f.table.contacts(&contact, |binding| {
+            seen.insert(binding.contact.to_vec());
+            false
+        });
+        (seen.len(), more)
+    };
+    assert_eq!(any(&f, "192.0.2.20:5072"), (2, false));
+    assert_eq!(any(&f, "192.0.2.9:40000"), (0, true), "a source");
+    assert_eq!(any(&f, "192.0.2.20:5073"), (0, false));
+    f.now = f.now + Duration::from_secs(8_000);
+    assert_eq!(any(&f, "192.0.2.20:5072"), (0, false), "over");
+}
+
+#[test]
 fn a_contact_in_a_network_of_its_own_is_where_its_phone_is_in_that_network_only() {
     let at = |s: &str| s.parse().expect("an address");
     for near in [
