@@ -362,6 +362,7 @@ const fn reason(why: Refusal, known: bool) -> &'static str {
         Refusal::NoDialog => {
             "a stranger's request has a To tag and none of our Record-Route: its program must send back the route set of the call"
         }
+        Refusal::UnknownDialog => "there is no such call here: its dialog has ended or never was",
         Refusal::Commands => {
             "a stranger's INVITE tells phones to answer by themselves, or requires to take over a call"
         }

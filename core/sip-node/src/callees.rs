@@ -19,49 +19,51 @@ enum State {
 pub(crate) struct Callees {
     /// Half a hash is enough: the sender must know the Call-ID and the caller's tag as well.
     tags: [u32; MOST],
-    /// Hashes of the user parts of their Contacts.
-    contacts: [u32; MOST],
+    /// Hashes of the addresses that their INVITE went to.
+    places: [u32; MOST],
     states: [State; MOST],
 }
 
 impl Callees {
     /// A provisional response made a dialog.
-    pub fn ring(&mut self, tag: u64, contact: u32) {
+    pub fn ring(&mut self, tag: u64, place: u32) {
         if self.place(tag).is_none()
             && let Some(free) = self.first(State::Free)
         {
             self.put(free, tag, State::Early);
-            self.note(free, contact);
+            self.note(free, place);
         }
     }
 
     /// A 2xx response made a dialog.
-    pub fn answer(&mut self, tag: u64, contact: u32) {
+    pub fn answer(&mut self, tag: u64, place: u32) {
         let known = self.place(tag);
         if known.is_some_and(|at| self.states.get(at) == Some(&State::Ended)) {
             return;
         }
-        let place = known
+        let free = known
             .or_else(|| self.first(State::Free))
             .or_else(|| self.first(State::Early))
             .or_else(|| self.first(State::Ended));
-        if let Some(at) = place {
+        if let Some(at) = free {
             self.put(at, tag, State::Answered);
-            self.note(at, contact);
+            // A re-INVITE may take another way; the dialog stays where it began.
+            if known.is_none() {
+                self.note(at, place);
+            }
         }
     }
 
-    /// Notes the Contact of a dialog.
-    fn note(&mut self, at: usize, contact: u32) {
-        if let Some(noted) = self.contacts.get_mut(at) {
-            *noted = contact;
+    /// Notes where a dialog is.
+    fn note(&mut self, at: usize, place: u32) {
+        if let Some(noted) = self.places.get_mut(at) {
+            *noted = place;
         }
     }
 
-    /// The Contact of a dialog that began and has not ended.
-    pub fn contact(&self, tag: u64) -> Option<u32> {
-        let at = self.place(tag).filter(|_| self.has(tag))?;
-        self.contacts.get(at).copied()
+    /// Whether this dialog began and has not ended, with a callee at this place.
+    pub fn has_at(&self, tag: u64, place: u32) -> bool {
+        self.has(tag) && self.place(tag).and_then(|at| self.places.get(at)) == Some(&place)
     }
 
     /// A BYE ended a dialog. True if it is the last answered one: it stays, for the call ends with it.
@@ -152,13 +154,15 @@ mod tests {
     }
 
     #[test]
-    fn contact_of_a_dialog_is_known_until_it_ends() {
+    fn place_of_a_dialog_is_where_it_began_until_it_ends() {
         let mut callees = Callees::default();
         callees.ring(1, 7);
         callees.answer(1, 8);
         callees.answer(2, 9);
-        assert_eq!([1, 2, 3].map(|tag| callees.contact(tag)), [Some(8), Some(9), None]);
-        assert!(!callees.end(1));
-        assert_eq!(callees.contact(1), None);
+        callees.answer(2, 10);
+        assert_eq!([(1, 7), (1, 8), (2, 9), (2, 10)].map(|(tag, at)| callees.has_at(tag, at)), [
+            true, false, true, false
+        ]);
+        assert!(!callees.end(1) && !callees.has_at(1, 7));
     }
 }

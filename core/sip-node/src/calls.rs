@@ -1,23 +1,26 @@
 //! The calls that go through this worker: for people who ask, and for the cap on their number.
 //!
-//! A proxy needs no memory of calls. This table decides one thing about messages: whether a stranger's INFO without
-//! our token belongs to a call here. Entries are found by Call-ID and the caller's tag. They are removed when the BYE
-//! of the last answered dialog is answered, when the set-up fails, or, if the end was never seen, after a day. If there
-//! is no more room, the call that was answered first makes it: that call goes on unseen, and nobody can keep others out
-//! by never hanging up. So the cap holds for calls being set up.
+//! A proxy needs no memory of calls to forward requests. This table decides two things about messages: whether a
+//! stranger's INFO without our token belongs to a call here, and whether an INVITE, MESSAGE or REFER with our token
+//! belongs to a dialog that exists. Entries are found by Call-ID and the caller's tag. They are removed when the BYE of
+//! the last answered dialog is answered, when the set-up fails, or after a day without INVITE or UPDATE. If there is no
+//! more room, the call that was answered first makes it: that call goes on unseen, and nobody can keep others out by
+//! never hanging up. So the cap holds for calls being set up.
 
 use crate::callees::Callees;
 use crate::held::Shortage;
 use core::time::Duration;
+use core::net::IpAddr;
 use hashbrown::HashTable;
-use sip_message::{Message, Method, Name, NameAddr, Uri, canonical_user};
+use sip_message::{Message, Method};
 use sip_proxy::gathered::Gathered;
+use sip_proxy::token::Dialog;
 use sip_transaction::{Payer, Share, TableHash};
 use siphasher::sip::SipHasher13;
 use std::collections::VecDeque;
 use wire::{ConnId, Outbox, Time};
 
-/// After this a call whose end was never seen is forgotten.
+/// A call whose end was never seen is forgotten so long after its last INVITE or UPDATE.
 const FORGET: Duration = Duration::from_secs(24 * 3600);
 /// Longest text kept of a URI or Call-ID.
 const TEXT_MAX: usize = 96;
@@ -43,9 +46,9 @@ struct Entry {
     hash: u64,
     sequence: u64,
     since: Time,
+    /// When something of it was seen last.
+    seen: Time,
     callees: Callees,
-    /// The hash of the user part of the caller's Contact.
-    contact: u32,
     payer: Payer,
     /// The connection of the caller, if the call keeps it in use.
     conn: Option<ConnId>,
@@ -72,6 +75,12 @@ pub(crate) struct Calls {
     /// Of texts that are longer than nearly all.
     long: SipHasher13,
     sequence: u64,
+    /// Names this table in tokens.
+    keeper: u16,
+    /// When its first call began.
+    since: Option<Time>,
+    /// Until then calls may go on that are not here.
+    gaps_until: Time,
 }
 
 impl Calls {
@@ -88,7 +97,15 @@ impl Calls {
             hash: TableHash::new(seed),
             long: SipHasher13::new_with_keys(seed[0], seed[1]),
             sequence: 0,
+            keeper: ((seed[0] ^ seed[1].rotate_left(24)) as u16).max(1),
+            since: None,
+            gaps_until: Time::ZERO,
         }
+    }
+
+    /// What names this table in the tokens of dialogs; never 0.
+    pub const fn keeper(&self) -> u16 {
+        self.keeper
     }
 
     pub fn set_limit(&mut self, limit: usize) {
@@ -100,7 +117,7 @@ impl Calls {
     ///
     /// # Errors
     /// What there is no room in.
-    pub fn make_room(&mut self, payer: Payer) -> Result<(), Shortage> {
+    pub fn make_room(&mut self, now: Time, payer: Payer) -> Result<(), Shortage> {
         if !self.ringing.admits(payer, 1) {
             return Err(if self.ringing.has_room(1) { Shortage::Share } else { Shortage::Calls });
         }
@@ -111,12 +128,14 @@ impl Calls {
             }
             let Some((hash, sequence)) = self.answered.pop_front() else { return Err(Shortage::Calls) };
             self.remove(hash, Some(sequence));
+            self.gaps_until = now + FORGET;
         }
         Ok(())
     }
 
     /// An INVITE that belongs to no dialog of ours was let through.
     pub fn begin(&mut self, now: Time, invite: &Message<'_>, payer: Payer) {
+        self.since.get_or_insert(now);
         let hash = self.hash(invite.call_id(), invite.from_tag());
         if self.table.find(hash, |e| e.hash == hash).is_some() {
             // A repeated attempt (credentials, say) or a spiral.
@@ -133,8 +152,8 @@ impl Calls {
             hash,
             sequence,
             since: now,
+            seen: now,
             callees: Callees::default(),
-            contact: self.contact_of(invite),
             payer,
             conn: None,
             text,
@@ -156,21 +175,34 @@ impl Calls {
         }
     }
 
-    /// A provisional or 2xx response to an INVITE went back: it may make a dialog (section 12.1).
-    pub fn responded(&mut self, now: Time, status: u16, response: &Message<'_>) {
+    /// A provisional or 2xx response to an INVITE or UPDATE went back. Of an INVITE of the caller it may make a dialog
+    /// (section 12.1), with a callee at `place`, where the request went.
+    pub fn responded(&mut self, now: Time, status: u16, response: &Message<'_>, place: IpAddr) {
         let tag = response.to_tag();
         if !(101..300).contains(&status) || (status < 200 && tag.is_empty()) {
             return;
         }
         let (hash, callee) =
             (self.hash(response.call_id(), response.from_tag()), self.hash(response.call_id(), tag));
-        let contact = self.contact_of(response);
-        let Some(entry) = self.table.find_mut(hash, |e| e.hash == hash) else { return };
+        let place = self.place(place);
+        let Some(entry) = self.table.find_mut(hash, |e| e.hash == hash) else {
+            // The callee asked.
+            if let Some(entry) = self.table.find_mut(callee, |e| e.hash == callee)
+                && entry.callees.has(hash)
+            {
+                entry.seen = now;
+            }
+            return;
+        };
+        entry.seen = now;
+        if response.method() != Method::Invite {
+            return;
+        }
         if status < 200 {
-            return entry.callees.ring(callee, contact);
+            return entry.callees.ring(callee, place);
         }
         let first = !entry.callees.is_answered();
-        entry.callees.answer(callee, contact);
+        entry.callees.answer(callee, place);
         if first && entry.callees.is_answered() {
             self.ringing.give(entry.payer, 1);
             entry.since = now;
@@ -240,45 +272,29 @@ impl Calls {
             || find(to).is_some_and(|e| e.callees.has(from) && e.parts().1 == name)
     }
 
-    /// Whether a request belongs to a dialog of a call here, and its Request-URI has the user part of the Contact of the
-    /// other end.
-    pub fn reaches(&self, request: &Message<'_>, uri: &Uri<'_>) -> bool {
+    /// Whether a request with our token belongs to no dialog, as far as this table knows its calls. It knows those that it
+    /// named itself in, and after a day all that have seen a message since. `others`: other servers may have begun it.
+    pub fn denies(&self, now: Time, request: &Message<'_>, dialog: &Dialog, others: bool) -> bool {
+        let old = others || self.since.is_none_or(|since| now < since + FORGET);
+        if now < self.gaps_until || (dialog.keeper != self.keeper && old) {
+            return false;
+        }
         let (from, to) = (
             self.hash(request.call_id(), request.from_tag()),
             self.hash(request.call_id(), request.to_tag()),
         );
-        let user = self.user_of(uri);
-        let find = |hash: u64| self.table.find(hash, |e| e.hash == hash);
-        find(from).is_some_and(|e| e.callees.contact(to) == Some(user))
-            || find(to).is_some_and(|e| e.callees.has(from) && e.contact == user)
+        let (caller, callee) = if dialog.by_caller { (from, to) } else { (to, from) };
+        let place = self.place(dialog.callee().remote.ip());
+        !self.table.find(caller, |e| e.hash == caller).is_some_and(|e| e.callees.has_at(callee, place))
     }
 
-    /// The hash of the user part of the Contact of a message.
-    fn contact_of(&self, message: &Message<'_>) -> u32 {
-        let value = message.values(Name::Contact).next().and_then(|value| NameAddr::parse(value).ok());
-        let uri = value.and_then(|value| Uri::parse(value.uri).ok());
-        uri.map_or(0, |uri| self.user_of(&uri))
-    }
-
-    /// The hash of a user part or number; never 0.
-    fn user_of(&self, uri: &Uri<'_>) -> u32 {
-        (self.hash.hash(&canonical_user(uri.user.unwrap_or(b""))) as u32).max(1)
-    }
-
-    /// Whether a request has the tags of a dialog of a call here and other names than its ends have: its sender has seen a
-    /// message of that call.
-    pub fn is_forged(&self, request: &Message<'_>) -> bool {
-        let (from, to) = (
-            self.hash(request.call_id(), request.from_tag()),
-            self.hash(request.call_id(), request.to_tag()),
-        );
-        let names = (cut(request.from_uri()), cut(request.to_uri()));
-        let find = |hash: u64| self.table.find(hash, |e| e.hash == hash);
-        let forged = |e: &Entry, callee, (caller_name, callee_name)| {
-            e.callees.has(callee) && (e.parts().1, e.parts().2) != (caller_name, callee_name)
+    /// A hash of an address.
+    fn place(&self, ip: IpAddr) -> u32 {
+        let hash = match ip.to_canonical() {
+            IpAddr::V4(ip) => self.hash.hash(&ip.octets()),
+            IpAddr::V6(ip) => self.hash.hash(&ip.octets()),
         };
-        find(from).is_some_and(|e| forged(e, to, names))
-            || find(to).is_some_and(|e| forged(e, from, (names.1, names.0)))
+        hash as u32
     }
 
     /// The call goes on without this server.
@@ -290,14 +306,19 @@ impl Calls {
     /// Forgets calls whose end was never seen, and cleans the queue. Bounded work.
     pub fn expire(&mut self, now: Time) {
         for _ in 0..WORK {
-            let Some(&(since, hash, sequence)) = self.queue.front() else { return };
-            let live = self.table.find(hash, |e| e.hash == hash && e.sequence == sequence).is_some();
-            if live && now < since + FORGET {
+            let Some(&(at, hash, sequence)) = self.queue.front() else { return };
+            let live = self.table.find(hash, |e| e.hash == hash && e.sequence == sequence);
+            let seen = live.map(|e| e.seen);
+            if seen.is_some() && now < at + FORGET {
                 return;
             }
             self.queue.pop_front();
-            if live {
-                self.remove(hash, Some(sequence));
+            match seen {
+                Some(seen) if now < seen + FORGET => self.queue.push_back((seen, hash, sequence)),
+                Some(_) => {
+                    self.remove(hash, Some(sequence));
+                }
+                None => {}
             }
         }
     }
@@ -391,7 +412,10 @@ fn push(text: &[u8], out: &mut Vec<u8>) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::net::Ipv4Addr;
     use sip_message::{Index, Limits, Parsed, parse};
+
+    const PLACE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
     /// Shows `what` a request of the call with this number, with these tags.
     fn with(id: usize, from: &str, to: &str, what: impl FnOnce(&Message<'_>)) {
@@ -411,13 +435,13 @@ mod tests {
             with(0, "1", "", |m| {
                 calls.begin(Time::ZERO, m, Payer::PROVEN);
                 if first == 200 {
-                    calls.responded(Time::ZERO, first, m);
+                    calls.responded(Time::ZERO, first, m, PLACE);
                 }
             });
             for id in 1..10_000 {
                 with(id, "1", "", |m| {
                     calls.begin(Time::ZERO, m, Payer::PROVEN);
-                    calls.responded(Time::ZERO, status, m);
+                    calls.responded(Time::ZERO, status, m, PLACE);
                     calls.concluded(Method::Invite, status, m);
                     calls.concluded(Method::Bye, 200, m);
                 });
@@ -432,12 +456,12 @@ mod tests {
     fn the_call_that_was_answered_first_makes_room_and_one_that_rings_does_not() {
         let mut calls = Calls::new(3, [1, 2]);
         for id in 0..3 {
-            assert!(calls.make_room(Payer::PROVEN).is_ok());
+            assert!(calls.make_room(Time::ZERO, Payer::PROVEN).is_ok());
             with(id, "1", "", |m| calls.begin(Time::ZERO, m, Payer::PROVEN));
         }
-        assert!(calls.make_room(Payer::PROVEN).is_err());
+        assert!(calls.make_room(Time::ZERO, Payer::PROVEN).is_err());
         for id in [2, 0] {
-            with(id, "1", "", |m| calls.responded(Time::ZERO, 200, m));
+            with(id, "1", "", |m| calls.responded(Time::ZERO, 200, m, PLACE));
         }
         let left = |calls: &Calls| {
             let mut left: Vec<String> =
@@ -445,14 +469,14 @@ mod tests {
             left.sort();
             left
         };
-        assert!(calls.make_room(Payer::PROVEN).is_ok());
+        assert!(calls.make_room(Time::ZERO, Payer::PROVEN).is_ok());
         assert_eq!(left(&calls), ["0", "1"]);
         with(3, "1", "", |m| calls.begin(Time::ZERO, m, Payer::PROVEN));
-        assert!(calls.make_room(Payer::PROVEN).is_ok());
+        assert!(calls.make_room(Time::ZERO, Payer::PROVEN).is_ok());
         assert_eq!(left(&calls), ["1", "3"]);
         with(4, "1", "", |m| calls.begin(Time::ZERO, m, Payer::PROVEN));
-        assert!(calls.make_room(Payer::PROVEN).is_err(), "all ring");
-        assert!(Calls::new(0, [1, 2]).make_room(Payer::PROVEN).is_err());
+        assert!(calls.make_room(Time::ZERO, Payer::PROVEN).is_err(), "all ring");
+        assert!(Calls::new(0, [1, 2]).make_room(Time::ZERO, Payer::PROVEN).is_err());
     }
 
     #[test]
@@ -461,7 +485,7 @@ mod tests {
         for (from, to) in [("a", ";tag=x"), ("y", ";tag=b")] {
             for (tag, callee) in [("a", ";tag=x"), ("b", ";tag=y")] {
                 with(1, tag, "", |m| calls.begin(Time::ZERO, m, Payer::PROVEN));
-                with(1, tag, callee, |m| calls.responded(Time::ZERO, 200, m));
+                with(1, tag, callee, |m| calls.responded(Time::ZERO, 200, m, PLACE));
             }
             assert_eq!(calls.table.len(), 2);
             with(1, from, to, |m| calls.concluded(Method::Bye, 200, m));
@@ -473,13 +497,13 @@ mod tests {
     fn room_of_a_ringing_call_is_given_back_once() {
         let mut calls = Calls::new(1, [1, 2]);
         for _ in 0..3 {
-            assert!(calls.make_room(Payer::PROVEN).is_ok());
+            assert!(calls.make_room(Time::ZERO, Payer::PROVEN).is_ok());
             with(1, "a", "", |m| calls.begin(Time::ZERO, m, Payer::PROVEN));
             let tags = [";tag=x", ";tag=y"];
             for (status, tag) in [183, 200, 200].into_iter().flat_map(|s| tags.map(|tag| (s, tag))) {
                 let answered = calls.table.iter().any(|e| e.callees.is_answered());
                 assert_eq!(calls.ringing.has_room(1), answered, "{status} {tag}");
-                with(1, "a", tag, |m| calls.responded(Time::ZERO, status, m));
+                with(1, "a", tag, |m| calls.responded(Time::ZERO, status, m, PLACE));
             }
             for (tag, left) in tags.into_iter().zip([1, 0]) {
                 with(1, "a", tag, |m| calls.concluded(Method::Bye, 200, m));

@@ -85,6 +85,11 @@ impl<S: Services> Node<S> {
                 self.note_refusal(status, flow, request, a);
                 return self.decline(now, flow, request, a, (status, b""), b"", out);
             }
+            Plan::NoDialog => {
+                self.services.count(Counter::Forbidden);
+                self.tell(Refusal::UnknownDialog, request.request_uri(), flow, request);
+                return self.decline(now, flow, request, a, (403, b"Unknown Dialog"), b"", out);
+            }
             // The same answer in the same way as for someone unknown: strangers learn nothing.
             Plan::Offline if !self.voicemail(request, a).is_some_and(|v| v.on.has(Reroute::UNREGISTERED)) => {
                 return self.decline(now, flow, request, a, (480, b""), b"", out);
@@ -96,7 +101,7 @@ impl<S: Services> Node<S> {
         // way round the cap.
         let new_call = invite && a.dialog.is_none();
         let (payer, receives) = self.standing(flow, request, a);
-        if new_call && let Err(shortage) = self.calls.make_room(payer) {
+        if new_call && let Err(shortage) = self.calls.make_room(now, payer) {
             return self.crowded(now, flow, request, shortage, out);
         }
         let server = match self.layer.accept(now, request, reply_flow(flow, request), payer) {
@@ -113,7 +118,7 @@ impl<S: Services> Node<S> {
                 return self.answer(now, server, request, source, 302, &extra, out);
             }
             Plan::Forward(wishes) => wishes,
-            Plan::Offline | Plan::Refuse(_) => Vec::new(),
+            Plan::Offline | Plan::Refuse(_) | Plan::NoDialog => Vec::new(),
         };
         // Stops the caller's retransmissions (sections 16.2, 17.2.1), before they begin also where he hears from the
         // callee soon. Who is behind with its work may not know when that is.

@@ -10,7 +10,7 @@ use crate::prompt::Group;
 use crate::proxied::{Pending, Proxied, ProxiedId, Reach, Target};
 use crate::reach::is_anothers;
 use crate::services::{Counter, Question, Services};
-use crate::settings::{Trying, is_secure};
+use crate::settings::{Mode, Trying, is_secure};
 use crate::short::Short;
 use crate::watch::sort_hops;
 use core::mem;
@@ -228,7 +228,9 @@ impl<S: Services> Node<S> {
     pub(crate) fn ends(&self, request: &Message<'_>, caller: End, callee: End) -> Ends {
         let mark = |uri| self.aor_of(uri).map_or(0, |aor| self.sealer.mark(aor.text()));
         let calling = if caller.role == Role::Local { mark(request.from_uri()) } else { 0 };
-        Ends { caller, callee, called: mark(request.to_uri()), calling }
+        // Without transactions there is no table of calls.
+        let keeper = if self.settings.proxy.mode == Mode::Stateless { 0 } else { self.calls.keeper() };
+        Ends { caller, callee, called: mark(request.to_uri()), calling, keeper }
     }
 
     /// Our Record-Route: one value for each side where they differ (RFC 5658), both with the sealed
@@ -258,7 +260,7 @@ impl<S: Services> Node<S> {
         let via =
             near.via_prefix().len() + 43 + OC.len() + 17 + if from.transport.is_reliable() { 0 } else { 40 };
         // The sealed ends of a dialog, with both addresses.
-        let token = if near.address.is_ipv4() { 44 } else { 76 };
+        let token = if near.address.is_ipv4() { 47 } else { 79 };
         let route = near.record_route_prefix(false).len() + token;
         // One for each side where they differ, as they may in the family of their addresses.
         let differ = from.transport.is_reliable() || !near.address.is_ipv4();

@@ -12,6 +12,7 @@ use crate::settings::Bounds;
 use crate::targets::Wish;
 use crate::watch::NO_TARGET;
 use core::mem;
+use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 use sip_message::{Limits, Message, Method, Name, NameAddr, Parsed, Uri, parse, write_response};
 use sip_proxy::context::{Action, BranchId};
@@ -22,6 +23,8 @@ use sip_registrar::parse_q;
 use sip_transaction::{ClientId, Event, Outcome, Payer, ServerId, TimerId};
 use wire::{ConnId, Flow, Outbox, Time};
 
+/// Stands where a branch has an address.
+const NOWHERE: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 /// Seconds that a stream connection matters on which a caller was told that the call is answered.
 const CALL_KEEPS: u32 = 7_200;
 
@@ -67,7 +70,7 @@ impl<S: Services> Node<S> {
         out: &mut Outbox,
     ) {
         let Some(mut proxied) = self.proxied.take(id) else {
-            return self.further_response(now, id, branch, response, out);
+            return self.further_response(now, flow, id, branch, response, out);
         };
         let status = response.status();
         if proxied.invite && status >= 300 {
@@ -80,7 +83,7 @@ impl<S: Services> Node<S> {
             // A 2xx to an INVITE of which a branch was given up.
             if proxied.invite
                 && (200..300).contains(&status)
-                && !self.relay(now, proxied.back(branch), response, out)
+                && !self.relay(now, proxied.back(branch, flow.remote.ip()), response, out)
             {
                 self.relay_late(&proxied, branch, response, out);
             }
@@ -113,13 +116,14 @@ impl<S: Services> Node<S> {
     fn further_response(
         &mut self,
         now: Time,
+        flow: Flow,
         id: ProxiedId,
         branch: BranchId,
         response: &Message<'_>,
         out: &mut Outbox,
     ) {
         if (200..300).contains(&response.status())
-            && let Some(back) = self.proxied.back(id, branch)
+            && let Some(back) = self.proxied.back(id, branch, flow.remote.ip())
         {
             self.relay(now, back, response, out);
         }
@@ -320,14 +324,14 @@ impl<S: Services> Node<S> {
             Action::ForwardProvisional(branch) => {
                 p.trying = Time::FAR;
                 if let Some(response) = response {
-                    self.relay(now, p.back(branch), response, out);
+                    self.relay(now, p.back(branch, NOWHERE), response, out);
                 }
             }
             Action::ForwardFinal(branch) => {
                 p.trying = Time::FAR;
                 let first = !mem::replace(&mut p.accepted, true);
                 if let Some(response) = response
-                    && self.relay(now, p.back(branch), response, out)
+                    && self.relay(now, p.back(branch, NOWHERE), response, out)
                     && first
                 {
                     self.concluded(now, p, response.status(), response);
@@ -405,8 +409,8 @@ impl<S: Services> Node<S> {
         if sent {
             self.letters.keep(&mut self.layer, out);
             self.services.count(Counter::Relayed);
-            if response.method() == Method::Invite {
-                self.calls.responded(now, status, response);
+            if matches!(response.method(), Method::Invite | Method::Update) {
+                self.calls.responded(now, status, response, back.place);
             }
             // What was withheld was not queued; to streams nothing is withheld.
             let caller = self.layer.reply_of(back.server).filter(|flow| flow.transport.is_reliable());

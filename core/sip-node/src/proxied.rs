@@ -7,6 +7,7 @@ use crate::short::Short;
 use crate::targets::Wish;
 use crate::trunk_ref::TrunkRef;
 use crate::watch::Watch;
+use core::net::IpAddr;
 use core::ops::Range;
 use prefetch_index::prefetch_index;
 use sip_proxy::context::{BranchId, Context};
@@ -189,9 +190,17 @@ impl Proxied {
         }
     }
 
-    /// How a response of this branch goes back.
-    pub fn back(&self, branch: BranchId) -> Back {
-        Back { server: self.server, oc: self.oc, knows_oc: self.knows_oc, trusted: self.trusts(branch) }
+    /// How a response of this branch goes back that came from `seen`.
+    pub fn back(&self, branch: BranchId, seen: IpAddr) -> Back {
+        let target = self.targets.get(usize::from(branch.target()));
+        let hop = target.and_then(|target| target.hops.get(usize::from(branch.attempt())));
+        Back {
+            server: self.server,
+            oc: self.oc,
+            knows_oc: self.knows_oc,
+            trusted: self.trusts(branch),
+            place: hop.map_or(seen, |hop| hop.remote.ip()),
+        }
     }
 
     /// Bit n: target n is a trunk.
@@ -224,6 +233,8 @@ pub(crate) struct Back {
     pub knows_oc: bool,
     /// Identity assertions in it are believed.
     pub trusted: bool,
+    /// Where the request went.
+    pub place: IpAddr,
 }
 
 /// What is left of an INVITE that was accepted, for as long as its server transaction lasts: every further 2xx goes back
@@ -376,11 +387,11 @@ impl ProxiedSlab {
     }
 
     /// How a further 2xx of an accepted INVITE goes back.
-    pub fn back(&mut self, id: ProxiedId, branch: BranchId) -> Option<Back> {
+    pub fn back(&mut self, id: ProxiedId, branch: BranchId, seen: IpAddr) -> Option<Back> {
         let Value::Accepted(held) = &self.slot(id)?.value else { return None };
         let [low, high] = held.trusted.map(u128::from);
         let trusted = is_trunk(high << 64 | low, branch);
-        Some(Back { server: held.server, oc: held.oc, knows_oc: held.knows_oc, trusted })
+        Some(Back { server: held.server, oc: held.oc, knows_oc: held.knows_oc, trusted, place: seen })
     }
 
     /// The server transaction of an accepted INVITE is over: forgets it. `false` if `id` is none of these.

@@ -189,6 +189,8 @@ pub enum Refusal {
     Method,
     /// A stranger's request has a To tag and no token of ours, and strangers may not begin anything with its method: 481.
     NoDialog,
+    /// An INVITE, MESSAGE or REFER with our token, in a dialog that this server would know: 403.
+    UnknownDialog,
     /// A stranger's INVITE would have a phone answer by itself or take over a call, by what cannot be taken off it: 403.
     Commands,
     /// The sender may not reach what the Request-URI names: 403.

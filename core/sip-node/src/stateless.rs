@@ -97,6 +97,8 @@ impl<S: Services> Node<S> {
                 self.forward_first(now, flow, request, admitted, &wishes, out);
                 self.take_back(wishes);
             }
+            // Neither ACK nor CANCEL begins anything, and in stateless mode no dialog is known.
+            Plan::NoDialog => self.services.count(Counter::Stray),
             Plan::Refuse(_) | Plan::Offline | Plan::Redirect(_) if is_ack => {
                 self.services.count(Counter::Stray);
             }

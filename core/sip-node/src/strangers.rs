@@ -35,14 +35,18 @@ impl Default for Strangers {
 }
 
 impl Strangers {
+    /// Whether they may begin something with this method.
+    fn lists(&self, method: Method<'_>) -> bool {
+        self.methods.iter().any(|m| m == b"*" || m == method.as_bytes())
+    }
+
     /// Why a stranger's request is refused; `None`: it is not. `known`: an INFO without a token belongs to a known call.
     fn bars(&self, request: &Message<'_>, dialog: Option<&Dialog>, known: bool) -> Option<Refusal> {
         let method = request.method();
         if dialog.is_none() && !self.allowed {
             return Some(Refusal::Stranger);
         }
-        let listed = self.methods.iter().any(|m| m == b"*" || m == method.as_bytes());
-        if listed || belongs(request, dialog, known) {
+        if self.lists(method) || belongs(request, dialog, known) {
             return None;
         }
         // Its dialog is unknown here (section 12.2.2).
@@ -105,15 +109,14 @@ impl<S: Services> Node<S> {
             return None;
         }
         let claims = a.dialog.is_none() && !request.to_tag().is_empty();
-        if claims && self.calls.is_forged(request) {
-            return Some(Refusal::NoDialog);
-        }
         let known = claims && request.method() == Method::Info && self.is_of_known_call(request, a);
         let end = a.dialog.map(|dialog| dialog.sender.remote.ip());
-        if commands_a_phone(request.method()) && end.is_some_and(|ip| ip != flow.remote.ip().to_canonical()) {
+        let beside = end.is_some_and(|ip| ip != flow.remote.ip().to_canonical());
+        let strangers = &self.settings.proxy.strangers;
+        if commands_a_phone(request.method()) && beside && !strangers.lists(request.method()) {
             return Some(Refusal::NoDialog);
         }
-        let barred = self.settings.proxy.strangers.bars(request, a.dialog.as_ref(), known);
+        let barred = strangers.bars(request, a.dialog.as_ref(), known);
         barred.or_else(|| commands::are_demanded(request).then_some(Refusal::Commands))
     }
 

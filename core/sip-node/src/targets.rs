@@ -35,6 +35,8 @@ pub(crate) enum Plan {
     Redirect(Vec<u8>),
     /// Answer with this status.
     Refuse(u16),
+    /// Answer 403: its dialog is none that this server knows, and it should.
+    NoDialog,
     /// The callee exists but has no binding: voicemail or 480.
     Offline,
 }
@@ -208,8 +210,8 @@ impl<S: Services> Node<S> {
         a: &Admitted<'_>,
     ) -> Plan {
         if let Some(dialog) = &a.dialog {
-            if self.leaves_its_dialog(now, request, a, dialog) {
-                return Plan::Refuse(403);
+            if self.is_of_no_dialog(now, request, a, dialog) {
+                return Plan::NoDialog;
             }
             return self.within_dialog(room, now, flow, request, a, dialog);
         }

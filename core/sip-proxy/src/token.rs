@@ -1,14 +1,13 @@
 //! What this server writes into its own Record-Route: the two ends of a dialog, sealed.
 //!
-//! A proxy that keeps no dialogs must still know, when a BYE comes by, whether it ever let this dialog
+//! A proxy that routes by no memory of dialogs must still know, when a BYE comes by, whether it ever let this dialog
 //! through and where the other end really is (a phone behind address translation is not where its
 //! Contact says). Both travel in the Record-Route URI: each end's transport address, listener and
-//! standing, and marks of the names that called and was called, with a MAC over them, the Call-ID and the caller's
-//! tag. A made-up To tag or Route opens
-//! nothing, a copied one fits no other call, and no worker needs memory to follow a dialog (the flow
-//! tokens of RFC 5626 section 5.2, for both ends).
+//! standing, marks of the names that called and was called, and the table of calls that knows the dialog, with a MAC
+//! over them, the Call-ID and the caller's tag. A made-up Route opens nothing, a copied one fits no other call, and no
+//! worker needs memory to follow a dialog (the flow tokens of RFC 5626 section 5.2, for both ends).
 //!
-//! Text form: base64url of `version|roles, called, calling, caller, callee, mac`, 40 characters for two IPv4 ends.
+//! Text form: base64url of `version|roles, called, calling, keeper, caller, callee, mac`, 43 characters for two IPv4 ends.
 
 use crate::gathered::Gathered;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -74,6 +73,8 @@ pub struct Ends {
     pub called: u16,
     /// The same of the name of ours that called.
     pub calling: u16,
+    /// The table of calls that knows this dialog, a random number; 0: none does.
+    pub keeper: u16,
 }
 
 /// A verified token as one request shows it.
@@ -89,6 +90,15 @@ pub struct Dialog {
     pub called: u16,
     /// The same of the name of ours that called.
     pub calling: u16,
+    /// The table of calls that knows this dialog; 0: none does.
+    pub keeper: u16,
+}
+
+impl Dialog {
+    /// The end that the request which set the dialog up was sent to.
+    pub const fn callee(&self) -> End {
+        if self.by_caller { self.peer } else { self.sender }
+    }
 }
 
 /// Seals and opens dialog tokens. All workers share the key; it outlives restarts, so dialogs do too.
@@ -97,12 +107,13 @@ pub struct Sealer {
     key: [u8; 16],
 }
 
-const VERSION: u8 = 2;
-/// Without the name that called: tokens of dialogs from before an upgrade.
+const VERSION: u8 = 3;
+/// Tokens of dialogs from before an upgrade: without the table of calls, and without the name that called.
+const VERSION_2: u8 = 2;
 const VERSION_1: u8 = 1;
 const END_MAX: usize = 20;
 const MAC: usize = 8;
-const RAW_MAX: usize = 2 + 4 + 2 * END_MAX + MAC;
+const RAW_MAX: usize = 2 + 6 + 2 * END_MAX + MAC;
 
 impl Sealer {
     /// A sealer with a secret key.
@@ -116,6 +127,7 @@ impl Sealer {
         raw.push(&[VERSION, role_bits(ends.caller.role) << 4 | role_bits(ends.callee.role)]);
         raw.push(&ends.called.to_be_bytes());
         raw.push(&ends.calling.to_be_bytes());
+        raw.push(&ends.keeper.to_be_bytes());
         raw.push_end(&ends.caller);
         raw.push_end(&ends.callee);
         let mac = self.mac(raw.bytes(), call_id, caller_tag);
@@ -129,15 +141,15 @@ impl Sealer {
         let mut raw = Raw::default();
         unbase64url(token, &mut raw)?;
         let (sealed, mac) = raw.bytes().split_at_checked(raw.len.checked_sub(MAC)?)?;
-        let Ends { caller, callee, called, calling } = read_ends(sealed)?;
+        let Ends { caller, callee, called, calling, keeper } = read_ends(sealed)?;
         if to_tag.is_empty() || from_tag.is_empty() {
             return None;
         }
         if self.mac(sealed, call_id, from_tag) == mac {
-            return Some(Dialog { sender: caller, peer: callee, by_caller: true, called, calling });
+            return Some(Dialog { sender: caller, peer: callee, by_caller: true, called, calling, keeper });
         }
         if self.mac(sealed, call_id, to_tag) == mac {
-            return Some(Dialog { sender: callee, peer: caller, by_caller: false, called, calling });
+            return Some(Dialog { sender: callee, peer: caller, by_caller: false, called, calling, keeper });
         }
         None
     }
@@ -231,15 +243,16 @@ impl Raw {
 }
 
 fn read_ends(sealed: &[u8]) -> Option<Ends> {
-    let (roles, called, calling, rest) = match sealed {
-        [VERSION, roles, a, b, c, d, rest @ ..] => (roles, [*a, *b], [*c, *d], rest),
-        [VERSION_1, roles, a, b, rest @ ..] => (roles, [*a, *b], [0, 0], rest),
+    let (roles, marks, rest) = match sealed {
+        [VERSION, roles, a, b, c, d, e, f, rest @ ..] => (roles, [[*a, *b], [*c, *d], [*e, *f]], rest),
+        [VERSION_2, roles, a, b, c, d, rest @ ..] => (roles, [[*a, *b], [*c, *d], [0, 0]], rest),
+        [VERSION_1, roles, a, b, rest @ ..] => (roles, [[*a, *b], [0, 0], [0, 0]], rest),
         _ => return None,
     };
-    let [called, calling] = [called, calling].map(u16::from_be_bytes);
+    let [called, calling, keeper] = marks.map(u16::from_be_bytes);
     let (caller, rest) = read_end(rest, role_of(roles >> 4)?)?;
     let (callee, rest) = read_end(rest, role_of(roles & 15)?)?;
-    rest.is_empty().then_some(Ends { caller, callee, called, calling })
+    rest.is_empty().then_some(Ends { caller, callee, called, calling, keeper })
 }
 
 fn read_end(bytes: &[u8], role: Role) -> Option<(End, &[u8])> {
@@ -361,6 +374,7 @@ mod tests {
             callee: end("[2001:db8::1]:5070", Transport::Tcp, Role::Trunk),
             called: 0x1234,
             calling: 0x5678,
+            keeper: 0x9abc,
         }
     }
 
@@ -374,28 +388,28 @@ mod tests {
     fn each_direction_is_told_by_its_tags() {
         let s = Sealer::new([1; 16]);
         let token = sealed(1);
-        let Ends { caller, callee, called, calling } = ends();
+        let Ends { caller, callee, called, calling, keeper } = ends();
         assert_eq!(
             s.open(&token, b"call@x", b"ctag", b"other"),
-            Some(Dialog { sender: caller, peer: callee, by_caller: true, called, calling })
+            Some(Dialog { sender: caller, peer: callee, by_caller: true, called, calling, keeper })
         );
         assert_eq!(
             s.open(&token, b"call@x", b"other", b"ctag"),
-            Some(Dialog { sender: callee, peer: caller, by_caller: false, called, calling })
+            Some(Dialog { sender: callee, peer: caller, by_caller: false, called, calling, keeper })
         );
     }
 
     #[test]
-    fn two_ipv4_ends_take_40_characters() {
+    fn two_ipv4_ends_take_43_characters() {
         let e = end("10.0.0.1:5060", Transport::Udp, Role::Local);
         let mut out = Vec::new();
         Sealer::new([0; 16]).seal(
-            &Ends { caller: e, callee: e, called: 0, calling: 0 },
+            &Ends { caller: e, callee: e, called: 0, calling: 0, keeper: 0 },
             b"c",
             b"t",
             &mut out,
         );
-        assert_eq!(out.len(), 40);
+        assert_eq!(out.len(), 43);
     }
 
     #[test]
@@ -409,20 +423,26 @@ mod tests {
     }
 
     #[test]
-    fn token_of_the_version_before_is_read_without_the_caller() {
+    fn tokens_of_older_versions_are_read_without_what_they_lack() {
         let s = Sealer::new([1; 16]);
-        let Ends { caller, callee, called, .. } = ends();
-        let mut raw = Raw::default();
-        raw.push(&[VERSION_1, role_bits(caller.role) << 4 | role_bits(callee.role)]);
-        raw.push(&called.to_be_bytes());
-        raw.push_end(&caller);
-        raw.push_end(&callee);
-        let mac = s.mac(raw.bytes(), b"call@x", b"ctag");
-        raw.push(&mac);
-        let mut token = Vec::new();
-        base64url(raw.bytes(), &mut token);
-        let dialog = s.open(&token, b"call@x", b"ctag", b"x").expect("a dialog");
-        assert_eq!((dialog.sender, dialog.called, dialog.calling), (caller, called, 0));
+        let Ends { caller, callee, called, calling, .. } = ends();
+        for (version, named) in [(VERSION_1, 0), (VERSION_2, calling)] {
+            let mut raw = Raw::default();
+            raw.push(&[version, role_bits(caller.role) << 4 | role_bits(callee.role)]);
+            raw.push(&called.to_be_bytes());
+            if version == VERSION_2 {
+                raw.push(&calling.to_be_bytes());
+            }
+            raw.push_end(&caller);
+            raw.push_end(&callee);
+            let mac = s.mac(raw.bytes(), b"call@x", b"ctag");
+            raw.push(&mac);
+            let mut token = Vec::new();
+            base64url(raw.bytes(), &mut token);
+            let dialog = s.open(&token, b"call@x", b"ctag", b"x").expect("a dialog");
+            assert_eq!((dialog.sender, dialog.callee(), dialog.called), (caller, callee, called));
+            assert_eq!((dialog.calling, dialog.keeper), (named, 0), "{version}");
+        }
     }
 
     #[test]

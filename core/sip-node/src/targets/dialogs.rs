@@ -1,14 +1,14 @@
 //! Targets of requests within a dialog that this server record-routed.
 
-use super::{Plan, Wish, make_strict, place_of, transport_of};
-use crate::access::{Access, Asker, By, Holder, Place, access};
+use super::{Plan, Wish, make_strict, place_of};
+use crate::access::{Access, Asker, By, Place, access};
 use crate::admit::{Admitted, Caller};
 use crate::node::Node;
 use crate::services::Services;
-use crate::settings::Bounds;
+use crate::settings::{Bounds, Mode};
 use crate::short::Short;
 use core::net::SocketAddr;
-use sip_message::{Message, Method, Uri, canonical_user};
+use sip_message::{Message, Method, Uri};
 use sip_proxy::token::{Dialog, End, Role};
 use sip_registrar::{is_outside, is_public};
 use wire::{Flow, Time, Transport};
@@ -100,11 +100,9 @@ impl<S: Services> Node<S> {
         Plan::Forward(room)
     }
 
-    /// Whether a request would begin a call or carry a text that does not belong to the dialog: a proxy, gateway or trunk
-    /// at the other end may take a To tag that it does not know for a new call. The token does not say what the other end called
-    /// itself, so the table of calls does. What it does not know, after a restart say, is allowed to phones by the URI
-    /// that they registered, and to users. A refused re-INVITE leaves the session as it is (section 14.1).
-    pub(super) fn leaves_its_dialog(
+    /// Whether a request with our token belongs to no dialog, and the other end may take it for a new one: a proxy,
+    /// gateway or trunk that does not mind an unknown To tag opens any number so. In stateless mode nobody knows.
+    pub(super) fn is_of_no_dialog(
         &self,
         now: Time,
         request: &Message<'_>,
@@ -112,31 +110,12 @@ impl<S: Services> Node<S> {
         dialog: &Dialog,
     ) -> bool {
         let begins = matches!(request.method(), Method::Invite | Method::Message | Method::Refer);
-        let asker = self.asker_within(dialog, &a.caller);
-        if !begins || asker == Asker::Transit {
-            return false;
-        }
-        let strict = a.routing.next.filter(|_| !a.routing.next_is_loose).map(Uri::parse);
-        // A strict router's URI becomes the Request-URI.
-        let uri = strict.and_then(Result::ok).unwrap_or(a.uri);
-        if self.calls.reaches(request, &uri) {
-            return false;
-        }
-        let peer = dialog.peer.remote;
-        if dialog.sender.role == Role::Local && a.caller.role == Role::Local {
-            let number = canonical_user(uri.user.unwrap_or(b""));
-            let dialled = number.len() > 2 && number.iter().all(|b| b.is_ascii_digit() || *b == b'+');
-            return match self.places.at(&self.settings, peer) {
-                Some(Holder::Trunk(at)) => dialled && self.prefix_trunk(&number) != Some(at),
-                Some(Holder::Service) => dialled,
-                None => false,
-            };
-        }
-        let spelled = uri
-            .host_ip()
-            .map(|ip| SocketAddr::new(ip, uri.port.unwrap_or_else(|| transport_of(&uri).default_port())));
-        let phone = || spelled.is_some_and(|at| uri.is_sip() && self.is_contact(now, &uri, at));
-        self.places.at(&self.settings, peer).is_some() || !phone()
+        let known = self.settings.proxy.mode != Mode::Stateless;
+        let others = !self.settings.auth.fronts.is_empty();
+        begins
+            && known
+            && self.asker_within(dialog, &a.caller) != Asker::Transit
+            && self.calls.denies(now, request, dialog, others)
     }
 
     /// Who asks within a dialog. That its sender is one of ours proves nothing about who sent this request.

@@ -289,7 +289,7 @@ fn info_without_route_passes_in_a_known_call_only() {
     // The other end's.
     let mut back = from_callee(&got, "INFO", BOB, "<sip:bob@far.example>");
     (back.uri, back.lines) = (format!("sip:carol@{CAROL}"), Vec::new());
-    assert_eq!(lab.ask(BOB, back.text()).status(), 481, "under a name that it did not have");
+    assert_eq!(lab.ask(BOB, back.text()).status(), 403, "a stranger by name, to another domain");
     // Once it is over, it is no call any more.
     let bye = Req { method: "BYE".to_owned(), ..bare.clone() }.sent_by("UDP", CAROL);
     let at_phone = lab.ask(CAROL, bye.text());
@@ -390,10 +390,10 @@ fn whoever_answers_for_a_user_of_ours_may_speak_in_the_dialog() {
     assert_eq!((sent.method(), sent.to().as_str()), ("BYE", CAROL));
     // The caller, a stranger, reaches this mailbox with his token, and nobody else.
     let ok = Sent { text: got.accept("b"), ..got.clone() };
-    for (method, to) in [("INFO", "203.0.113.60:5060"), ("MESSAGE", CAROL)] {
+    for method in ["INFO", "MESSAGE"] {
         let mut elsewhere = got_req(&got).within(method, &ok);
         elsewhere.uri = "sip:victim@203.0.113.77".to_owned();
-        assert_eq!(lab.ask(CAROL, elsewhere.text()).to(), to);
+        assert_eq!(lab.ask(CAROL, elsewhere.text()).to(), "203.0.113.60:5060");
     }
     // From another address the token is not enough.
     let bye = from_callee(&got, "BYE", "192.0.2.66:5060", "<sip:bob@here.example>");

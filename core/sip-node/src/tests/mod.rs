@@ -352,6 +352,19 @@ impl Lab {
         Lab { node, world, now: Time::from_secs(1_000), settings, out: Outbox::new() }
     }
 
+    /// Another process with the same keys, settings and store.
+    pub fn restart(&mut self) {
+        let config = NodeConfig {
+            worker: 0,
+            timers: Timers::default(),
+            transactions: Limits { server: 1_000, client: 1_000, bytes: 64 << 20 },
+            dns_cache: 100,
+            keys: Keys { dialog: [5; 16], hash: [6; 16] },
+            seed: [9, 10],
+        };
+        self.node = Node::new(config, Arc::new(self.settings.clone()), World(self.world.clone()));
+    }
+
     /// Changes the settings while it runs.
     pub fn reconfigure(&mut self, change: impl FnOnce(&mut Settings)) {
         change(&mut self.settings);

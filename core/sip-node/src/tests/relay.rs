@@ -219,12 +219,12 @@ fn a_dialog_with_a_mailbox_on_our_machine_leads_not_back_to_us() {
     let got = lab.invite(CAROL, invite.text()).remove(0);
     let ok = lab.ask(BESIDE_US, got.accept("b"));
     let mut again = invite.within("INVITE", &ok);
-    again.uri = "sip:+49900@198.51.100.1:5060".to_owned();
-    assert_eq!(lab.ask(CAROL, again.text()).status(), 403);
-    again.cseq += 1;
-    again.uri = "sip:bob@198.51.100.1:5060".to_owned();
-    lab.send(CAROL, again.text());
-    assert_eq!(reached(&lab.sent()), [BESIDE_US]);
+    for user in ["+49900", "bob"] {
+        again.uri = format!("sip:{user}@198.51.100.1:5060");
+        lab.send(CAROL, again.text());
+        assert_eq!(reached(&lab.sent()), [BESIDE_US]);
+        again.cseq += 1;
+    }
     // Not for one of our users either, who may name other ports of the other end.
     let invite = Req::new("INVITE", "sip:bob@here.example").alice();
     let got = lab.as_user(ALICE, "alice", &invite).remove(1);
