@@ -160,9 +160,10 @@ mod tests {
         callees.answer(1, 8);
         callees.answer(2, 9);
         callees.answer(2, 10);
-        assert_eq!([(1, 7), (1, 8), (2, 9), (2, 10)].map(|(tag, at)| callees.has_at(tag, at)), [
-            true, false, true, false
-        ]);
+        assert_eq!(
+            [(1, 7), (1, 8), (2, 9), (2, 10)].map(|(tag, at)| callees.has_at(tag, at)),
+            [true, false, true, false]
+        );
         assert!(!callees.end(1) && !callees.has_at(1, 7));
     }
 }

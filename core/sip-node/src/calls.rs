@@ -9,8 +9,8 @@
 
 use crate::callees::Callees;
 use crate::held::Shortage;
-use core::time::Duration;
 use core::net::IpAddr;
+use core::time::Duration;
 use hashbrown::HashTable;
 use sip_message::{Message, Method};
 use sip_proxy::gathered::Gathered;
