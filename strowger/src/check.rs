@@ -1,12 +1,13 @@
 //! `strowger check`: a configuration and its consequences, without starting.
 
 use crate::build::METHODS;
-use crate::say_errors;
+use crate::file::ConfigFile;
+use crate::{fail, say_errors};
 use control::config::{Config, Overrides};
-use std::path::Path;
 use std::process::ExitCode;
 
-pub fn run(file: &Path) -> ExitCode {
+pub fn run(file: &ConfigFile) -> ExitCode {
+    let Some(file) = file.path() else { return fail(&"no configuration file; name it") };
     match Config::load(Some(file), &Overrides::default(), METHODS) {
         Ok(loaded) => {
             for warning in &loaded.warnings {

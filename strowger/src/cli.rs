@@ -1,6 +1,7 @@
 //! The command line.
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use crate::file::ConfigFile;
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use load_runner::Switch;
 use std::path::PathBuf;
 
@@ -23,15 +24,12 @@ pub enum Command {
         #[command(subcommand)]
         command: UserCommand,
     },
-    /// Ask or tell a running server
+    /// Query or control a running server
     #[command(after_help = CTL_EXAMPLES)]
     Ctl(CtlArgs),
     /// Check a configuration file without starting anything
-    #[command(after_help = "Example:\n  strowger check /etc/strowger/strowger.toml")]
-    Check {
-        /// The file
-        file: PathBuf,
-    },
+    #[command(after_help = CHECK_EXAMPLES, group(ArgGroup::new("which").args(["file", "config"]).required(true)))]
+    Check(ConfigFile),
     /// Run the session-aware load balancer in front of a cluster (UDP and TCP)
     #[command(after_help = BALANCE_EXAMPLES)]
     Balance(BalanceArgs),
@@ -53,11 +51,18 @@ pub enum Command {
     },
 }
 
+const CHECK_EXAMPLES: &str = "Examples:
+  strowger check /etc/strowger/strowger.toml
+  strowger check --config /etc/strowger/strowger.toml      the same
+
+Prints the configuration with all defaults, or every error with its line.";
+
 const SERVE_EXAMPLES: &str = "Examples:
   strowger serve
       UDP and TCP on port 5060 of every address, subscribers in ./data, digest required
   strowger serve --domain example.com --listen udp:192.0.2.1:5060 --listen tcp:192.0.2.1:5060
   strowger serve --config /etc/strowger/strowger.toml --workers 4
+  strowger serve /etc/strowger/strowger.toml --workers 4     the same
   strowger serve --listen udp:127.0.0.1:5070 --auth off      for a test bench only
 
 SIGTERM or Ctrl-C drains and stops, a second one stops at once; SIGHUP reloads the file.";
@@ -65,9 +70,8 @@ SIGTERM or Ctrl-C drains and stops, a second one stops at once; SIGHUP reloads t
 /// Options of `serve`; they override the file.
 #[derive(Args)]
 pub struct ServeArgs {
-    /// Configuration file; a relative data_dir in it starts from where the file is
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub config: ConfigFile,
     /// Where to listen: udp:ADDR:PORT or tcp:ADDR:PORT; may be repeated [default: both, port 5060 of
     /// every address]
     #[arg(long, value_name = "TRANSPORT:ADDR:PORT")]
@@ -81,7 +85,7 @@ pub struct ServeArgs {
     /// Worker threads [default: 0, one for each core]
     #[arg(long, value_name = "N")]
     pub workers: Option<usize>,
-    /// How datagrams come to their worker: auto, kernel or ring [default: auto, the kernel if it can be had]
+    /// How datagrams come to their worker: auto, kernel or ring [default: auto, the kernel if it is available]
     #[arg(long, value_name = "GRADE")]
     pub steering: Option<String>,
     /// Where the admin API listens, or `off` [default: 127.0.0.1:8080]
@@ -98,6 +102,7 @@ const BALANCE_EXAMPLES: &str = "Examples:
   strowger balance --listen udp:192.0.2.1:5060 --node 'sip:192.0.2.11;weight=2' --node sip:192.0.2.12 \\
       --algorithm tjsq
   strowger balance --config /etc/strowger/strowger.toml
+  strowger balance /etc/strowger/strowger.toml               the same
   strowger ctl nodes; strowger ctl drain 192.0.2.12:5060; strowger ctl add-node sip:192.0.2.13:5060
 
 Algorithms: cjsq, tjsq, tlwl, tlwl-adaptive, hash, fnv-hash, round-robin, rwma, two-choices, maglev.
@@ -109,9 +114,8 @@ at once. SIGHUP reloads the file.";
 /// Options of `balance`; they override the file.
 #[derive(Args)]
 pub struct BalanceArgs {
-    /// Configuration file: `[balance]` and what it shares with `serve`
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub config: ConfigFile,
     /// Where to listen: udp:ADDR:PORT or tcp:ADDR:PORT; may be repeated [default: port 5060 of every address]
     #[arg(long, value_name = "TRANSPORT:ADDR:PORT")]
     pub listen: Vec<String>,
@@ -241,6 +245,7 @@ const CTL_EXAMPLES: &str =
 Examples:
   strowger ctl status
   strowger ctl bindings --aor alice@example.com --output json
+  strowger ctl status --config /etc/strowger/strowger.toml    at the admin address of that file
   strowger ctl reload --admin 127.0.0.1:8080
   strowger ctl nodes
   strowger ctl drain 192.0.2.11:5060";
@@ -250,10 +255,13 @@ Examples:
 pub struct CtlArgs {
     #[command(subcommand)]
     pub command: CtlCommand,
-    /// Where the server's admin API listens
-    #[arg(long, global = true, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
-    pub admin: String,
-    /// File with the bearer token, if the server wants one
+    /// Where the server's admin API listens [default: that of --config, else 127.0.0.1:8080]
+    #[arg(long, global = true, value_name = "ADDR:PORT")]
+    pub admin: Option<String>,
+    /// The server's configuration file: its [admin] says where the API listens and which token it asks for
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// File with the bearer token, if the server asks for one [default: that of --config]
     #[arg(long, global = true, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     /// Form of the answer

@@ -1,14 +1,49 @@
-//! `strowger ctl`: ask or tell a running server.
+//! `strowger ctl`: queries and controls a running server.
 
 use crate::cli::{CtlArgs, CtlCommand, Output};
-use crate::{absolute, fail};
+use crate::{absolute, fail, file};
 use control::admin::NodeOrder;
 use control::client::{Client, ClientError, Command, run as ask};
+use control::config::{AdminAccess, Overrides};
 use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 
+/// The address of the admin API, and the access that the server's configuration file describes if one is named.
+fn address(args: &CtlArgs) -> Result<(String, AdminAccess), ExitCode> {
+    let access = file::load(args.config.as_deref(), &Overrides::default())?.config.admin;
+    let named = args.config.as_deref().map(|file| absolute(file).display().to_string()).unwrap_or_default();
+    let address = match (&args.admin, access.listen) {
+        (Some(written), _) => written.clone(),
+        (None, Some(listen)) if listen.port() == 0 => {
+            let mend = "name the one in the server's log with --admin ADDR:PORT";
+            return Err(fail(&format!("{named}: listen in [admin] names no port; {mend}")));
+        }
+        (None, Some(listen)) => reachable(listen).to_string(),
+        (None, None) => {
+            let mend = "set `listen` in [admin], or name the address with --admin ADDR:PORT";
+            return Err(fail(&format!("{named}: the admin API is off; {mend}")));
+        }
+    };
+    Ok((address, access))
+}
+
+/// Where a server on this machine answers that listens at this address.
+fn reachable(listen: SocketAddr) -> SocketAddr {
+    match listen {
+        SocketAddr::V4(a) if a.ip().is_unspecified() => (Ipv4Addr::LOCALHOST, a.port()).into(),
+        SocketAddr::V6(a) if a.ip().is_unspecified() => (Ipv6Addr::LOCALHOST, a.port()).into(),
+        other => other,
+    }
+}
+
 pub fn run(args: &CtlArgs) -> ExitCode {
-    let token = match args.token_file.as_deref().map(|file| (file, std::fs::read_to_string(file))) {
+    let (address, access) = match address(args) {
+        Ok(found) => found,
+        Err(code) => return code,
+    };
+    let token_file = args.token_file.as_deref().or(access.token_file.as_deref());
+    let token = match token_file.map(|file| (file, std::fs::read_to_string(file))) {
         None => None,
         Some((_, Ok(token))) => Some(token),
         Some((file, Err(error))) => {
@@ -38,7 +73,7 @@ pub fn run(args: &CtlArgs) -> ExitCode {
     };
     let output = output(args.output);
     let result =
-        Client::new(&args.admin, token).and_then(|c| ask(&c, &command, output, &mut io::stdout().lock()));
+        Client::new(&address, token).and_then(|c| ask(&c, &command, output, &mut io::stdout().lock()));
     match result {
         Ok(()) => ExitCode::SUCCESS,
         // `strowger ctl bindings | head` is no failure.

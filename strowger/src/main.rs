@@ -9,6 +9,7 @@ mod cli;
 mod counters;
 mod courier;
 mod ctl;
+mod file;
 mod interfaces;
 mod memory;
 mod process;
@@ -38,7 +39,7 @@ fn main() -> ExitCode {
         cli::Command::Serve(args) => serve::run(&args),
         cli::Command::User { command } => user::run(&command),
         cli::Command::Ctl(args) => ctl::run(&args),
-        cli::Command::Check { file } => check::run(&file),
+        cli::Command::Check(file) => check::run(&file),
         cli::Command::Balance(args) => balance::run(&args),
         cli::Command::Load(args) => load_runner::run(&args),
         cli::Command::LoadCompare(args) => load_runner::compare(&args),

@@ -8,7 +8,7 @@ use crate::memory::Room;
 use crate::segmentation::Segmentation;
 use crate::unserved::Unserved;
 use crate::world::{self, Ask, SharedLedger, World};
-use crate::{absolute, fail, interfaces, say_errors, steering};
+use crate::{absolute, fail, file, interfaces, steering};
 use control::admin::Bound as AdminSocket;
 use control::config::{self as c, Config, Loaded, Overrides};
 use control::metrics::Registry;
@@ -19,6 +19,7 @@ use sip_auth::Secret;
 use sip_node::{Keys, Node, NodeConfig, Notice};
 use std::error::Error;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -35,12 +36,9 @@ const DRAIN_MARGIN: Duration = Duration::from_secs(8);
 
 pub fn run(args: &ServeArgs) -> ExitCode {
     let overrides = overrides(args);
-    let loaded = match Config::load(args.config.as_deref(), &overrides, METHODS) {
+    let loaded = match file::load(args.config.path(), &overrides) {
         Ok(loaded) => loaded,
-        Err(errors) => {
-            say_errors(&errors);
-            return ExitCode::FAILURE;
-        }
+        Err(code) => return code,
     };
     let data_dir = loaded.config.data_dir.clone();
     let fresh = !data_dir.exists();
@@ -96,8 +94,11 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
         workers,
     )?;
     let listeners = actual(&bound, &listeners);
-    warn_if_open(config, &listeners);
+    if is_open(config, listeners.iter().map(|(_, address, _)| *address)) {
+        tracing::warn!("{}", open(loaded.file.as_deref()));
+    }
     let admin = bind_admin(&config.admin)?;
+    let list_of_domains = list_of_domains(&loaded, &overrides);
     let secret_bytes = load_or_create_secret(&absolute(&config.data_dir))?;
     let keys = keys(&secret_bytes);
     // The kernel checks its program while the store is loaded.
@@ -130,7 +131,7 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     control.ready();
     let notifier = Notifier::from_env();
     say_if_idle(&control.config(), &parts.credentials);
-    let unserved = Unserved::new(&parts.credentials, control.config());
+    let unserved = Unserved::new(&parts.credentials, control.config(), list_of_domains);
     announce(&control, &notifier, workers);
     wait(&signals, &control, &notifier, &handle, (segmentation, unserved, courier));
     drop(admin);
@@ -429,12 +430,28 @@ pub(crate) fn say_ready(status: &str, format: c::LogFormat) {
     eprintln!("{}", control::log::line(&line, format));
 }
 
-/// Warns if any sender on the Internet may call our users.
-fn warn_if_open(config: &Config, listeners: &[(Transport, SocketAddr, Option<c::HostPort>)]) {
-    if is_open(config, listeners.iter().map(|(_, address, _)| *address)) {
-        tracing::warn!(
-            "anybody who reaches this server may call its users: for users and trunks only, set `strangers = \"refuse\"` in [proxy]"
-        );
+/// The warning that any sender on the Internet may call our users.
+fn open(file: Option<&Path>) -> String {
+    format!(
+        "requests from any address may call our users: for users and trunks only, set `strangers = \"refuse\"` in \
+         [proxy] of {}",
+        configured_in(file)
+    )
+}
+
+/// What lists the domains that are served.
+fn list_of_domains(loaded: &Loaded, overrides: &Overrides) -> String {
+    match overrides.domains.is_empty() {
+        true => format!("`domains` in {}", configured_in(loaded.file.as_deref())),
+        false => "--domain of the server".to_owned(),
+    }
+}
+
+/// The configuration file, for warnings that say what to set in it.
+fn configured_in(file: Option<&Path>) -> String {
+    match file {
+        Some(file) => absolute(file).display().to_string(),
+        None => "a configuration file, and start the server with --config FILE".to_owned(),
     }
 }
 
@@ -535,6 +552,12 @@ mod tests {
         config.proxy.strangers = c::Strangers::Refuse;
         listen(&mut config, "0.0.0.0:5060");
         assert!(!is_open(&config, at("192.0.2.1:5060")));
+    }
+
+    #[test]
+    fn start_warning_names_only_a_file_that_exists() {
+        assert!(open(Some(Path::new("/etc/s.toml"))).ends_with("in [proxy] of /etc/s.toml"));
+        assert!(open(None).ends_with("of a configuration file, and start the server with --config FILE"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Subscribers that cannot log in because their domain is none of those that the server was told to serve.
+//! Subscribers that cannot register because their domain is not one that the server serves.
 
 use crate::absolute;
 use control::config::Config;
@@ -8,18 +8,20 @@ use store::CredentialCache;
 /// Domains named in one line of the log.
 const NAMED: usize = 5;
 
-/// Tells of them: at the start, and when there are more.
+/// Warns of them: at the start, and when there are more.
 pub(crate) struct Unserved {
     credentials: Arc<CredentialCache>,
     config: Arc<Config>,
+    /// What lists the domains that are served: an option, or a key of the file.
+    list: String,
     count: Count,
 }
 
 impl Unserved {
-    /// Tells of those that there are.
-    pub fn new(credentials: &Arc<CredentialCache>, config: Arc<Config>) -> Unserved {
+    /// Warns of those that there are.
+    pub fn new(credentials: &Arc<CredentialCache>, config: Arc<Config>, list: String) -> Unserved {
         let (credentials, count) = (Arc::clone(credentials), Count::default());
-        let mut unserved = Unserved { credentials, config: Arc::clone(&config), count };
+        let mut unserved = Unserved { credentials, config: Arc::clone(&config), list, count };
         // Nobody is added yet: what there is at the start is told at once.
         unserved.count.before = unserved.beyond();
         unserved.look(config);
@@ -41,8 +43,9 @@ impl Unserved {
                 served = domains.len(),
                 domains = named,
                 "there are subscribers of domains that are not served: they cannot register or be called. `strowger user \
-                 list --data-dir {}` lists all; `domains` in the configuration file, or --domain, says what is served",
-                absolute(&self.config.data_dir).display()
+                 list --data-dir {}` lists all; to serve a domain, add it to {}",
+                absolute(&self.config.data_dir).display(),
+                self.list
             );
         }
     }

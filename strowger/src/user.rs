@@ -1,9 +1,8 @@
 //! `strowger user`: subscribers, in the file that a server may be running on.
 
-use crate::build::METHODS;
 use crate::cli::{DataDir, Output, Preferred, UserCommand};
-use crate::{absolute, fail, say_errors};
-use control::config::{Config, ConfigError, Overrides};
+use crate::{absolute, fail, file};
+use control::config::{Config, Overrides};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -37,10 +36,7 @@ pub fn run(command: &UserCommand) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Pipe) => ExitCode::SUCCESS,
         Err(Failure::Said(text)) => fail(&text),
-        Err(Failure::Config(errors)) => {
-            say_errors(&errors);
-            ExitCode::FAILURE
-        }
+        Err(Failure::Config(code)) => code,
     }
 }
 
@@ -49,8 +45,8 @@ enum Failure {
     /// Whoever read the output has seen enough.
     Pipe,
     Said(String),
-    /// The configuration file that should name the data directory is not right.
-    Config(Vec<ConfigError>),
+    /// The configuration file has errors, which are written out.
+    Config(ExitCode),
 }
 
 impl From<StoreError> for Failure {
@@ -75,8 +71,7 @@ fn parse(name: &str) -> Result<UserName, Failure> {
 /// The configuration that the options mean, by the rules of `serve`.
 fn configuration(data: &DataDir) -> Result<Config, Failure> {
     let overrides = Overrides { data_dir: data.data_dir.clone(), ..Overrides::default() };
-    let loaded = Config::load(data.config.as_deref(), &overrides, METHODS).map_err(Failure::Config)?;
-    Ok(loaded.config)
+    Ok(file::load(data.config.as_deref(), &overrides).map_err(Failure::Config)?.config)
 }
 
 /// Says of which of these domains users will be refused, if a configuration file names others alone.
@@ -133,8 +128,22 @@ fn existing(data: &DataDir) -> Result<Subscribers, Failure> {
     }
 }
 
-/// The subscribers for commands that write. The data directory is made if it is not there, and that is
-/// said, since it may be a misspelt name.
+/// Refuses to make the default data directory: without --data-dir and --config the command is probably run in a folder
+/// that is not the server's.
+fn refuse_unnamed(config: &Config, data: &DataDir) -> Result<(), Failure> {
+    if data.data_dir.is_some() || data.config.is_some() || config.data_dir.exists() {
+        return Ok(());
+    }
+    Err(Failure::Said(format!(
+        "there is no data directory {}, and no other is named; name the server's with --config FILE or --data-dir DIR \
+         (--data-dir {} makes a new one here)",
+        absolute(&config.data_dir).display(),
+        config.data_dir.display()
+    )))
+}
+
+/// The subscribers for commands that write. The data directory is made if it is named and not there, and that is
+/// logged, since the name may be misspelt.
 fn made(config: &Config, data: &DataDir) -> Result<Subscribers, Failure> {
     let dir = &config.data_dir;
     let fresh = !dir.exists();
@@ -148,12 +157,13 @@ fn made(config: &Config, data: &DataDir) -> Result<Subscribers, Failure> {
 
 fn add(name: &str, password: Option<&str>, data: &DataDir) -> Result<(), Failure> {
     let name = parse(name)?;
+    let config = configuration(data)?;
+    refuse_unnamed(&config, data)?;
     let typed = match password {
         Some(_) => None,
         None => Some(read_password()?),
     };
     let password = password.or(typed.as_deref()).unwrap_or("");
-    let config = configuration(data)?;
     let mut subscribers = made(&config, data)?;
     let added = subscribers.add(&name, password)?;
     let what = match added {
@@ -216,8 +226,9 @@ fn remove(name: &str, data: &DataDir) -> Result<(), Failure> {
 }
 
 fn import(file: &Path, options: &ImportOptions, data: &DataDir) -> Result<(), Failure> {
-    // What is said of a mistake in it need not wait for the lines.
+    // Errors in it are reported before the lines are read.
     let config = configuration(data)?;
+    refuse_unnamed(&config, data)?;
     // Before anything is made: a misspelt name leaves no data directory behind.
     let input = File::open(file).map_err(|error| {
         let mend = match error.kind() {

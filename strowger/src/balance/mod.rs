@@ -6,15 +6,14 @@ mod lookup;
 mod metrics;
 mod names;
 
-use crate::build::METHODS;
 use crate::cli::BalanceArgs;
 use crate::memory::Room;
 use crate::segmentation::Segmentation;
 use crate::serve::{Failure, bind_admin, raise_descriptor_limit, runtime_config, say_ready};
 use crate::steering::Helmsman;
-use crate::{absolute, fail, interfaces, say_errors};
+use crate::{absolute, fail, file, interfaces};
 use admin::{Control, Running};
-use control::config::{Config, Loaded, LogFormat, Overrides};
+use control::config::{Loaded, LogFormat, Overrides};
 use control::signals::{self, Signal};
 use control::systemd::Notifier;
 use names::Names;
@@ -41,12 +40,9 @@ pub fn run(args: &BalanceArgs) -> ExitCode {
         data_dir: args.data_dir.clone(),
         ..Overrides::default()
     };
-    let loaded = match Config::load(args.config.as_deref(), &overrides, METHODS) {
+    let loaded = match file::load(args.config.path(), &overrides) {
         Ok(loaded) => loaded,
-        Err(errors) => {
-            say_errors(&errors);
-            return ExitCode::FAILURE;
-        }
+        Err(code) => return code,
     };
     match balance(loaded, overrides) {
         Ok(()) => ExitCode::SUCCESS,

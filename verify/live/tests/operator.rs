@@ -248,6 +248,87 @@ fn a_file_that_is_no_configuration_is_told_briefly() {
     }
 }
 
+/// What a command says in a folder, and whether it succeeded.
+fn inside(folder: &Folder, args: &[&str]) -> (bool, String) {
+    let mut command = Command::new(binary());
+    let out = command.args(args).current_dir(&folder.0).stdin(Stdio::null()).output().unwrap();
+    (out.status.success(), String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned())
+}
+
+#[test]
+fn file_is_an_argument_or_config_for_each_command() {
+    let folder = Folder::new();
+    let good = folder.write("good.toml", "domains = [\"one.example\"]\n");
+    let odd = folder.write("odd.toml", "colour = 1\n");
+    assert_eq!(output(&["check", &good]), output(&["check", "--config", &good]));
+    for command in ["check", "serve", "balance"] {
+        let said = refused(&[command, &odd]);
+        assert!(said.contains("odd.toml:1:1: unknown key `colour`"), "{command}: {said}");
+        assert_eq!(said, refused(&[command, "--config", &odd]), "{command}");
+        let said = refused(&[command, &odd, "--config", &good]);
+        assert!(said.contains("cannot be used with"), "{command}: {said}");
+    }
+    assert!(refused(&["check"]).contains("FILE"), "a command line without a file");
+    for command in
+        [&["user", "add", "ann@one.example", "--password", "x"][..], &["user", "list"], &["ctl", "status"]]
+    {
+        let said = refused(&[command, &["--config", &odd]].concat());
+        assert!(said.contains("odd.toml:1:1: unknown key `colour`"), "{command:?}: {said}");
+    }
+}
+
+#[test]
+fn ctl_finds_address_and_token_in_the_file() {
+    let folder = Folder::new();
+    let token = folder.write("token", "0123456789abcdef\n");
+    Command::new("chmod").args(["600", &token]).status().unwrap();
+    let text = format!("[admin]\nlisten = \"{{IP}}:8080\"\ntoken_file = \"{token}\"\n");
+    let server = Setup::open().config(&text).start();
+    let file = server.config_file().display().to_string();
+    let status = |args: &[&str]| output(&[&["ctl", "status"], args].concat());
+    assert!(status(&["--config", &file]).contains("ready"));
+    // Options come first.
+    let elsewhere = folder.write("elsewhere.toml", "[admin]\nlisten = \"127.0.0.1:9\"\n");
+    let admin = server.admin().to_string();
+    assert!(status(&["--config", &elsewhere, "--admin", &admin, "--token-file", &token]).contains("ready"));
+    let said = refused(&["ctl", "status", "--config", &elsewhere]);
+    assert!(said.contains("cannot reach 127.0.0.1:9"), "{said}");
+    for (listen, what) in [("off", "the admin API is off"), ("127.0.0.1:0", "names no port")] {
+        let file = folder.write("other.toml", &format!("[admin]\nlisten = \"{listen}\"\n"));
+        let said = refused(&["ctl", "status", "--config", &file]);
+        assert!(said.contains(&file) && said.contains(what) && said.contains("--admin"), "{said}");
+    }
+}
+
+#[test]
+fn user_commands_make_no_unnamed_data_directory() {
+    let folder = Folder::new();
+    let csv = folder.write("users.csv", "username,domain,password\nben,example.com,x\n");
+    let add = ["user", "add", "ann@example.com", "--password", "x"];
+    for command in [&add[..], &["user", "import", &csv]] {
+        let (done, said) = inside(&folder, command);
+        assert!(!done, "{command:?} was taken: {said}");
+        assert!(said.contains(&format!("there is no data directory {}", folder.path("data"))), "{said}");
+        assert!(said.contains("--config FILE") && said.contains("--data-dir DIR"), "{said}");
+        assert!(!folder.has("data"), "{command:?} made the folder");
+    }
+    // The folder of a server that was started here: that is the one.
+    std::fs::create_dir(folder.path("data")).unwrap();
+    for command in [&add[..], &["user", "import", &csv]] {
+        let (done, said) = inside(&folder, command);
+        assert!(done, "{command:?}: {said}");
+    }
+}
+
+#[test]
+fn warning_about_an_option_names_no_file() {
+    let server = Setup::open().start();
+    assert!(server.log_has("--auth: authentication is off"), "{}", server.log_text());
+    assert!(!server.log_has("(defaults)"), "{}", server.log_text());
+    let said = refused(&["serve", "--admin", "192.0.2.1:80"]);
+    assert!(said.contains("of the configuration file (--config FILE)"), "{said}");
+}
+
 #[test]
 fn a_reload_without_a_file_says_so() {
     let server = Setup::open().start();

@@ -2,6 +2,7 @@
 
 use super::error::ConfigError;
 use super::load::Loaded;
+use super::reader::NO_FILE;
 use super::types::Config;
 use serde::{Deserialize, Serialize};
 
@@ -100,7 +101,7 @@ pub fn plan_reload(old: &Config, new: &Loaded) -> Result<ReloadReport, Vec<Confi
         let changed = changes.live.into_iter().map(str::to_owned).collect();
         return Ok(ReloadReport { changed, warnings: new.warnings.iter().map(|w| w.to_string()).collect() });
     }
-    let file = new.file.as_ref().map_or("(defaults)".to_owned(), |file| file.display().to_string());
+    let file = new.file.as_ref().map_or(NO_FILE.to_owned(), |file| file.display().to_string());
     let refuse = |name: &&'static str| {
         let section = name.split('.').next().unwrap_or(name);
         let (line, column) = new.places.get(section).copied().unwrap_or((0, 0));

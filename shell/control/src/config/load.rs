@@ -1,7 +1,7 @@
 //! From a file and the command line to a [`Config`].
 
 use super::error::ConfigError;
-use super::reader::{Place, Reader, Section};
+use super::reader::{NO_FILE, Place, Reader, Section};
 use super::{Config, balance, sections, syntax, trunks, values};
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -109,7 +109,7 @@ impl Config {
         overrides: &Overrides,
         methods: &[&str],
     ) -> Result<Loaded, Vec<ConfigError>> {
-        let Some(path) = file else { return Config::parse("(defaults)", "", overrides, methods) };
+        let Some(path) = file else { return Config::parse(NO_FILE, "", overrides, methods) };
         let name = path.display().to_string();
         let text = read_file(path).map_err(|fault| {
             let ConfigFault(message, mend) = fault;

@@ -12,6 +12,9 @@ use toml::de::{DeTable, DeValue};
 /// Entries a list may have; lists are searched for doubles one by one.
 const LONGEST_LIST: usize = 10_000;
 
+/// What stands for the file's name where there is no file.
+pub(super) const NO_FILE: &str = "(defaults)";
+
 /// Byte offsets of something in the file.
 pub(super) type Span = Range<usize>;
 
@@ -47,7 +50,8 @@ impl<'t> Reader<'t> {
     }
 
     fn finding(&self, span: &Span, fault: Fault) -> ConfigError {
-        let (line, column) = self.place(span.start);
+        // Without a file there is no place in one.
+        let (line, column) = if self.file == NO_FILE { (0, 0) } else { self.place(span.start) };
         ConfigError { file: self.file.to_owned(), line, column, message: fault.message, mend: fault.mend }
     }
 
@@ -65,14 +69,17 @@ impl<'t> Reader<'t> {
 
     /// Reports an error in a command-line option.
     pub fn option_error(&mut self, option: &str, fault: Fault) {
-        self.errors.push(ConfigError {
-            file: option.to_owned(),
-            line: 0,
-            column: 0,
-            message: fault.message,
-            mend: fault.mend,
-        });
+        self.errors.push(in_option(option, fault));
     }
+
+    /// Reports a warning about a command-line option.
+    pub fn option_warn(&mut self, option: &str, fault: Fault) {
+        self.warnings.push(in_option(option, fault));
+    }
+}
+
+fn in_option(option: &str, fault: Fault) -> ConfigError {
+    ConfigError { file: option.to_owned(), line: 0, column: 0, message: fault.message, mend: fault.mend }
 }
 
 /// A value and where it stands.

@@ -253,7 +253,10 @@ pub(super) fn auth(
     }
     if !auth.enabled {
         let fault = Fault::new("authentication is off: anyone may register and call as anyone", "");
-        reader.warn(&section.span_of("enabled"), fault);
+        match context.overrides.auth {
+            Some(_) => reader.option_warn("--auth", fault),
+            None => reader.warn(&section.span_of("enabled"), fault),
+        }
     }
 }
 
@@ -479,11 +482,15 @@ pub(super) fn admin(
     if admin.allow_remote {
         let safe = if admin.token_file.is_some() { "" } else { "set token_file, or anyone may drain it" };
         let message = format!("the admin API listens on {address}, which other machines may reach");
-        return reader.warn(&section.span_of("listen"), Fault::new(message, safe));
+        let fault = Fault::new(message, safe);
+        return match option {
+            Some(option) => reader.option_warn(option, fault),
+            None => reader.warn(&section.span_of("listen"), fault),
+        };
     }
     let fault = Fault::new(
         format!("the admin API would listen on {address}, which other machines may reach"),
-        "use a loopback address, or say allow_remote = true in [admin]",
+        "use a loopback address, or set allow_remote = true in [admin] of the configuration file (--config FILE)",
     );
     match option {
         Some(option) => reader.option_error(option, fault),
@@ -502,10 +509,11 @@ pub(super) fn across(reader: &mut Reader<'_>, top: &Section<'_, '_>, config: &Co
     });
     if let Some(address) = clash {
         let fault = Fault::new(format!("a listener takes the admin address {address}"), "move one of them");
-        if context.overrides.admin.is_some() || !context.overrides.listen.is_empty() {
-            reader.option_error("--admin", fault);
-        } else {
-            reader.error(&top.span_of("listen"), fault);
+        let over = context.overrides;
+        match (over.admin.is_some(), over.listen.is_empty()) {
+            (true, _) => reader.option_error("--admin", fault),
+            (false, false) => reader.option_error("--listen", fault),
+            (false, true) => reader.error(&top.span_of("listen"), fault),
         }
     }
     let dialled = config.emergency.iter().flat_map(|emergency| &emergency.numbers);

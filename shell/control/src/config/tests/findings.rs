@@ -337,6 +337,9 @@ fn the_admin_api_stays_on_loopback_unless_told() {
     let over = Overrides { admin: Some("192.0.2.1:80".into()), ..Overrides::default() };
     let found = lines(&Config::parse("t.toml", "", &over, METHODS).unwrap_err());
     assert!(found.starts_with("--admin: the admin API would listen"), "{found}");
+    let over = Overrides { listen: vec!["tcp:127.0.0.1:8080".into()], ..Overrides::default() };
+    let found = lines(&Config::load(None, &over, METHODS).unwrap_err());
+    assert!(found.starts_with("--listen: a listener takes the admin address"), "{found}");
     assert!(errors("[admin]\nlisten = 'localhost:1'").contains("or \"off\""));
     assert!(errors("listen = ['tcp:0.0.0.0:8080']").contains("takes the admin address 127.0.0.1:8080"));
     good("listen = ['udp:0.0.0.0:8080']");
@@ -374,6 +377,20 @@ fn odd_timers_are_noticed() {
     }
     assert!(warnings("[proxy]\ntimer_c = 181").is_empty());
     assert!(Config::default().proxy.timer_c > std::time::Duration::from_secs(180));
+}
+
+#[test]
+fn warnings_about_options_name_the_option() {
+    let over = Overrides { auth: Some(false), ..Overrides::default() };
+    let loaded = Config::load(None, &over, METHODS).unwrap();
+    assert!(
+        loaded.warnings[0].to_string().starts_with("--auth: authentication is off"),
+        "{:?}",
+        loaded.warnings
+    );
+    let over = Overrides { admin: Some("192.0.2.1:80".into()), ..Overrides::default() };
+    let loaded = Config::parse("t.toml", "[admin]\nallow_remote = true", &over, METHODS).unwrap();
+    assert!(loaded.warnings[0].to_string().starts_with("--admin: "), "{:?}", loaded.warnings);
 }
 
 #[test]
