@@ -266,7 +266,7 @@ impl Services for World {
             let targets: Vec<String> = troubled.targets.iter().map(|uri| Safe(uri).to_string()).collect();
             tracing::warn!(
                 list = troubled.list.name(),
-                name = %Safe(troubled.name.unwrap_or(b"")),
+                name = %Safe(name_of(troubled)),
                 targets = targets.join(", "),
                 status = troubled.status,
                 before,
@@ -289,6 +289,11 @@ impl Services for World {
         };
         self.recorder.observe(histogram, micros);
     }
+}
+
+/// The name of a list of targets: the trunk's, or the first target, since other lists have no name.
+fn name_of<'a>(troubled: &Troubled<'a>) -> &'a [u8] {
+    troubled.name.or(troubled.targets.first().copied()).unwrap_or(b"-")
 }
 
 /// Reports now and then a call of a trunk that would leave again: with the key that lets it.

@@ -160,6 +160,26 @@ fn late_answer_of_a_left_target_reaches_the_caller() {
 }
 
 #[test]
+fn log_names_the_dead_target_of_a_list_without_name() {
+    let place = format!("sip:{}:5060", fresh_ip());
+    for (list, called, config) in [
+        ("emergency", "112", format!("[emergency]\ntargets = [\"{place}\"]\nnumbers = [\"112\"]\n")),
+        ("route", "0044123", format!("[[route]]\nprefix = \"00\"\ntargets = [\"{place}\"]\n")),
+    ] {
+        let server = Setup::open().config(&config).start();
+        let mut caller = server.link(Via::Udp);
+        caller.register("ann");
+        let mut invite = Req::invite(&format!("sip:{called}@example.com"), &caller);
+        invite.from = invite.from.replace("sip:caller@", "sip:ann@");
+        assert_eq!(caller.ask(&invite).status(), Some(500), "{list}");
+        let line = eventually("a line about it", || {
+            server.log_text().lines().find(|line| line.contains("no target answered")).map(str::to_owned)
+        });
+        assert!(line.contains(&format!("list={list} name={place}")), "{line}");
+    }
+}
+
+#[test]
 fn all_targets_dead_is_500_with_a_warning_and_one_line() {
     let places = [fresh_ip(), fresh_ip()].map(|ip| format!("sip:{ip}:5060"));
     let config = format!(
