@@ -13,11 +13,19 @@ font-weight:500;padding:.2rem 1rem .2rem 0;white-space:nowrap;vertical-align:top
 font-variant-numeric:tabular-nums}tr{border-bottom:1px solid #8884}.alarm{border:2px solid #c00;\
 padding:.5rem 1rem;margin:1rem 0}</style></head><body>";
 
-/// What a server has more to tell of, and a balancer.
-const OF_SERVER: &str = "<p><a href=\"/v1/bindings\">bindings</a> &middot; <a href=\"/v1/calls\">calls</a>";
-const OF_BALANCER: &str = "<p><a href=\"/v1/nodes\">nodes</a>";
-
-const FOOT: &str = " &middot; <a href=\"/metrics\">metrics</a> &middot; <a href=\"/openapi.json\">API</a></p></body></html>\n";
+/// Lists that only a server has: path and what the link says.
+const OF_SERVER: &[(&str, &str)] =
+    &[("/v1/bindings", "bindings"), ("/v1/calls", "calls"), ("/v1/trunks", "trunks and other targets")];
+/// Lists that only a balancer has.
+const OF_BALANCER: &[(&str, &str)] = &[("/v1/nodes", "nodes"), ("/v1/nodes/audit", "audit")];
+/// What both have.
+const OF_BOTH: &[(&str, &str)] = &[
+    ("/v1/status", "status"),
+    ("/metrics", "metrics"),
+    ("/healthz", "alive"),
+    ("/readyz", "ready"),
+    ("/openapi.json", "API"),
+];
 
 /// The whole page; `nodes`: those of a balancer.
 pub(super) fn render(status: &Status, nodes: Option<&Nodes>) -> String {
@@ -60,9 +68,18 @@ pub(super) fn render(status: &Status, nodes: Option<&Nodes>) -> String {
     if let Some(nodes) = nodes {
         table_of(nodes, &mut page);
     }
-    page.push_str(if serves { OF_SERVER } else { OF_BALANCER });
-    page.push_str(FOOT);
+    links(if serves { OF_SERVER } else { OF_BALANCER }, &mut page);
+    page.push_str("</body></html>\n");
     page
+}
+
+/// Every path that answers to GET.
+fn links(own: &[(&str, &str)], page: &mut String) {
+    for (at, (path, name)) in own.iter().chain(OF_BOTH).enumerate() {
+        let before = if at == 0 { "<p>" } else { " &middot; " };
+        let _ = write!(page, "{before}<a href=\"{path}\">{name}</a>");
+    }
+    page.push_str("</p>");
 }
 
 /// The nodes of a balancer.

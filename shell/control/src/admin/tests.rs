@@ -389,6 +389,20 @@ fn the_page_shows_text_as_text() {
 }
 
 #[test]
+fn status_page_links_every_path_that_can_be_read() {
+    let server = page::render(&Pretend::default().status(), None);
+    let status = Status { role: "balance".into(), ..Pretend::default().status() };
+    let balancer = page::render(&status, Pretend::default().nodes().as_ref());
+    for (method, path, _) in super::routes::ROUTES {
+        let link = format!("<a href=\"{path}\">");
+        let linked = server.contains(&link) || balancer.contains(&link);
+        assert_eq!(linked, *method == "get" && *path != "/", "{method} {path}");
+    }
+    assert!(server.contains("/v1/trunks") && !balancer.contains("/v1/trunks"));
+    assert!(balancer.contains("/v1/nodes/audit") && !server.contains("/v1/nodes"));
+}
+
+#[test]
 fn a_token_locks_everything_but_the_probes() {
     let path = std::env::temp_dir().join(format!("strowger-token-{}", std::process::id()));
     let with = AdminAccess { token_file: Some(path.clone()), ..access() };
