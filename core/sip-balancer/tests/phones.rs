@@ -137,6 +137,24 @@ fn a_call_of_two_phones_comes_by_twice() {
 }
 
 #[test]
+fn caller_gets_480_when_the_node_answers_430() {
+    for over in [Transport::Udp, Transport::Tcp] {
+        let mut world = World::with(nodes(2), keys(2), streams());
+        let (from, text) = match over {
+            Transport::Udp => (CALLER, invite("gone")),
+            _ => (PHONE, over_tcp(&invite("gone"))),
+        };
+        let sent = match over {
+            Transport::Udp => world.one(from, &text),
+            _ => world.one_tcp(from, &text),
+        };
+        let back = world.answer(&sent, "430 Flow Failed", "");
+        assert_eq!(finals(&back), ["SIP/2.0 480 Temporarily Unavailable"], "{over:?}");
+        assert_eq!(back.iter().find(|m| m.start().contains("480")).map(|m| m.to.as_str()), Some(from));
+    }
+}
+
+#[test]
 fn a_phone_on_a_stream_is_called_on_its_connection_and_on_no_other() {
     let begin = || in_life(1, tcp_nodes(2), streams());
     let mut world = begin();

@@ -96,3 +96,18 @@ fn a_phone_whose_contact_nobody_reaches_is_called_through_the_balancer() {
         }
     }
 }
+
+#[test]
+fn caller_gets_480_when_the_tcp_phone_is_gone() {
+    let balanced = balanced();
+    let mut phone = Link::open(Via::Tcp, balanced.front);
+    register(&mut phone);
+    drop(phone);
+    for via in [Via::Udp, Via::Tcp] {
+        let mut caller = Link::open(via, balanced.front);
+        let invite = Req::invite("sip:bob@example.com", &caller);
+        caller.send(&invite.bytes());
+        let answer = caller.response(&invite);
+        assert_eq!(answer.status(), Some(480), "{answer:?}");
+    }
+}

@@ -23,6 +23,8 @@ enum Told {
     Error,
     /// 503 with our own Retry-After: all nodes are overloaded, and this one has named a longer time.
     Later,
+    /// 480: the phone's connection has ended. 430 is for the node alone, which may know another flow.
+    Away,
 }
 
 impl Balancer {
@@ -147,6 +149,8 @@ impl Balancer {
                 _ => Told::All,
             },
             482 if tag_of(response.method()) == Tag::Invite && self.is_merged(branch.id) => Told::Error,
+            // RFC 5626 section 5.3.1 defines 430 between edge and home; callers know 480 (RFC 3261 section 21.4.18).
+            430 => Told::Away,
             _ => Told::All,
         }
     }
@@ -165,6 +169,10 @@ impl Balancer {
             Told::All => write_response(response, false, splices, buf),
             Told::Error => {
                 let line = b"SIP/2.0 500 Server Internal Error\r\n";
+                write_response_as(response, line, Name::RetryAfter, splices, buf);
+            }
+            Told::Away => {
+                let line = b"SIP/2.0 480 Temporarily Unavailable\r\n";
                 write_response_as(response, line, Name::RetryAfter, splices, buf);
             }
             Told::Later => {
