@@ -2,9 +2,10 @@
 
 use super::args::LoadArgs;
 use super::ending::{stopped, time};
+use super::output::write;
 use super::plan::{fresh_seed, grain, streams};
 use super::watch::duration;
-use super::{STOPPED, VOID, lost, say, shown, sockets, write};
+use super::{STOPPED, VOID, lost, say, shown, sockets};
 use clap::Args;
 use control::signals::Signal;
 use load::backend::{Backend, BackendReport, Model, Notice};

@@ -3,11 +3,12 @@
 use super::advice;
 use super::args::LoadArgs;
 use super::ending::{Ended, stopped};
+use super::output::{deliver, unwritten};
 use super::plan::{Plan, wall_micros};
 use super::schedule;
 use super::users::UsersPlan;
 use super::watch::{PATIENCE, duration};
-use super::{STOPPED, VOID, deliver, measure, measure_users, nothing_measured, say, unwritten};
+use super::{STOPPED, VOID, measure, measure_users, nothing_measured, say};
 use control::signals::Signal;
 use load::population::{Outcome, Peak, Search, SearchOptions, Verdict};
 use load::report::{Report, Trial, VerdictReport};
@@ -210,7 +211,7 @@ pub fn trial_length(args: &LoadArgs) -> Result<Duration, String> {
     let fixed = !args.sipp.rfc7502 && args.people.users.is_none();
     match fixed && args.warm_up >= length.as_secs_f64() {
         true => Err(format!(
-            "--warm-up {}: so many seconds of each trial are not measured, which is all of it (--trial {}); give a \
+            "--warm-up {}: this part of each trial is not measured, which is all of it (--trial {}); give a \
              longer --trial",
             args.warm_up, args.trial
         )),
@@ -438,7 +439,7 @@ mod tests {
         let none = [rest(1, Duration::from_secs(60), &signals), rest(2, pause, &signals)];
         assert_eq!(none, [None; 2]);
         assert!(monotonic_now().since(begun) >= pause);
-        send.send(Signal::Stop).expect("somebody listens");
+        send.send(Signal::Stop).expect("the receiver lives");
         assert_eq!(rest(3, Duration::from_secs(60), &signals), Some(Signal::Stop), "and is stopped in it");
     }
 

@@ -12,10 +12,11 @@
 use super::args::LoadArgs;
 use super::ending::{Ended, stopped};
 use super::host::Floor;
+use super::output::{deliver, unwritten};
 use super::plan::Plan;
 use super::search::{Conforming, first_rate, trial_length, trial_of};
 use super::witness::{Stalls, Witness};
-use super::{STOPPED, VOID, deliver, measure, say, unwritten};
+use super::{STOPPED, VOID, measure, say};
 use control::signals::Signal;
 use load::population::{Outcome, Peak, Search, Verdict};
 use load::report::{Fact, Report, Trial};
@@ -56,7 +57,7 @@ const FLOOR: (Duration, Duration) = (Duration::from_secs(2), Duration::from_micr
 
 /// What the machine's stalls must have made late themselves, that they alone break a 99.9th percentile.
 const SHARE: f64 = 0.001;
-/// A trial whose busiest worker was busy for more than so many percent is not set aside: it had more to do than it
+/// A trial whose busiest worker was busy for more than this percentage is not set aside: it had more to do than it
 /// could, and where it runs before all others the kernel itself takes a twentieth of each second from it.
 const BUSY: f64 = 90.0;
 /// Trials that are set aside between two that count: a machine that always stalls is what it is.
@@ -395,7 +396,7 @@ fn limited(peak: &Peak, limits: &[String]) -> String {
     }
 }
 
-/// Of so many runs that conform, with their 99.9th percentile and what is said of it, the one in the middle, the later
+/// Of the runs that conform, with their 99.9th percentile and what is said of it, the one in the middle, the later
 /// one of two; what was wrong with the others if that is most of them.
 fn middle(mut runs: Vec<(u64, String)>, reasons: &[String]) -> Result<String, String> {
     if reasons.len() > runs.len() {

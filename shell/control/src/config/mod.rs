@@ -4,6 +4,7 @@
 //! configuration that is not right is not half used: [`Config::load`] gives one or the other.
 
 mod balance;
+mod defaults;
 mod diff;
 mod error;
 mod keys;
