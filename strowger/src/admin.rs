@@ -139,7 +139,7 @@ impl Control {
         all
     }
 
-    /// As [`Admin::status`], from reports that are at hand.
+    /// As [`Admin::status`], from reports that are here already.
     fn status_of(&self, reports: &[Report]) -> Status {
         let config = self.config();
         let counts = self.running.handle.counts();
@@ -384,7 +384,7 @@ impl Admin for Control {
         let overloaded = reports.iter().filter(|r| r.overload.overloaded).count();
         text.family(
             "strowger_overloaded_workers",
-            "Workers that refuse new work for want of time.",
+            "Workers that refuse new work because they are behind.",
             Kind::Gauge,
         );
         text.sample("strowger_overloaded_workers", &[], overloaded as u64);

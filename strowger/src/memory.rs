@@ -12,11 +12,11 @@ const EACH_CALL: u64 = 16 << 10;
 /// What there is room for at least: small machines have little else to do.
 const LEAST: (usize, usize) = (1_000_000, 500_000);
 
-/// A byte of a receive buffer is one of so many of memory; and the least and most of them.
+/// A receive buffer gets this fraction of the memory, within these bounds (bytes).
 const EACH_BUFFER: u64 = 64;
 const BUFFER: (usize, usize) = (4 << 20, 64 << 20);
 
-/// What the receive buffers of each of so many workers may be asked to hold, bytes, of which as much again may wait in the
+/// What the receive buffers of each of `workers` may be asked to hold, bytes, of which as much again may wait in the
 /// kernel: a small part of the memory, for others want it too when all stand still.
 pub fn buffer(limits: &Limits, workers: usize) -> usize {
     fitting(usable(limits), EACH_BUFFER * workers.max(1) as u64, BUFFER.0).min(BUFFER.1)

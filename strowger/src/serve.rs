@@ -81,10 +81,7 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
-    let workers = match config.workers {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        n => n,
-    };
+    let workers = workers(config);
     let listeners = interfaces::expand(&config.listen)?;
     raise_descriptor_limit();
     // Every address first: a start that fails because one is taken leaves nothing behind.
@@ -94,9 +91,7 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
         workers,
     )?;
     let listeners = actual(&bound, &listeners);
-    if is_open(config, listeners.iter().map(|(_, address, _)| *address)) {
-        tracing::warn!("{}", open(loaded.file.as_deref()));
-    }
+    warn_if_open(&loaded, &listeners);
     let admin = bind_admin(&config.admin)?;
     let list_of_domains = list_of_domains(&loaded, &overrides);
     let secret_bytes = load_or_create_secret(&absolute(&config.data_dir))?;
@@ -140,6 +135,14 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     store.close()?;
     tracing::info!("stopped");
     ended.map_err(|panics| format!("{} of the workers failed; see the log", panics.len()).into())
+}
+
+/// How many workers the configuration means.
+pub(crate) fn workers(config: &Config) -> usize {
+    match config.workers {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        n => n,
+    }
 }
 
 /// Whether the kernel is to be made ready to drop datagrams in an overload.
@@ -430,7 +433,14 @@ pub(crate) fn say_ready(status: &str, format: c::LogFormat) {
     eprintln!("{}", control::log::line(&line, format));
 }
 
-/// The warning that any sender on the Internet may call our users.
+/// Warns if any sender on the Internet may call our users.
+fn warn_if_open(loaded: &Loaded, listeners: &[(Transport, SocketAddr, Option<c::HostPort>)]) {
+    if is_open(&loaded.config, listeners.iter().map(|(_, address, _)| *address)) {
+        tracing::warn!("{}", open(loaded.file.as_deref()));
+    }
+}
+
+/// The text of that warning.
 fn open(file: Option<&Path>) -> String {
     format!(
         "requests from any address may call our users: for users and trunks only, set `strangers = \"refuse\"` in \

@@ -93,7 +93,7 @@ impl Helmsman {
         Ok(Helmsman { work, steered: Underway(steered) })
     }
 
-    /// Begins to bring the best grade that is wished for and can be had into force. The kernel takes some tenths of a
+    /// Begins to apply the best grade that is configured and available. The kernel takes some tenths of a
     /// second to check the program: time for the caller to do something else. With `sieve` the kernel is made ready
     /// after that to drop what overloaded workers would leave unanswered, if it can, while they serve.
     ///
@@ -112,7 +112,7 @@ impl Helmsman {
     }
 }
 
-/// What a thread says that did not come to its end.
+/// The error if the thread has panicked.
 const FAILED: &str = "the thread that steers has failed; see the log";
 
 /// A grade that is being brought into force.
@@ -122,7 +122,7 @@ impl Underway {
     /// Waits until it is in force, and gives the sockets back.
     ///
     /// # Errors
-    /// What to do, where the kernel is wished for by name and cannot be had.
+    /// What to do if the kernel is configured by name and is not available.
     pub fn finish(self) -> Result<(Bound, Grade), String> {
         let (bound, grade) = self.0.recv().map_err(|_| FAILED.to_owned())?;
         let grade = grade?;

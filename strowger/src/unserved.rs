@@ -22,7 +22,7 @@ impl Unserved {
     pub fn new(credentials: &Arc<CredentialCache>, config: Arc<Config>, list: String) -> Unserved {
         let (credentials, count) = (Arc::clone(credentials), Count::default());
         let mut unserved = Unserved { credentials, config: Arc::clone(&config), list, count };
-        // Nobody is added yet: what there is at the start is told at once.
+        // What there is at the start is reported at once.
         unserved.count.before = unserved.beyond();
         unserved.look(config);
         unserved
@@ -59,10 +59,10 @@ impl Unserved {
     }
 }
 
-/// When to tell of a number: when there are more than before, and not while it changes.
+/// When to report a number: when it has grown, and not while it changes.
 #[derive(Default)]
 struct Count {
-    /// How many were told of, less those that have gone since.
+    /// How many were reported, less those that have gone since.
     told: usize,
     /// How many there were at the last look.
     before: usize,

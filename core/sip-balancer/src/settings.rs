@@ -112,7 +112,7 @@ pub enum RegisterBy {
     Any,
 }
 
-/// For whom the balancer puts itself into the Path of a REGISTER (RFC 3327).
+/// When the balancer puts itself into the Path of a REGISTER (RFC 3327).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PathBy {
     /// For phones behind address translation that say that they know of it.
@@ -178,7 +178,7 @@ pub struct Settings {
     pub own_source: bool,
     /// Where a REGISTER goes.
     pub register: RegisterBy,
-    /// For whom the balancer is in the Path.
+    /// When the balancer is in the Path.
     pub path: PathBy,
     /// Probing.
     pub probing: Probing,

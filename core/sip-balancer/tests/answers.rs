@@ -38,7 +38,7 @@ fn what_rang_and_is_answered_by_nobody_gets_408() {
     let mut world = watched(nodes(2));
     let (_, second) = rescued(&mut world, "a1");
     assert!(finals(&world.down(&second)).is_empty());
-    // As long as it may ring somebody may come back.
+    // As long as it may ring, a node may come back.
     assert!(finals(&world.seconds(190)).is_empty());
     let sent = world.seconds(40);
     assert_eq!(finals(&sent), ["SIP/2.0 408 Request Timeout"]);

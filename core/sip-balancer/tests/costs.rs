@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
-/// A call that is set up in so many milliseconds, rings, and is hung up in a fifth of that.
+/// A call that is set up in `millis` milliseconds, rings, and is hung up in a fifth of that.
 fn rings(world: &mut World, name: &str, millis: u64, goes_on: bool) {
     let invite = world.one(CALLER, &invite(name));
     world.answer(&invite, "100 Trying", "");

@@ -185,7 +185,7 @@ fn the_cancel_of_an_unknown_invite_goes_to_all_who_may_have_it_and_one_of_them_m
 }
 
 #[test]
-fn cancels_of_nothing_are_forwarded_so_many_a_second_and_leave_nothing() {
+fn unknown_cancels_are_limited_and_leave_nothing() {
     let mut world = one_secret();
     let mut forwarded = 0;
     for n in 0..1_000 {

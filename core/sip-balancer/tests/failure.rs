@@ -1,4 +1,4 @@
-//! What the machine believes, whom it gives up, and what it does when it is full.
+//! What the machine believes, which nodes it gives up, and what it does when it is full.
 
 #[allow(dead_code, reason = "each of the tests needs a part of it")]
 mod common;
@@ -370,7 +370,7 @@ fn who_refuses_at_once_is_not_the_quickest() {
 }
 
 #[test]
-fn a_reload_that_turns_probes_off_brings_back_whom_they_took() {
+fn reload_without_probes_brings_nodes_back() {
     let mut world = World::with(nodes(2), keys(2), Settings { probing: Probing::default(), ..settings() });
     world.cluster.indexes().for_each(|at| world.cluster.set_down(at, Why::ProbeTimeout));
     world.balancer.notice(world.now, Notice::Settings(Arc::new(settings())), &mut Outbox::new());

@@ -186,7 +186,7 @@ fn loss(percent: u32, sequence: u32) -> String {
     format!(";oc={percent};oc-algo=\"loss\";oc-validity=5000;oc-seq=1.{sequence:05}")
 }
 
-/// So many new calls, each refused by who gets it: how many went to each of two nodes, and how many to none.
+/// `count` new calls, each refused by its node: how many went to each of two nodes, and how many to none.
 fn spread(world: &mut World, name: &str, count: u32) -> [u32; 3] {
     let mut all = [0; 3];
     for n in 0..count {
@@ -320,7 +320,7 @@ fn a_refused_call_stays_refused() {
         };
         says(&mut world, &sent, "486 Busy Here", &loss(50, 1 + n as u32));
     }
-    // A caller may have had the 503 when another copy of his INVITE comes.
+    // A caller may have had the 503 when another copy of its INVITE comes.
     for n in 0..100 {
         let text = invite(&format!("n{n}"));
         if world.one(CALLER, &text).to == CALLER {
@@ -472,7 +472,7 @@ fn the_only_node_that_is_left_gets_calls_though_it_was_ejected() {
             (finals(&back), back[0].header("Retry-After")),
             (vec!["SIP/2.0 503 Service Unavailable"], Some("5"))
         );
-        // Somebody is back: it rests again.
+        // A node is back: it rests again.
         world.cluster.set_order(OTHER, Order::Serve);
         assert_eq!(goes(&mut world, "a4"), OTHER, "{algorithm:?}");
     }

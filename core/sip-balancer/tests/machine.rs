@@ -182,7 +182,7 @@ fn what_goes_round_is_stopped() {
 }
 
 #[test]
-fn somebody_before_us_learns_how_we_are() {
+fn upstream_probe_learns_the_state_of_the_cluster() {
     let mut world = World::new();
     let ask =
         request("OPTIONS", "o1", 1, "o1", "", "").replace("sip:bob@example.com SIP", "sip:192.0.2.100 SIP");

@@ -122,7 +122,7 @@ impl Net {
         }
     }
 
-    /// The balancer that a packet reaches, and its listener; `None`: it is for somebody else.
+    /// The balancer that a packet reaches, and its listener; `None`: it is for another host.
     fn way_of(&self, packet: &Packet) -> Option<(usize, ListenerId)> {
         let alive = |at: usize| if self.balancers[at].is_some() { at } else { 1 - at };
         // To the own address of one that is gone there is a way by the other.
@@ -227,7 +227,7 @@ impl Net {
         Packet { from, to: address(COMMON), text: text.replace("198.51.100.7", &from.ip().to_string()) }
     }
 
-    /// So many calls, one every 50 ms, from neighbouring addresses.
+    /// `count` calls, one every 50 ms, from neighbouring addresses.
     fn calls(&mut self, names: &str, count: u8) {
         for n in 0..count {
             let from = SocketAddr::new([198, 51, 100, 50 + n].into(), 5060);

@@ -34,7 +34,7 @@ fn register(cseq: u32, nonce: &str) -> String {
     request("REGISTER", "reg", cseq, &format!("reg{cseq}"), "", &credentials)
 }
 
-/// An in-dialog request of the caller, to whom a response with this tag went.
+/// An in-dialog request of the caller that got a response with this tag.
 fn inside(method: &str, call: &str, cseq: u32, tag: &str) -> String {
     request(method, call, cseq, &format!("in{cseq}"), &format!(";tag={tag}"), "")
 }

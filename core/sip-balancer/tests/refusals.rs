@@ -268,7 +268,7 @@ fn each_node_has_it_once_and_no_more_than_three() {
 }
 
 #[test]
-fn a_refusal_is_the_callers_where_somebody_rang_or_nobody_wants_it() {
+fn refusal_is_final_after_ringing_or_cancel() {
     for rang in [true, false] {
         let mut world = World::new();
         let first = world.one(CALLER, &invite("e1"));

@@ -145,7 +145,7 @@ fn a_dead_connection_to_a_node_is_a_failure_and_the_call_goes_elsewhere() {
 }
 
 #[test]
-fn requests_in_a_dialog_take_a_new_connection_and_somebody_is_told_when_there_is_none() {
+fn in_dialog_request_reports_a_missing_connection() {
     let mut world = World::with(tcp_nodes(1), keys(2), streams());
     let forwarded = world.one_tcp(PHONE, &over_tcp(&invite("f1")));
     let route = format!("Route: {}\r\n", forwarded.header("Record-Route").unwrap());

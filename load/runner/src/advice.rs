@@ -77,7 +77,7 @@ pub fn is_silent(report: &Report) -> bool {
 /// How the note of [`unconnected`] begins.
 pub const UNCONNECTED: &str = "cannot connect to ";
 
-/// Why there is no connection to the target, of whom nothing has come back; none if there is another reason.
+/// Why there is no connection to the target, from which nothing has come back; none if there is another reason.
 pub fn unconnected(counts: &Counts, target: &str) -> Option<String> {
     // What is lacking here is said elsewhere.
     let failed = counts.tcp_connect_failures.saturating_sub(counts.tcp_exhausted);
@@ -100,7 +100,7 @@ pub fn congested(counts: &Counts) -> Option<String> {
     })
 }
 
-/// That the network gives back what was sent to the target (ICMP), of whom nothing has come back; none if it does not.
+/// That the network gives back what was sent to the target (ICMP), from which nothing has come back; none if it does not.
 fn given_back(counts: &Counts, target: &str) -> Option<String> {
     (counts.udp_returned > 0).then(|| {
         format!(
@@ -190,7 +190,7 @@ pub fn nothing_measured(report: &Report, target: Option<&str>, domain: Option<&s
     out
 }
 
-/// That a run of users has failed for users whom the server does not know, and the mend. Their refusals alone are more
+/// That a run of users has failed for users that the server does not know, and the mend. Their refusals alone are more
 /// than may fail, so that the run says nothing of what the server could carry.
 pub fn unknown_users(report: &Report, success_percent: f64) -> Option<String> {
     let of = |names: &[&str]| names.iter().filter_map(|name| report.whole.get(*name)).sum::<u64>();
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn users_whom_the_server_does_not_know_are_no_limit_of_it() {
+    fn unknown_users_are_not_a_limit_of_the_server() {
         let run = |word: &str, refused: u64, failed: u64| {
             let mut report = Report::default();
             report.verdict.word = word.to_owned();
@@ -354,7 +354,11 @@ mod tests {
         assert_eq!(look(&refused, &counters), None, "once");
         counters.responses_received.add(200);
         let mut late = Silence::default();
-        assert_eq!(late.look(Time::from_secs(1), &counters, &refused, Some("x")), None, "somebody is there");
+        assert_eq!(
+            late.look(Time::from_secs(1), &counters, &refused, Some("x")),
+            None,
+            "the target is there"
+        );
         let timeout = Counts { tcp_connect_failures: 1, ..Counts::default() };
         assert!(unconnected(&timeout, "x").is_some_and(|text| text.contains("over TCP: no answer")));
         let lacking = Counts { tcp_connect_failures: 1, tcp_exhausted: 1, ..Counts::default() };
@@ -381,7 +385,7 @@ mod tests {
         assert_eq!(
             answered.look(Time::from_secs(1), &counters, &returned, Some("x")),
             None,
-            "somebody is there"
+            "the target is there"
         );
     }
 

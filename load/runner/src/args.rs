@@ -87,7 +87,7 @@ pub struct LoadArgs {
         "poisson", "rate", "rp", "rate_increase", "rate_interval", "rate_max", "no_rate_quit"])]
     pub trace: Option<PathBuf>,
     /// Begin calls otherwise, in place of -r and what belongs to it: constant:100 (calls a second); ramp:10..1000/60s,
-    /// then 1000 a second for ever; steps:100@60s,200@60s, then the end; burst:50/1s, so many at once each time; at
+    /// then 1000 a second for ever; steps:100@60s,200@60s, then the end; burst:50/1s, 50 at once every second; at
     /// random with such a mean rate poisson:100, poisson-ramp:... and poisson-steps:...
     #[arg(long, value_name = "HOW", help_heading = "How much", value_parser = units::arrivals, conflicts_with_all = [
         "rate", "rp", "poisson", "rate_increase", "rate_interval", "rate_max", "no_rate_quit", "trace", "callers",
@@ -124,8 +124,8 @@ pub struct LoadArgs {
         conflicts_with = "rfc7502"
     )]
     pub trial: String,
-    /// The 99th percentile of response times may be so many milliseconds at most, or the run FAILs; 0: as many as it
-    /// takes [default: 0; with --find-peak 500, T1 of RFC 3261]
+    /// Fail if the 99th percentile of response times exceeds MS; 0: no limit [default: 0; with --find-peak 500, T1 of
+    /// RFC 3261]
     #[arg(long, value_name = "MS", value_parser = units::amount, help_heading = "How much")]
     pub response: Option<f64>,
     /// How near --find-peak comes to the peak, per cent

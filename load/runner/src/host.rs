@@ -154,7 +154,7 @@ pub struct Floor {
 
 impl Floor {
     /// Sleeps for `length` to times that are `interval` apart, on as many threads as there are workers, before all
-    /// other programs if these run `first`. None: the system has no timers to be had, or does not let them.
+    /// other programs if these run `first`. None: the system has no timers left, or does not permit them.
     pub fn measure(threads: usize, first: bool, length: Duration, interval: Duration) -> Option<Floor> {
         let before = Moment::now(monotonic_now()).ticks;
         let started = monotonic_now() + interval;

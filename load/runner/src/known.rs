@@ -18,9 +18,9 @@ pub fn known_limit(args: &LoadArgs, begins: bool) -> Result<(), String> {
         ));
     }
     match args.sipp.callers {
-        Some(users) => Err(format!(
-            "-l {limit}: with -users {users} so many calls are under way as there are users; leave -l out"
-        )),
+        Some(users) => {
+            Err(format!("-l {limit}: with -users {users} each user has one call under way; leave -l out"))
+        }
         None => Ok(()),
     }
 }

@@ -82,7 +82,7 @@ fn most_callees(limit: Option<usize>, callers: Option<u64>) -> usize {
     [limit, callers].into_iter().flatten().fold(fitting(control::memory::usable()), usize::max)
 }
 
-/// A worker's share of so many.
+/// A worker's share of `all`.
 fn share(all: usize, worker: usize, workers: usize) -> usize {
     all / workers + usize::from(all % workers > worker)
 }
@@ -537,11 +537,13 @@ pub(super) fn arrivals(args: &LoadArgs) -> Result<Arrivals, String> {
 fn parameters(args: &LoadArgs, arrivals: Option<&Arrivals>, workers: usize) -> Vec<Fact> {
     let mut facts = vec![Fact::new("workers", workers), Fact::new("transport", &args.transport)];
     match args.sipp.callers {
-        Some(1) => facts
-            .push(Fact::new("arrivals", "closed loop: one user, who begins a call when the last is over")),
+        Some(1) => facts.push(Fact::new(
+            "arrivals",
+            "closed loop: one user, which begins a call when its last one is over",
+        )),
         Some(users) => {
             let loops = format!(
-                "closed loop: {users} users, each of whom begins a call when the last is over, their first ones {} a second",
+                "closed loop: {users} users, each begins a call when its last one is over, their first ones {} a second",
                 Users::RATE
             );
             facts.push(Fact::new("arrivals", loops));
@@ -600,7 +602,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_leave_together_unless_somebody_says_otherwise() {
+    fn messages_leave_together_unless_switched_off() {
         let together = |line: &str| segment(&LoadArgs::of(line.split_whitespace())).is_some();
         assert!(together("") && together("--udp-segmentation on --grain 0"));
         assert!(!together("--grain 0") && !together("--udp-segmentation off"));

@@ -285,7 +285,7 @@ mod tests {
         );
     }
 
-    /// Answers so many questions, each with one text.
+    /// Answers one question for each text.
     fn server(answers: Vec<String>) -> Endpoint {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
         let address = listener.local_addr().expect("its address");

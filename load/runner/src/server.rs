@@ -55,7 +55,7 @@ struct Used {
 
 impl Server {
     /// The process with this id and its children; without an id, the one that has the socket at `target`.
-    /// None: it is not on this machine, or belongs to somebody else.
+    /// None: it is not on this machine, or belongs to another user.
     pub fn find(pid: Option<u32>, target: SocketAddr) -> Option<Server> {
         let Sockets { datagrams, listeners } = sockets(target);
         let pids = match pid {

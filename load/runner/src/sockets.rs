@@ -150,7 +150,7 @@ pub fn unnoted(args: &LoadArgs) -> Option<Fact> {
 /// How many calls there can be under way at most, if the command line says so.
 fn calls_at_a_time(args: &LoadArgs) -> Option<usize> {
     let calls = args.most.map(|most| usize::try_from(most).unwrap_or(usize::MAX));
-    // No machine allows so many descriptors, and others are added.
+    // No machine allows this number of descriptors, and others are added.
     [args.limit, calls].into_iter().flatten().min().map(|calls| calls.min(u32::MAX as usize))
 }
 

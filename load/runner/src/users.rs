@@ -31,7 +31,7 @@ pub const MOST: u64 = 100_000_000;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Users")]
 pub struct UsersArgs {
-    /// So many users register, call each other and answer; with --find-peak the number to begin with
+    /// N users register, call each other and answer; with --find-peak the number to begin with
     #[arg(long, value_name = "N", conflicts_with_all = [
         "sn", "sf", "answer", "self_test", "trace", "most", "rate", "rp", "poisson", "rate_increase",
         "pause", "au", "lost", "nr", "recv_timeout", "warm_up", "timeout", "key",
@@ -43,7 +43,7 @@ pub struct UsersArgs {
     /// Their domain [default: the host of the target]
     #[arg(long, value_name = "NAME", requires = "users")]
     pub domain: Option<String>,
-    /// Users live so many times faster than in life. Every report states it
+    /// Users act X times faster than in life. Every report states it
     #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = super::units::amount,
           requires = "users")]
     pub compress: f64,
@@ -164,8 +164,8 @@ fn to_write(args: &LoadArgs) -> Result<u64, String> {
         false => Ok(users),
         true if args.rate_max > 0.0 => Ok(users.max((args.rate_max as u64).min(args.people.most(args)?))),
         true => Err(format!(
-            "--write-users: --find-peak tries more than --users {users}; say how many at most with -rate_max, and so many \
-             are written"
+            "--write-users: --find-peak tries more than --users {users}; give the maximum with -rate_max, which is the \
+             number written"
         )),
     }
 }
@@ -316,7 +316,7 @@ impl UsersPlan {
         (0..self.workers).map(one).collect::<Result<_, _>>().map_err(|error| error.to_string())
     }
 
-    /// How long it takes to prepare so many users, with room; the run begins when that is done.
+    /// How long it takes to prepare these users, with room; the run begins when that is done.
     pub fn preparation(&self) -> Duration {
         Duration::from_secs(1) + Duration::from_micros(4) * (self.parameters.users.min(1 << 30) as u32)
     }

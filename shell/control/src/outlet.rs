@@ -16,7 +16,7 @@ const PIECE: usize = 4_096;
 pub(crate) struct Outlet<'l, F> {
     to: F,
     lost: &'l AtomicU64,
-    /// The line that stands for so many lost ones.
+    /// The line that stands for this number of lost lines.
     note: fn(u64) -> String,
 }
 

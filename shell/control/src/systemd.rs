@@ -44,7 +44,7 @@ impl Notifier {
         Ok(Notifier { target: Some((socket, address)) })
     }
 
-    /// Whether somebody listens.
+    /// Whether a service manager listens.
     pub fn is_some(&self) -> bool {
         self.target.is_some()
     }

@@ -190,7 +190,8 @@ fn figures(text: &mut Text<'_>, running: &Running, sum: &Sum) {
     }
     answers(text, nodes());
     let name = "strowger_balance_occupancy_total";
-    let help = "Transactions that found so many unfinished ones at the node; 64 stands for more, too.";
+    let help =
+        "Transactions by the number of unfinished ones that they found at the node; 64 means 64 or more.";
     text.family(name, help, Type::Counter);
     for (node, stats) in nodes() {
         for (found, count) in stats.occupancy.iter().enumerate().filter(|(_, count)| **count > 0) {

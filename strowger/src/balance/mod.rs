@@ -9,7 +9,7 @@ mod names;
 use crate::cli::BalanceArgs;
 use crate::memory::Room;
 use crate::segmentation::Segmentation;
-use crate::serve::{Failure, bind_admin, raise_descriptor_limit, runtime_config, say_ready};
+use crate::serve::{Failure, bind_admin, raise_descriptor_limit, runtime_config, say_ready, workers};
 use crate::steering::Helmsman;
 use crate::{absolute, fail, file, interfaces};
 use admin::{Control, Running};
@@ -63,10 +63,7 @@ fn balance(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
-    let workers = match config.workers {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        n => n,
-    };
+    let workers = workers(config);
     let listeners = interfaces::expand(&config.listen)?;
     raise_descriptor_limit();
     // Names first: what is sent to a socket that nobody reads yet waits there, and could go elsewhere.
@@ -134,16 +131,16 @@ fn announce(control: &Control, notifier: &Notifier, format: LogFormat) {
 enum End {
     /// It was asked to.
     Asked,
-    /// The same, by somebody who waits for it.
+    /// The same, without `stop_delay`.
     AtOnce,
     /// A worker has failed. Nobody serves its share of the calls, and the others cannot: whoever starts the program
     /// again brings all of them back, which are known by their tokens.
     Broken,
 }
 
-/// Waits for the end. There is nothing to drain: whoever comes after it knows its calls by their tokens. Until somebody
-/// does, it is better to serve than to refuse, so after SIGTERM it goes on for `stop_delay` with all that it does, and
-/// says meanwhile that it is about to end.
+/// Waits for the end. There is nothing to drain: the next balancer knows its calls by their tokens. Until one takes
+/// over, serving is better than refusing. So after SIGTERM it goes on for `stop_delay`, and its status says meanwhile
+/// that it is about to end.
 fn wait(signals: &Receiver<Signal>, control: &Control, notifier: &Notifier, mut segmentation: Segmentation) {
     let mut seen = Vec::new();
     let mut look = || {

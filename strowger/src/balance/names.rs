@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_somebody_else_names_stays() {
+    fn node_of_another_name_stays() {
         let mut bench = Bench::new(&["sip:a.test", "sip:b.test", "sip:c.test:9"]);
         bench.answer(0, Some(&[1, 100]));
         assert_eq!(bench.list(), ["192.0.2.100:9", "192.0.2.1:5060", "192.0.2.1:9"], "but not ourselves");

@@ -115,13 +115,13 @@ fn right_password_passes_at_an_address_that_guesses() {
 }
 
 #[test]
-fn logins_that_fail_are_told_of_without_a_word_about_who_exists() {
-    let told: Vec<String> = ["alice", "mallory"].map(told_of_guesses_at).to_vec();
+fn failed_logins_are_reported_without_naming_users() {
+    let told: Vec<String> = ["alice", "mallory"].map(reported_guesses_at).to_vec();
     assert_eq!(told[0].replace("alice", "mallory"), told[1]);
 }
 
 /// What the log of a new server says after wrong passwords for `user`, from where it says why.
-fn told_of_guesses_at(user: &str) -> String {
+fn reported_guesses_at(user: &str) -> String {
     let server = server("");
     let mut link = server.link(Via::Udp);
     let mut attempt = |user: &str, password: &str| {

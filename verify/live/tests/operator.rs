@@ -121,7 +121,7 @@ fn user_commands_and_the_server_mean_the_same_folder_by_one_file() {
 }
 
 #[test]
-fn users_of_a_domain_that_the_file_does_not_name_are_told_of() {
+fn user_add_reports_a_domain_that_is_not_served() {
     let folder = Folder::new();
     let config =
         folder.write("strowger.toml", "data_dir = \"store\"\ndomains = [\"one.example\", \"two.example\"]\n");
@@ -170,7 +170,7 @@ fn a_server_that_nobody_can_log_in_to_says_so() {
 }
 
 #[test]
-fn subscribers_of_a_domain_that_is_not_served_are_told_of() {
+fn server_reports_subscribers_of_unserved_domains() {
     let mut server = Setup::new().user("ann", "x").start();
     let data = server.data().display().to_string();
     let told =
@@ -178,10 +178,10 @@ fn subscribers_of_a_domain_that_is_not_served_are_told_of() {
     let add = |name: &str| output(&["user", "add", name, "--password", "x", "--data-dir", &data]);
     assert_eq!(told(&server), 0, "{}", server.log_text());
     add("zed@nowhere.example");
-    eventually("the first is told of", || server.log_has("subscribers=1 served=1").then_some(()));
+    eventually("the first is reported", || server.log_has("subscribers=1 served=1").then_some(()));
     add("zoe@elsewhere.example");
     add("ben@example.com");
-    eventually("the second is told of", || server.log_has("subscribers=2 served=1").then_some(()));
+    eventually("the second is reported", || server.log_has("subscribers=2 served=1").then_some(()));
     assert_eq!(told(&server), 2, "{}", server.log_text());
     server.restart();
     assert!(server.log_has("subscribers=2 served=1"), "{}", server.log_text());

@@ -110,7 +110,7 @@ fn new_calls_are_refused_and_those_under_way_go_on_until_it_is_over() {
 
 /// From the very address that the flood comes from, by name and by number.
 #[test]
-fn calls_for_help_go_first() {
+fn emergency_calls_go_first() {
     let help = live::fresh_ip();
     let server = server(&format!("[emergency]\ntargets = [\"sip:{help}\"]\nnumbers = [\"112\"]\n"));
     let mut psap = Link::udp_at((help, 5060).into(), server.sip());

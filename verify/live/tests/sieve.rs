@@ -183,7 +183,7 @@ fn nothing_is_dropped_but_what_the_machine_says_and_for_as_long_as_it_does() {
         assert!(sifted.arrives(number, INVITE.as_bytes()));
         assert!(!sifted.arrives(number, INVITE.replace(": x", ": y").as_bytes()));
     }
-    // And so does what is dialled for help.
+    // And so does a request for an emergency number.
     let mut numbers = Table::default();
     numbers.set_numbers([&b"112"[..], b"15"].into_iter());
     sifted.set(Some(numbers));

@@ -80,9 +80,7 @@ fn scaling() {
 }
 
 fn occupancies() {
-    println!(
-        "\nThe part of transactions that found more than so many at their server, 600 calls/s on 4 servers\n"
-    );
+    println!("\nThe part of transactions that found more than N at their server, 600 calls/s on 4 servers\n");
     let above = [0, 1, 2, 4, 8, 16, 32];
     let head: Vec<String> = above.iter().map(|n| format!("{n:>10}")).collect();
     println!("{:<14}{}", "", head.concat());

@@ -43,7 +43,7 @@ pub struct Setup {
     pub rate: f64,
     /// Length of calls, seconds: mean and deviation (normal, not below zero).
     pub hold: (f64, f64),
-    /// A server stalls every so many seconds (at random) for so many seconds, at the same times whoever chooses.
+    /// A server stalls at random intervals, mean and length in seconds, at the same times for every algorithm.
     pub stalls: Option<(f64, f64)>,
     /// What a request that is repeated costs beside a BYE. Without it nobody repeats anything.
     pub repeats: Option<f64>,
@@ -87,7 +87,7 @@ pub struct Outcome {
     pub received: f64,
     /// The part of requests that failed.
     pub failed: f64,
-    /// How many transactions found so many at their server.
+    /// Transactions by the number of unfinished ones that they found at their server.
     pub occupancy: Vec<u64>,
     /// Requests that were repeated, of those that counted.
     pub repeated: u64,

@@ -86,7 +86,7 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    /// So many places, with nobody in them.
+    /// `most` empty places.
     pub fn new(most: usize) -> Members {
         Members {
             places: (0..most).map(|_| Place::default()).collect(),

@@ -393,7 +393,7 @@ impl Cluster {
         self.state(at).is_some_and(|s| s.vital.is_silent())
     }
 
-    /// Whether new calls may go there while others may be had as well: see [`Cluster::gets_calls`].
+    /// Whether new calls may go there while other nodes are available: see [`Cluster::gets_calls`].
     pub fn takes_calls(&self, now: Time, at: NodeIndex) -> bool {
         self.order(at) == Order::Serve
             && self.state(at).is_some_and(|s| s.vital.takes_calls())

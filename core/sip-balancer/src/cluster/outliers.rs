@@ -56,7 +56,7 @@ impl Outliers {
         &mut self.samples[at]
     }
 
-    /// A node has answered after so many microseconds.
+    /// A node has answered after `micros`, microseconds.
     pub fn answered(&mut self, node: NodeIndex, micros: u32) {
         let sample = self.sample(node);
         sample.answers += 1;
@@ -132,7 +132,7 @@ mod tests {
         Rules { outlier_share: share, ..Rules::default() }
     }
 
-    /// Ten seconds in which each node gave so many answers of so many milliseconds, so many of them errors.
+    /// Ten seconds in which each node gave a number of answers, after a number of milliseconds, some of them errors.
     fn window(cluster: &Cluster, share: u8, nodes: &[(u32, u32, u32)]) -> Vec<u16> {
         let mut outliers = Outliers::default();
         outliers.judge(Time::from_secs(100), cluster, &rules(share));

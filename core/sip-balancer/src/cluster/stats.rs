@@ -91,7 +91,7 @@ pub struct NodeStats {
     recent: [[Times; Kind::COUNT]; 2],
     /// When that part began.
     since: Time,
-    /// How many transactions found so many unfinished ones there when they came (paper VI-C).
+    /// Transactions by the number of unfinished ones that they found there when they came (paper VI-C).
     pub occupancy: Box<[u64; OCCUPANCIES]>,
 }
 

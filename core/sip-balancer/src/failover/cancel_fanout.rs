@@ -30,7 +30,7 @@ pub(crate) struct Scattered {
 }
 
 impl Scattered {
-    /// Whether so many more may be sent now. They count then.
+    /// Whether `more` of them may be sent now. If so they are counted.
     fn take(&mut self, now: Time, more: usize) -> bool {
         if now.since(self.since) >= WINDOW {
             *self = Scattered { since: now, count: 0 };

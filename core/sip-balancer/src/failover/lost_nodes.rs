@@ -7,7 +7,7 @@ use crate::machine::Balancer;
 use crate::sessions::lifetime::work;
 use wire::{Outbox, Time};
 
-/// Of those that need nothing so many are looked at for each that may be sent: that takes much less time.
+/// Entries that need nothing and are looked at for each that may be sent: looking takes much less time.
 const LOOKS: usize = 32;
 
 /// How far the search is. It goes round and round, so that one that begins anew leaves nobody out.
@@ -20,7 +20,7 @@ pub(crate) struct Orphans {
 }
 
 impl Orphans {
-    /// All of so many places have to be looked at.
+    /// All `places` have to be looked at.
     fn begin(&mut self, now: Time, places: u32) {
         if self.left == 0 {
             self.since = now;

@@ -5,7 +5,7 @@
 //!
 //! - It ends by its deadline. Without an answer until then its sender gets 408 (`end`).
 //! - One that its node says nothing to goes to another: soon where it says nothing to anybody, else later (`look_at`).
-//! - One whose node is down goes to another node, or waits for one while somebody rings; else it is refused (`rescue`).
+//! - One whose node is down goes to another node, or waits for one while a phone rings; else it is refused (`rescue`).
 //! - One that rang at a node that is back goes there once more, in case that has forgotten it (`remind`).
 //! - What its sender has cancelled is never sent again: where it would have to be, its sender gets 487 (`feed`).
 //! - Once it is answered or refused nobody else may answer it, and who still rings is cancelled (`call_off`).
@@ -218,7 +218,7 @@ impl Balancer {
     }
 
     /// Of an INVITE that is answered, refused or cancelled: who had it before and rings is cancelled (16.7 step 10). Says
-    /// whether somebody rings who has not been told that yet, or has not said that it knows.
+    /// whether a node rings that has not got the CANCEL yet, or has not answered it.
     fn call_off(&mut self, now: Time, at: u32, out: &mut Outbox) -> bool {
         let Some(entry) = self.kept.get(at) else { return false };
         let id = entry.id;
@@ -270,7 +270,7 @@ impl Balancer {
             if rings {
                 entry.until = now + ring;
             }
-            // One that is down may have said that; and of what is cancelled somebody may not have been told.
+            // One that is down may have said that; and a node may not have got the CANCEL yet.
             let owed = !rings && entry.rung().next().is_some();
             let look = if owed || !self.cluster.is_usable(now, entry.node) { now + LOOK } else { Time::FAR };
             let due = entry.repeat.min(entry.until).min(look);
@@ -431,7 +431,7 @@ impl Balancer {
     }
 
     /// Gives what is kept at `at` to another node, if it is an INVITE whose node has gone down. Without another one it
-    /// stays while somebody may still answer it, or its sender repeats it: then this is when to look again. `None`: it
+    /// stays while a node may still answer it, or its sender repeats it: then this is when to look again. `None`: it
     /// has been sent, or refused.
     pub(crate) fn rescue(&mut self, now: Time, at: u32, out: &mut Outbox) -> Option<Time> {
         let open = |e: &&Entry| e.fresh && !e.settled;
@@ -503,7 +503,7 @@ impl Balancer {
         true
     }
 
-    /// Whether somebody rings who has an INVITE that is kept, or had it, and may still answer it.
+    /// Whether a node rings that has or had an INVITE that is kept, and may still answer it.
     fn rings(&self, at: u32) -> bool {
         let Some(entry) = self.kept.get(at) else { return false };
         entry.rang || entry.rung().any(|node| !self.dispatcher.is_barred(entry.call, entry.id, node))

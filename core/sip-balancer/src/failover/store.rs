@@ -65,7 +65,7 @@ pub(crate) struct Entry {
     /// Who has it, and whether that one has said something provisional.
     pub node: NodeIndex,
     pub rang: bool,
-    /// Some node has said more than 100: somebody may be ringing, and the caller knows.
+    /// A node has answered with more than 100: a phone may be ringing, and the caller knows.
     pub alerted: bool,
     /// From one repetition to the next, and when that comes.
     pub wait: Duration,
@@ -502,7 +502,7 @@ impl Entry {
         }
     }
 
-    /// Somebody rings who has had its INVITE, which is over, and may do so for this long after its end.
+    /// A node that had its INVITE rings, although the INVITE is over; it may do so for this long after its end.
     pub fn wait_for_rivals(&mut self, ring: Duration) {
         self.until = self.until.max(self.ended + ring);
     }
@@ -550,7 +550,7 @@ impl Entry {
         }
     }
 
-    /// Whether somebody else may still answer it.
+    /// Whether another node may still answer it.
     pub fn has_rivals(&self) -> bool {
         !self.rivals.is_empty()
     }

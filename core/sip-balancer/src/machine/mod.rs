@@ -121,7 +121,7 @@ pub struct Setup {
     pub cluster: Arc<Cluster>,
     /// The secrets, shared by all workers and all balancers of the cluster.
     pub keys: Keys,
-    /// Room for so many calls of this worker.
+    /// The most calls of this worker.
     pub calls: usize,
     /// Spreads the choices of several workers.
     pub seed: u64,

@@ -24,7 +24,7 @@ const BRANCH_ADDED: usize = 63 + 45 + OFFER.len();
 const TOKEN_ADDED: usize = 1 + 68 + 3;
 const CONN_ADDED: usize = 24;
 
-/// That we can be told of overload, and how (RFC 7339 section 4), in the Via of what goes to a node that knows of it.
+/// Offers overload control (RFC 7339 section 4), in the Via of what goes to a node that supports it.
 pub(crate) const OFFER: &[u8] = b";oc;oc-algo=\"loss\"";
 
 /// What is written into a request so that others come back by it.
@@ -355,7 +355,7 @@ impl Balancer {
         }
     }
 
-    /// To a node, by a way that there is or not, and told of its failure by a token.
+    /// Sends to a node, if there is a way to it. A token reports its failure.
     pub(crate) fn forward(
         &mut self,
         from: Flow,
@@ -460,7 +460,7 @@ impl Balancer {
     }
 
     /// The way to the caller's side: where its requests came from. The route or Request-URI may name another port
-    /// there, and no other address: whoever the node talks to writes both, and this must not be his way to
+    /// there, and no other address: the peer of the node writes both, and this must not be a way to
     /// anywhere. On a stream the caller's own connection comes first, and what is named there if that is gone; what
     /// is too long for a datagram goes over a stream first.
     fn way_out(&self, from: Flow, request: &Message<'_>, c: &Checked<'_>, dialog: &Dialog) -> Option<Flow> {

@@ -15,7 +15,7 @@ use wire::Time;
 const PLACES_TRIED: u64 = 32;
 /// In thousandths.
 const HALF: u64 = 500;
-/// What a burden is counted in: so many for a thousandth of a node's load and a thousandth of its weight.
+/// The unit of a burden: this much for a thousandth of a node's load and a thousandth of its weight.
 const BURDEN: u64 = 1 << 20;
 
 /// One worker's way of choosing. Everything here is this worker's own; what others have given to the nodes
@@ -90,7 +90,7 @@ impl Chooser {
         self.costs.all(true)
     }
 
-    /// A request was answered with a 2xx after so many microseconds.
+    /// A request was answered with a 2xx after `micros`, microseconds.
     pub fn answered(&mut self, at: NodeIndex, micros: u32) {
         if let Some(window) = self.windows.get_mut(usize::from(at.0)) {
             window.add(micros);
@@ -118,7 +118,7 @@ impl Chooser {
         self.full.forget(at);
     }
 
-    /// A request that had its node for itself was done after so many microseconds.
+    /// A request that had its node for itself was done after `micros`, microseconds.
     pub fn alone(&mut self, kind: Kind, micros: u32) {
         self.costs.sample(kind, micros);
     }

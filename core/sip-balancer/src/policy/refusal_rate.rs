@@ -13,11 +13,11 @@ const ONE: u32 = 1 << 10;
 const DOUBT: u32 = 3 * ONE;
 /// Most answers that count; beyond that all count for half.
 const MOST: u32 = 16 * ONE;
-/// Less than so many thousandths are what happens anywhere.
+/// Fewer thousandths than this are usual at any node.
 const FEW: u64 = 100;
 /// After so long an answer counts for half.
 const HALF: Duration = Duration::from_secs(10);
-/// After so many of these nothing is left of any.
+/// After this number of half-lives nothing is left of an answer.
 const HALVES: u32 = 20;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,7 +48,7 @@ pub(crate) struct Failing {
 }
 
 impl Failing {
-    /// Of so many nodes.
+    /// Of `count` nodes.
     pub fn new(count: usize) -> Failing {
         Failing { records: vec![Record::default(); count], until: Time::ZERO }
     }

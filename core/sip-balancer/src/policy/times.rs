@@ -47,7 +47,7 @@ pub const UNIT: u32 = 1_000;
 const INVITE: u32 = 1_750;
 /// Samples of a kind, and of BYE, before its estimate counts.
 const ENOUGH: u32 = 32;
-/// The part of a new sample in the running mean is one in so many.
+/// A new sample's part in the running mean is one in this many.
 const SLOW: f64 = 64.0;
 /// How far an estimate may go from one: a stray must not turn the choice upside down.
 const BOUNDS: (f64, f64) = (0.1, 20.0);

@@ -223,7 +223,7 @@ pub struct Dispatcher {
     pub(crate) sessions: Sessions,
     pub(crate) rules: Rules,
     stats: Vec<NodeStats>,
-    /// Whom these are of, as tokens call them.
+    /// The nodes' ids, as tokens have them.
     of: Vec<u32>,
     pub(crate) outliers: Outliers,
     /// Nodes that ask for less, by their addresses, and room to list them.
@@ -364,7 +364,7 @@ impl Dispatcher {
         };
         let node = node.ok_or(NoWay::NoCall)?;
         let r = &Request { large, ..*r };
-        // What belongs to a call that somebody knows is not refused for want of memory: its way is clear without.
+        // What belongs to a known call is not refused because memory is short: its way is clear without a record.
         let (known, own) = (found.is_some(), r.inside && (found.is_some() || r.token.is_some()));
         let (begun, clear) = match self.enter(now, r, found, node) {
             Some(at) => (self.begin(now, r, at, node), known || own),

@@ -50,7 +50,7 @@ pub(crate) struct Reply {
 }
 
 impl Replies {
-    /// Nothing yet, for so many bytes received.
+    /// Nothing yet, for this number of bytes received.
     pub fn new(received: usize, proof: Proof, outside: bool) -> Replies {
         let credit = if proof == Proof::Shown { Credit::UNBOUNDED } else { Credit::of(received) };
         let credentials = proof == Proof::Credentials;

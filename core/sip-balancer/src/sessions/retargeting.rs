@@ -12,7 +12,7 @@ use wire::Time;
 /// A retransmission that comes sooner says nothing about the node: T1 is 500 ms (RFC 3261 17.1.1.1).
 const SILENCE: Duration = Duration::from_millis(400);
 
-/// So many nodes of an INVITE may go down before it has an answer. It may be what brings them down, so no other has it.
+/// Nodes of an INVITE that may go down before it has an answer. It may be what brings them down, so no other gets it.
 const MOST_FALLS: usize = 3;
 
 /// An unfinished transaction.
@@ -131,7 +131,7 @@ impl Dispatcher {
 
     /// A request did not reach its node. That counts as one failure, if the request is still without any answer.
     /// `unseen`: the network says that the node has not got it, so whoever sends it again may have another one. Where a
-    /// connection ended it may have been read before, and only an INVITE may be had by two.
+    /// connection ended it may have been read before, and only an INVITE may go to two nodes.
     pub fn returned(&mut self, now: Time, call: CallKey, id: u64, tag: Tag, node: NodeIndex, unseen: bool) {
         let Some(at) = self.sessions.find(call) else { return };
         let Some(place) = self.sessions.find_txn(at, id, tag) else { return };
@@ -187,7 +187,7 @@ impl Dispatcher {
         Some(Waiting { node, since, heard: txn.heard, rang: txn.rang, cancelled })
     }
 
-    /// Whether so many nodes have gone down with an INVITE that no other one is to have it.
+    /// Whether the nodes that have gone down with an INVITE are too many to give it to another one.
     pub fn has_felled(&self, now: Time, call: CallKey, id: u64) -> bool {
         let place = self.invite_of(call, id);
         place.and_then(|place| self.sessions.txn(place)).is_some_and(|txn| self.is_spent(now, txn))

@@ -80,7 +80,7 @@ struct Session {
     over: u32,
 }
 
-/// So many dialogs of one call are told apart.
+/// Dialogs of one call that are told apart.
 const DIALOGS: usize = 4;
 
 /// As many nodes that an INVITE has left are remembered: more than may go down with it.

@@ -68,7 +68,7 @@ impl Reader<'_> {
         Some(digit(*high)? << 4 | digit(*low)?)
     }
 
-    /// One of so many digits, at most 16.
+    /// One of this number of `digits`, at most 16.
     pub fn number(&mut self, digits: usize) -> Option<u64> {
         let (text, rest) = self.0.split_at_checked(digits)?;
         self.0 = rest;

@@ -141,7 +141,7 @@ impl World {
         all.remove(0)
     }
 
-    /// So many seconds, each looked at twice.
+    /// `count` seconds pass, each looked at twice.
     pub fn seconds(&mut self, count: u32) -> Vec<Sent> {
         (0..2 * count).flat_map(|_| self.pass(Duration::from_millis(500))).collect()
     }

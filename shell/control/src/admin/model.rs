@@ -349,7 +349,7 @@ pub struct Status {
     pub messages_sent: u64,
     /// The store.
     pub store: StoreStatus,
-    /// Whether new work is refused for want of time, in words; none for a server that never does.
+    /// Whether new work is refused because the server is behind, in words; none for a server that never does.
     #[serde(default)]
     pub overload: Option<String>,
     /// Memory that messages take, in words; none for a balancer.
@@ -358,7 +358,7 @@ pub struct Status {
     /// What a balancer has in memory, as its audit counts it; none for another server.
     #[serde(default)]
     pub records: Option<Records>,
-    /// What should worry somebody now; empty when all is well.
+    /// What the operator should act on now; empty when all is well.
     pub alarms: Vec<String>,
 }
 

@@ -24,7 +24,7 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECTION_LIFE: Duration = Duration::from_secs(120);
 /// Then it has this long to take its last answer.
 const CONNECTION_END: Duration = Duration::from_secs(10);
-/// Pause after a failed accept, such as for want of descriptors.
+/// Pause after a failed accept, for example because there are no descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Largest request head, octets.
 const HEAD_BYTES: usize = 16 * 1024;

@@ -393,7 +393,7 @@ fn status_page_links_every_path_that_can_be_read() {
     let server = page::render(&Pretend::default().status(), None);
     let status = Status { role: "balance".into(), ..Pretend::default().status() };
     let balancer = page::render(&status, Pretend::default().nodes().as_ref());
-    for (method, path, _) in super::routes::ROUTES {
+    for (method, path, _) in ROUTES {
         let link = format!("<a href=\"{path}\">");
         let linked = server.contains(&link) || balancer.contains(&link);
         assert_eq!(linked, *method == "get" && *path != "/", "{method} {path}");
@@ -513,7 +513,7 @@ fn a_balancer_has_no_calls_to_list_and_drains_by_node() {
 #[test]
 fn scripts_see_by_the_status_that_a_server_is_about_to_end() {
     let (pretend, server) = start();
-    // Somebody has it drain, and watches it: that is no failure.
+    // A server that an operator drains and watches has not failed.
     pretend.drained.store(true, SeqCst);
     ctl(server.address(), &Command::Status, Output::Table).unwrap();
     pretend.stops.store(true, SeqCst);

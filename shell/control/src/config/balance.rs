@@ -32,7 +32,7 @@ named! {
         FnvHash = "fnv-hash",
         /// Each in turn.
         RoundRobin = "round-robin",
-        /// The quickest of late.
+        /// The one that was quickest recently.
         Rwma = "rwma",
         /// The less loaded of two.
         TwoChoices = "two-choices",
@@ -52,7 +52,7 @@ named! {
 }
 
 named! {
-    /// For whom the balancer is in the Path of a registration.
+    /// When the balancer puts itself into the Path of a registration.
     PathBy {
         /// For phones behind address translation that know of it.
         Auto = "auto",
@@ -140,7 +140,7 @@ pub struct Balance {
     pub own_source: bool,
     /// Where registrations go.
     pub register: RegisterBy,
-    /// For whom it is in the Path of a registration.
+    /// When it puts itself into the Path of a registration.
     pub path: PathBy,
     /// What becomes of calls whose node has failed.
     pub failed_dialogs: FailedDialogs,

@@ -35,7 +35,7 @@ pub struct Overrides {
     pub algorithm: Option<String>,
 }
 
-/// A good configuration, and what somebody should still know about it.
+/// A good configuration, and its warnings.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// The configuration.

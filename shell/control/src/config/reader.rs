@@ -28,7 +28,7 @@ pub(super) struct Reader<'t> {
     line_starts: Vec<usize>,
     /// What makes the configuration unusable.
     pub errors: Vec<ConfigError>,
-    /// What somebody should know.
+    /// What the operator should know.
     pub warnings: Vec<ConfigError>,
     /// Where each section and each top-level key starts, for findings of later stages.
     pub places: BTreeMap<String, Place>,
@@ -267,7 +267,7 @@ impl<'d, 'i> Section<'d, 'i> {
     }
 }
 
-/// What somebody asks for who writes a key of this name, if it is what other servers have and this one not yet.
+/// What a key of this name asks for, if other servers have it and this one does not yet.
 fn missing(name: &str) -> Option<Fault> {
     let (what, mend) = match name {
         "backend" | "database" | "db" | "db_url" | "postgres" | "postgresql" | "mysql" | "redis" => {

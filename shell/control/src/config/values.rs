@@ -399,7 +399,7 @@ fn unescaped(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// A number that people dial for help.
+/// A number that is dialled for emergency calls.
 pub(super) fn dialled(written: &str) -> Result<String, Fault> {
     let good = |b: u8| b.is_ascii_digit() || matches!(b, b'+' | b'*');
     if !(2..=Emergency::LONGEST_NUMBER).contains(&written.len()) || !written.bytes().all(good) {

@@ -66,7 +66,7 @@ impl Registry {
         Arc::new(Registry { blocks, methods })
     }
 
-    /// The right to write block `index`; `None` if there is no such block or somebody has it.
+    /// The right to write block `index`; `None` if there is no such block or it is taken.
     pub fn recorder(self: &Arc<Registry>, index: usize) -> Option<Recorder> {
         let block = self.blocks.get(index)?;
         if block.taken.swap(true, Acquire) {
@@ -149,7 +149,7 @@ impl Recorder {
         bump(&self.block().methods[known], 1);
     }
 
-    /// Notes that something took so many microseconds.
+    /// Notes that something took `micros`, microseconds.
     #[inline]
     pub fn observe(&self, histogram: Histogram, micros: u64) {
         self.block().histograms[histogram as usize].observe(micros);
