@@ -63,8 +63,8 @@ impl Segmentation {
         }
         match against {
             Some(Against::Capture) => tracing::info!(
-                "packet capture detected (`ss -0 -p` names the process): UDP segmentation off; udp_segmentation = \"on\" \
-                 keeps it on"
+                "packet capture detected (`ss -0 -p` names the process): UDP segmentation off; \
+                 udp_segmentation = \"on\" keeps it on"
             ),
             Some(Against::Rewriter) => tracing::info!(
                 "the kernel may rewrite SIP (net.netfilter.nf_conntrack_helper = 1): each datagram is sent alone; set it to \

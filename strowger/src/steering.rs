@@ -174,7 +174,8 @@ fn choose(bound: &mut Bound, ownership: &Ownership, wish: Steering, workers: usi
     tracing::warn!(
         error,
         "the kernel does not steer datagrams: those of another worker's calls make a hop, which costs a copy and often \
-         a wake-up of some microseconds. {mend}; or accept it: steering = \"ring\" in the configuration file, --steering ring of `serve`"
+         a wake-up of some microseconds. {mend}; or accept it: steering = \"ring\" in the configuration \
+         file, --steering ring of `serve`"
     );
     Ok(Grade::Ring)
 }

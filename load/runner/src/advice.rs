@@ -100,7 +100,7 @@ pub fn congested(counts: &Counts) -> Option<String> {
     })
 }
 
-/// That the network gives back what was sent to the target (ICMP), from which nothing has come back; none if it does not.
+/// That the network gives back what was sent to the target (ICMP), and nothing else has come back; none if it does not.
 fn given_back(counts: &Counts, target: &str) -> Option<String> {
     (counts.udp_returned > 0).then(|| {
         format!(

@@ -543,7 +543,7 @@ fn parameters(args: &LoadArgs, arrivals: Option<&Arrivals>, workers: usize) -> V
         )),
         Some(users) => {
             let loops = format!(
-                "closed loop: {users} users, each begins a call when its last one is over, their first ones {} a second",
+                "closed loop: {users} users, each begins a call when its last one is over; at first {} a second",
                 Users::RATE
             );
             facts.push(Fact::new("arrivals", loops));

@@ -3,9 +3,9 @@
 //! The caller must not learn of two. Who says yes first has the call. A node that had the INVITE before and says
 //! anything but 5xx has it again if the other one has said nothing yet; where the caller has cancelled, any refusal will
 //! do. Else, if it says something provisional, it is cancelled (RFC 3261 section 9.1: not before it says something); if it
-//! refuses, that is acknowledged here (17.1.1.3), and it never gets that INVITE again; if it accepts after another node has
-//! answered, its dialog is ended at once (ACK and BYE). All of these are written as the caller would write them, and take
-//! the way that the caller's would.
+//! refuses, that is acknowledged here (17.1.1.3), and it never gets that INVITE again; if it accepts after another node
+//! has answered, its dialog is ended at once (ACK and BYE). All of these are written as the caller would write them, and
+//! take the way that the caller's would.
 
 use crate::cluster::NodeIndex;
 use crate::failover::store::{T1, What};
