@@ -43,7 +43,6 @@ use plan::Plan;
 use schedule::Schedule;
 use scrape::{Endpoint, Scrape};
 use server::{Server, Watch};
-use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Once;
