@@ -1,9 +1,9 @@
 //! The experiments of the paper in virtual time, printed as tables.
 //!
 //! `cargo run --release -p sip-balancer --example paper`, and with `-- long` those of its trials' own length instead:
-//! a ramp, ten minutes, and then three that count, with calls of a minute (section V), where callers repeat what nobody
-//! answers; `-- long tlwl,hash 0.4,0.9 0.5 8` for these algorithms, these loads, this cost of a repeated request and
-//! so many servers only, and with these seeds (`1,2,3`) as the last word.
+//! a ramp, ten minutes, and then three that count, with calls of a minute (section V), where callers repeat what is not
+//! answered. `-- long tlwl,hash 0.4,0.9 0.5 8` runs these algorithms, these loads, this cost of a repeated request and
+//! this number of servers only; the last word may be seeds (`1,2,3`).
 
 mod model;
 
