@@ -83,7 +83,7 @@ fn a_node_that_says_something_to_others_is_left_its_invites_for_longer() {
 }
 
 #[test]
-fn an_invite_that_its_node_ignores_leaves_it_after_two_repetitions_whomever_else_it_answers() {
+fn ignored_invite_moves_after_two_repetitions() {
     let mut world = world(2);
     let first = world.one(CALLER, &invite("ca"));
     for ms in (100..=1_500).step_by(100) {
