@@ -175,7 +175,7 @@ fn log_names_the_dead_target_of_a_list_without_name() {
         let line = eventually("a line about it", || {
             server.log_text().lines().find(|line| line.contains("no target answered")).map(str::to_owned)
         });
-        assert!(line.contains(&format!("list={list} name={place}")), "{line}");
+        assert!(line.contains(&format!("list=\"{list}\" name={place}")), "{line}");
     }
 }
 
