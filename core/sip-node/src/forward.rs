@@ -22,6 +22,7 @@ use sip_proxy::loops::write_branch;
 use sip_proxy::rewrite::{Outgoing, edit_request};
 use sip_proxy::token::{End, Ends, Role};
 use sip_proxy::transport::reply_flow;
+use sip_transaction::ClientRequest;
 use wire::{Flow, Outbox, Time, Transport};
 
 /// What says that we can be told of overload.
@@ -149,14 +150,14 @@ impl<S: Services> Node<S> {
         };
         let splices = &mut self.splices;
         let user = p.id.with_branch(branch);
-        let method = request.method();
+        let sent = ClientRequest { id: client, method: request.method(), flow, user };
         edit_request(request, &outgoing, splices);
         match p.request.as_ref().filter(|original| original.len() >= SHARED) {
             Some(original) => {
-                self.layer.send_edited(now, client, method, (flow, user), (original, splices), out);
+                self.layer.send_edited(now, &sent, (original, splices), out);
             }
             None => {
-                self.layer.send_request(now, client, method, flow, user, out, |buf| {
+                self.layer.send_request(now, &sent, out, |buf| {
                     splices.apply(request.bytes(), buf);
                 });
             }

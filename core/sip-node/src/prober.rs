@@ -8,7 +8,7 @@ use core::time::Duration;
 use sip_health::{Gateway, Overdue, Probe, Why};
 use sip_message::{Method, hex16, push_u64};
 use sip_proxy::loops::write_branch;
-use sip_transaction::{ClientId, Payer};
+use sip_transaction::{ClientId, ClientRequest, Payer};
 use std::mem;
 use std::sync::Arc;
 use wire::{Flow, Outbox, Time};
@@ -174,7 +174,8 @@ impl<S: Services> Node<S> {
         push_u64(u64::from(job.serial), &mut text);
         text.extend_from_slice(b" OPTIONS\r\nAccept: application/sdp\r\nContent-Length: 0\r\n\r\n");
         self.prober.call_id = call_id;
-        let sent = self.layer.send_request(now, client, Method::Options, job.flow, job.user(), out, |buf| {
+        let request = ClientRequest { id: client, method: Method::Options, flow: job.flow, user: job.user() };
+        let sent = self.layer.send_request(now, &request, out, |buf| {
             buf.extend_from_slice(&text);
         });
         sent.then_some(client)

@@ -35,6 +35,8 @@
 //! the first request came from, whoever repeats it.
 #![forbid(unsafe_code)]
 
+mod counts;
+mod events;
 mod hash;
 mod id;
 mod index;
@@ -45,12 +47,16 @@ mod pool;
 mod share;
 mod slab;
 mod timers;
+mod timing;
 mod wheel;
 
+pub use counts::Counts;
+pub use events::{Event, Inbound, Outcome, Short};
 pub use hash::TableHash;
 pub use id::{ClientId, ServerId};
 pub use key::Prepared;
-pub use layer::{Counts, Event, Inbound, Layer, Limits, Original, Outcome, Short};
+pub use layer::{ClientRequest, Layer, Limits};
+pub use pool::Original;
 pub use share::{Payer, Share};
 pub use timers::Timers;
 pub use wheel::TimerId;

@@ -7,6 +7,7 @@
 //! What is taken is charged to a [`Payer`] until it is given back.
 
 use crate::share::{Payer, Share};
+use std::sync::Arc;
 
 /// Width of a small class in bytes.
 const STEP: usize = 64;
@@ -16,6 +17,9 @@ const SMALL: usize = 32;
 const DOUBLING: usize = 5;
 /// Bytes kept in the lists at most; beyond this, buffers go back to the allocator.
 const IDLE_LIMIT: usize = 4 << 20;
+
+/// A received request that the client transactions of its branches share.
+pub type Original = Arc<Vec<u8>>;
 
 /// Free buffers.
 pub(crate) struct Pool {
@@ -47,6 +51,18 @@ impl Pool {
             }
             None => Vec::with_capacity(size_of(class)),
         }
+    }
+
+    /// Charges a request to `payer` until it was released as often as it was held.
+    pub(crate) fn hold(&mut self, payer: Payer, original: &Original) {
+        self.held.take(payer, original.capacity());
+    }
+
+    /// Gives up a request that was held. The last one gets it back, to be used again.
+    pub(crate) fn release(&mut self, payer: Payer, mut original: Original) -> Option<Original> {
+        let capacity = Arc::get_mut(&mut original)?.capacity();
+        self.held.give(payer, capacity);
+        Some(original)
     }
 
     /// Takes a buffer back.

@@ -6,7 +6,7 @@
 use fuzz::{Feed, flow};
 use libfuzzer_sys::fuzz_target;
 use sip_message::{Index, Message, Method, Parsed, parse};
-use sip_transaction::{ClientId, Event, Inbound, Layer, Limits, Outcome, Payer, ServerId, Timers};
+use sip_transaction::{ClientId, ClientRequest, Event, Inbound, Layer, Limits, Outcome, Payer, ServerId, Timers};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::{Flow, Outbox, Time};
@@ -130,7 +130,8 @@ impl Bench {
             String::from_utf8_lossy(&id.encode())
         );
         let write = |out: &mut Vec<u8>| out.extend_from_slice(text.as_bytes());
-        assert!(self.layer.send_request(self.now, id, method, to, id.as_u64(), &mut self.out, write));
+        let request = ClientRequest { id, method, flow: to, user: id.as_u64() };
+        assert!(self.layer.send_request(self.now, &request, &mut self.out, write));
         let client = Client {
             request: text.into_bytes(),
             flow: to,

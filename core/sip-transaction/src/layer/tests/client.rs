@@ -281,6 +281,10 @@ fn a_call_that_rings_for_ever_is_bounded_and_each_provisional_response_renews_it
     assert_eq!(b.happened(), [Event::ClientTimeout { id, user: 5 }]);
 }
 
+fn request(id: ClientId, method: Method<'_>) -> ClientRequest<'_> {
+    ClientRequest { id, method, flow: udp(1), user: 0 }
+}
+
 #[test]
 fn a_reservation_may_be_abandoned_or_forgotten() {
     let mut b = Bench::new();
@@ -288,7 +292,7 @@ fn a_reservation_may_be_abandoned_or_forgotten() {
     b.layer.abandon(id);
     b.assert_empty();
     let write = |_: &mut Vec<u8>| panic!("sent");
-    assert!(!b.layer.send_request(b.now, id, Method::Bye, udp(1), 0, &mut b.out, write));
+    assert!(!b.layer.send_request(b.now, &request(id, Method::Bye), &mut b.out, write));
     b.layer.reserve_client(Payer::PROVEN).expect("room");
     b.pass(Duration::from_secs(1_100));
     assert_eq!(b.happened(), []);
@@ -300,9 +304,9 @@ fn a_request_is_sent_once_and_an_ack_never() {
     let mut b = Bench::new();
     let (id, _) = b.send(Method::Bye, udp(9), 5);
     let never = |_: &mut Vec<u8>| panic!("sent");
-    assert!(!b.layer.send_request(b.now, id, Method::Bye, udp(1), 0, &mut b.out, never));
+    assert!(!b.layer.send_request(b.now, &request(id, Method::Bye), &mut b.out, never));
     let id = b.layer.reserve_client(Payer::PROVEN).expect("room");
-    assert!(!b.layer.send_request(b.now, id, Method::Ack, udp(1), 0, &mut b.out, never));
+    assert!(!b.layer.send_request(b.now, &request(id, Method::Ack), &mut b.out, never));
     assert_eq!(b.layer.user_of_client(id), Some(0));
 }
 

@@ -260,7 +260,7 @@ impl World {
                 Event::ServerGone { id, user } => {
                     prop_assert_eq!(user, id.as_u64());
                     let model = self.servers.get_mut(&id).expect("a server transaction");
-                    prop_assert!(!core::mem::replace(&mut model.over, true), "{:?} twice", event);
+                    prop_assert!(!mem::replace(&mut model.over, true), "{:?} twice", event);
                 }
                 Event::AckTimeout { id, .. } | Event::ServerUnreachable { id, .. } => {
                     prop_assert!(!self.servers[&id].over);
@@ -270,7 +270,7 @@ impl World {
                 | Event::ClientGone { id, user } => {
                     let model = self.clients.get_mut(&id).expect("a client transaction");
                     prop_assert_eq!(user, model.user);
-                    prop_assert!(!core::mem::replace(&mut model.over, true), "{:?} twice", event);
+                    prop_assert!(!mem::replace(&mut model.over, true), "{:?} twice", event);
                     let answered = model.failures + model.successes > 0;
                     match event {
                         Event::ClientTimeout { .. } => prop_assert!(!answered),

@@ -241,7 +241,7 @@ fn finished_transactions_keep_little() {
     let mut b = Bench::new();
     let invite = Request::new("INVITE", "z9hG4bKa");
     let id = b.new_server(&invite, udp(1));
-    let kept = |b: &Bench| b.layer.servers.at(id.slot).map_or(0, |server| server.kept_bytes());
+    let kept = |b: &Bench| b.layer.servers.kept_bytes(id);
     b.respond(id, &invite, 180);
     assert!(kept(&b) > 300);
     b.respond(id, &invite, 200);
@@ -249,7 +249,7 @@ fn finished_transactions_keep_little() {
     let bye = Request::new("BYE", "z9hG4bKb");
     let id = b.new_server(&bye, udp(1));
     b.respond(id, &bye, 200);
-    let kept = b.layer.servers.at(id.slot).map_or(0, |server| server.kept_bytes());
+    let kept = b.layer.servers.kept_bytes(id);
     assert!(kept < 448 && kept > answer(&bye, 200, "to1").len(), "key and answer: {kept}");
 }
 
