@@ -18,29 +18,35 @@ const KEPT_LONGER: u32 = 60;
 /// The longest time that a registration protects a connection for, seconds.
 const LONGEST: u32 = 86_400;
 
-/// Connections in use by calls. A call has one at most.
+/// Connections in use by calls. A call has two at most, because either end may answer an INVITE.
 #[derive(Debug, Default)]
 pub(crate) struct Conns {
-    by_call: BTreeMap<u32, ConnId>,
+    /// The older one first.
+    by_call: BTreeMap<u32, [Option<ConnId>; 2]>,
     /// Those of calls that are over.
     released: Vec<ConnId>,
 }
 
 impl Conns {
-    /// A call uses this connection; false if it does already.
+    /// A call uses this connection; false if it does already. A third one takes the place of the oldest: its end has
+    /// connected again.
     fn take(&mut self, call: Place, conn: ConnId) -> bool {
-        let before = self.by_call.insert(call.0, conn);
-        if before == Some(conn) {
+        let [older, newer] = self.by_call.entry(call.0).or_default();
+        if [*older, *newer].contains(&Some(conn)) {
             return false;
         }
-        self.released.extend(before);
+        if older.is_none() {
+            *older = Some(conn);
+        } else if let Some(last) = newer.replace(conn) {
+            self.released.extend(older.replace(last));
+        }
         true
     }
 
     /// A call is over.
     pub fn end(&mut self, call: Place) {
         if !self.by_call.is_empty() {
-            self.released.extend(self.by_call.remove(&call.0));
+            self.released.extend(self.by_call.remove(&call.0).into_iter().flatten().flatten());
         }
     }
 
@@ -95,4 +101,23 @@ fn granted(response: &Message<'_>) -> u32 {
         own.map_or(common, parse_u32).unwrap_or(0)
     };
     response.values(Name::Contact).map(of).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ends_of_a_call_keep_their_connections() {
+        let (mut conns, call) = (Conns::default(), Place(7));
+        let [caller, callee, again] = [1, 2, 3].map(|n| ConnId::new(0, n));
+        let taken = [caller, callee, caller, callee].map(|conn| conns.take(call, conn));
+        assert_eq!((taken, conns.released.len()), ([true, true, false, false], 0));
+        // One of them has connected again.
+        assert!(conns.take(call, again));
+        assert_eq!(conns.released, [caller]);
+        conns.end(call);
+        conns.end(call);
+        assert_eq!(conns.released, [caller, callee, again]);
+    }
 }
