@@ -417,7 +417,16 @@ impl<S: Services> Node<S> {
             let borrowed = dialog.is_some_and(|d| is_beside(d, flow));
             return Some((Caller { role: sender.role, borrowed, ..stranger }, None));
         }
-        let Some(aor) = aor else { return Some((stranger, None)) };
+        let Some(aor) = aor else {
+            // A phone of ours that took a call for another server's name bears that name, which has no password here.
+            let phone = dialog.filter(|d| !d.by_caller && d.called == 0).map(|d| d.sender);
+            let known = phone.is_some_and(|end| {
+                end.role == Role::Local && end.remote.ip() == flow.remote.ip().to_canonical()
+            });
+            let caller =
+                if known { Caller { role: Role::Local, borrowed: true, ..stranger } } else { stranger };
+            return Some((caller, None));
+        };
         let settings = self.settings.clone();
         let auth = &settings.auth;
         let local = Caller { role: Role::Local, ..stranger.clone() };

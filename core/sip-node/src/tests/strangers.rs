@@ -472,6 +472,25 @@ fn token_of_a_users_call_over_a_trunk_begins_no_other_call() {
     }
 }
 
+/// The carrier writes the dialled number with its own domain into To.
+#[test]
+fn phone_that_bears_a_foreign_name_is_no_stranger_in_its_call() {
+    let mut lab = lab(|_| {});
+    lab.phones(&[BOB]);
+    let mut invite = Req::invite().sent_by("UDP", CARRIER);
+    invite.to = "<sip:+4930@203.0.113.5>".to_owned();
+    let got = lab.invite(CARRIER, invite.text()).remove(0);
+    lab.ask(BOB, got.accept("b"));
+    for (from, kept) in [(BOB, true), ("192.0.2.20:5999", true), ("192.0.2.66:5060", false)] {
+        let again =
+            from_callee(&got, "INVITE", BOB, "<sip:+4930@203.0.113.5>").line("Alert-Info: <http://x>");
+        lab.send(from, Req { cseq: 10 + number(), ..again }.text());
+        let sent = lab.sent();
+        let passed = sent.iter().find(|s| s.to() == CARRIER);
+        assert_eq!(passed.is_some_and(|s| s.text.contains("Alert-Info")), kept, "{from}: {sent:?}");
+    }
+}
+
 #[test]
 fn notify_of_a_refer_has_no_other_event() {
     for (event, passes) in [("refer", true), ("refer;id=93", true), ("refer; ID=93", true)].into_iter().chain(
