@@ -170,6 +170,13 @@ impl<S: Services> Node<S> {
             Place::Source if by_front => Ok(self.beyond(flow, request, contact).unwrap_or(here)),
             Place::Source => Ok(here),
             Place::Port(port) => Ok(Flow { remote: SocketAddr::new(flow.remote.ip(), port), ..flow }),
+            // A PBX at a trunk's address. Looked up, its name would lead to the trunk, which strangers may not call.
+            Place::Contact
+                if destination(contact).is_none()
+                    && self.places.at(&self.settings, flow.remote).is_some() =>
+            {
+                Ok(here)
+            }
             Place::Contact => Ok(elsewhere(flow)),
             Place::Device if by_front => Ok(self.beyond(flow, request, contact).unwrap_or(elsewhere(flow))),
             Place::Device => Ok(self.device(flow, contact).unwrap_or(elsewhere(flow))),

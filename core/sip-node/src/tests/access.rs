@@ -289,6 +289,15 @@ fn registered_pbx_that_is_also_a_trunk_is_called_by_its_contact() {
     assert_eq!(led(&lab.sent()), format!("{uri} at {there}"));
 }
 
+#[test]
+fn registered_pbx_at_a_trunk_is_called_where_it_registered_from() {
+    let there = "198.51.100.5:5060";
+    let mut lab = named_lab(|_| {});
+    assert_eq!(register(&mut lab, there, &["Contact: <sip:pbx@pbx.example>"]).status(), 200);
+    lab.send(CAROL, Req::new("INVITE", "sip:alice@here.example").text());
+    assert_eq!(led(&lab.sent()), format!("sip:pbx@pbx.example at {there}"));
+}
+
 /// The other end is a registered PBX at a trunk's address.
 #[test]
 fn dialog_token_opens_no_port_of_a_trunk_by_a_binding_from_elsewhere() {
