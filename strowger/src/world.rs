@@ -212,6 +212,7 @@ impl Services for World {
         if !tracing::enabled!(tracing::Level::DEBUG) {
             return match why {
                 Refusal::Transit => say_no_transit(about, source),
+                Refusal::Loop => say_loop(about, source),
                 _ => say_failed_login(why, about, source),
             };
         }
@@ -310,6 +311,21 @@ fn say_no_transit(about: &[u8], source: IpAddr) {
     }
 }
 
+/// Tells now and then of a trunk's calls that would go back to that trunk.
+fn say_loop(about: &[u8], source: IpAddr) {
+    static REFUSED: Throttle = Throttle::new();
+    if tracing::enabled!(tracing::Level::INFO)
+        && let Some(before) = REFUSED.pass(worker_runtime::monotonic_now())
+    {
+        let target = without_password(about);
+        tracing::info!(
+            %source, before, about = %Safe(&target),
+            "trunk call answered with 404, it would go back to its trunk: add a [[route]] for the number, or another \
+             emergency target"
+        );
+    }
+}
+
 /// Tells now and then of logins that failed, for whoever watches the usual log: there may be thousands a second.
 /// Whether there is such a user is not looked up for it.
 fn say_failed_login(why: Refusal, about: &[u8], source: IpAddr) {
@@ -361,6 +377,7 @@ const fn reason(why: Refusal, known: bool) -> &'static str {
         Refusal::Transit => {
             "the call would leave again: if this trunk's calls may, set `may_transit = true` in its [[trunk]]"
         }
+        Refusal::Loop => "the call would go back to the trunk that it came from",
         Refusal::Rules => "the called number is none of the `prefixes` of the trunk at that address",
         Refusal::Stranger => "strangers may send nothing here: `strangers` in [proxy]",
         Refusal::Method => "strangers may not send this method: `stranger_methods` in [proxy]",

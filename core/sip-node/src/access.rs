@@ -155,12 +155,39 @@ impl Places {
     /// Whose target is at this address, or lately was by its name: at any port of it, but on our own machine,
     /// where there are others, at this one.
     pub fn target_at(&self, settings: &Settings, address: SocketAddr) -> Option<Holder> {
-        let ip = address.ip().to_canonical();
+        let shared = is_shared(settings, address.ip());
+        let mut there = self.targets_at(address.ip());
+        there.find(|(a, _)| !shared || a.port() == address.port()).map(|(_, holder)| holder)
+    }
+
+    /// The targets at any port of an address.
+    fn targets_at(&self, ip: IpAddr) -> impl Iterator<Item = (SocketAddr, Holder)> {
+        let ip = ip.to_canonical();
         let from = self.addresses.partition_point(|(a, _)| a.ip() < ip);
-        let there = self.addresses.iter().skip(from).take_while(|(a, _)| a.ip() == ip).copied();
+        let there = self.addresses.iter().skip(from).take_while(move |(a, _)| a.ip() == ip).copied();
         let named = self.found.at(ip).filter_map(|(a, at)| Some((a, self.names.get(at)?.1)));
-        let shared = is_shared(settings, ip);
-        there.chain(named).find(|(a, _)| !shared || a.port() == address.port()).map(|(_, holder)| holder)
+        there.chain(named)
+    }
+
+    /// Whether a target of the operator's leads to the trunk `at`: to a target of it, or to its source, at the usual port if
+    /// no target of it is there.
+    pub fn leads_to_trunk(&self, settings: &Settings, target: &[u8], at: usize) -> bool {
+        let Ok(uri) = Uri::parse(target) else { return false };
+        let (host, port) = leads_to(&uri);
+        let there = |address: SocketAddr| {
+            let ip = address.ip().to_canonical();
+            let mut ports = self.targets_at(ip).filter(|(_, holder)| *holder == Holder::Trunk(at)).peekable();
+            match ports.peek() {
+                Some(_) => ports.any(|(a, _)| a.port() == address.port()),
+                None => settings.trunk_of(ip) == Some(at) && matches!(address.port(), 5060 | 5061),
+            }
+        };
+        if let Some(ip) = host_ip(host) {
+            return there(SocketAddr::new(ip, port));
+        }
+        let same = |(name, _): &&(Vec<u8>, Holder)| name.eq_ignore_ascii_case(crate::admit::undotted(host));
+        let mut names = self.names.iter().enumerate().filter(|(_, named)| same(named));
+        names.any(|(number, (_, holder))| *holder == Holder::Trunk(at) || self.found.of(number).any(there))
     }
 
     /// Whose target or source is at this address.

@@ -9,7 +9,7 @@ use crate::services::{Counter, Refusal, Services};
 use crate::settings::{Mode, Trying, Voicemail};
 use crate::targets::{Plan, Wish, is_recorded, max_breadth};
 use core::time::Duration;
-use sip_message::{Message, Method, Name, Via};
+use sip_message::{Message, Method, Name, Via, canonical_user};
 use sip_proxy::breadth;
 use sip_proxy::context::{Context, Policy, Reroute};
 use sip_proxy::loops::read_branch;
@@ -27,6 +27,9 @@ const TEXT_ROOM: usize = 192;
 impl<S: Services> Node<S> {
     /// Counts and tells of a request that may not go where it wants to.
     pub(crate) fn note_refusal(&self, status: u16, flow: Flow, request: &Message<'_>, a: &Admitted<'_>) {
+        if status == 404 && goes_back(self, a) {
+            self.tell(Refusal::Loop, request.request_uri(), flow, request);
+        }
         if status != 403 {
             return;
         }
@@ -313,4 +316,15 @@ impl<S: Services> Node<S> {
         proxied.context.cancel_all(now, &mut actions);
         self.perform(now, proxied, actions, None, None, out);
     }
+}
+
+/// Whether a trunk's call that was not found would go back to that trunk.
+fn goes_back<S: Services>(node: &Node<S>, a: &Admitted<'_>) -> bool {
+    let Some((at, trunk)) = a.caller.trunk.and_then(|at| Some((at, node.settings.trunks.get(at)?))) else {
+        return false;
+    };
+    let number = canonical_user(a.uri.user.unwrap_or(b""));
+    node.is_for_help(&a.uri, a.routing.request_uri)
+        || node.prefix_trunk(&number) == Some(at)
+        || trunk.domains.iter().any(|domain| domain.eq_ignore_ascii_case(a.uri.host))
 }

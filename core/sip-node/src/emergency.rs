@@ -124,7 +124,8 @@ impl<S: Services> Node<S> {
     }
 
     /// Where a call for help goes; `None`: it is none. A service keeps its name on the way (RFC 5031 section 4.1), and a
-    /// number is called at the target. No trunk is meant by it, so none holds it back by asking for less.
+    /// number is called at the target. No trunk is meant by it, so none holds it back by asking for less. What came from a trunk
+    /// does not go back there.
     pub(crate) fn way_to_help(&self, a: &Admitted<'_>) -> Option<Plan> {
         let emergency = self.settings.emergency.as_ref()?;
         if !self.is_for_help(&a.uri, a.routing.request_uri) {
@@ -135,7 +136,11 @@ impl<S: Services> Node<S> {
         }
         let number = a.uri.user.and_then(|user| user.split(|&b| b == b';').next()).unwrap_or(b"");
         let silent_after = emergency.silent_after_ms;
-        let wishes = emergency.targets.iter().map(|target| {
+        let back = |target: &&Vec<u8>| {
+            let trunk = a.caller.trunk;
+            trunk.is_some_and(|at| self.places.leads_to_trunk(&self.settings, target, at))
+        };
+        let wishes = emergency.targets.iter().filter(|target| !back(target)).map(|target| {
             let wish = match a.uri.scheme {
                 Scheme::Other(_) => Wish::located(a.routing.request_uri, Role::Trunk, Bounds::Anywhere),
                 _ => Wish::located(&with_user(target, number), Role::Trunk, Bounds::Anywhere),
@@ -143,7 +148,7 @@ impl<S: Services> Node<S> {
             let watch = self.settings.watch(target, List::Emergency, silent_after);
             Wish { locate: target.clone(), watch, ..wish }
         });
-        Some(Plan::Forward(Wish::chain(wishes).map(|wish| (1000, wish)).into_iter().collect()))
+        Some(Wish::chain(wishes).map_or(Plan::Refuse(404), |wish| Plan::Forward(vec![(1000, wish)])))
     }
 }
 

@@ -64,6 +64,12 @@ impl Found {
         rest.iter().take_while(move |(address, _)| address.ip() == ip).copied()
     }
 
+    /// Where a target is.
+    pub fn of(&self, number: usize) -> impl Iterator<Item = SocketAddr> {
+        let seen = self.targets.get(number).map_or(&[][..], |target| &target.seen);
+        seen.iter().map(|(address, _)| *address)
+    }
+
     /// When [`Node::find_targets`] wants to be called.
     pub fn wakes(&self) -> Option<Time> {
         self.wakes

@@ -183,6 +183,8 @@ pub enum Refusal {
     Transit,
     /// A user names a trunk's address with a number that the trunk's prefixes do not allow: 403.
     Rules,
+    /// A call of a trunk that would go back to that trunk: 404.
+    Loop,
     /// Strangers may send nothing here: 403.
     Stranger,
     /// Strangers may not send this method: 403.

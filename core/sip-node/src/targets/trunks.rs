@@ -46,7 +46,8 @@ impl<S: Services> Node<S> {
 
     /// By way of the trunk that a called number is for, if there is one.
     pub(super) fn by_prefix(&self, a: &Admitted<'_>, number: &[u8]) -> Option<Plan> {
-        self.prefix_trunk(number)?;
+        // Back over the trunk that it came from would be a loop: the number is nobody's.
+        self.prefix_trunk(number).filter(|at| a.caller.trunk != Some(*at))?;
         let at = self.trunk_for(&a.caller, number);
         Some(at.map_or(Plan::Refuse(403), |at| self.over_trunk(at, number)))
     }
@@ -54,7 +55,6 @@ impl<S: Services> Node<S> {
     /// The trunk that a called number goes over, if this caller may use it.
     pub(super) fn trunk_for(&self, caller: &Caller<'_>, number: &[u8]) -> Option<usize> {
         let rules = access(self.asker(caller), By::Aor, Place::Trunk) == Access::Rules;
-        // Back over the trunk that it came from would be a loop.
         self.prefix_trunk(number).filter(|at| rules && caller.trunk != Some(*at))
     }
 
@@ -89,7 +89,8 @@ impl<S: Services> Node<S> {
     /// The targets of a trunk that serves a domain. They are next hops, not the callee, so the Request-URI
     /// keeps the domain (section 16.5); digits are changed as the trunk requires.
     pub(super) fn over_domain_trunk(&self, at: usize, a: &Admitted<'_>) -> Plan {
-        let Some(trunk) = self.settings.trunks.get(at) else { return Plan::Refuse(404) };
+        let trunk = self.settings.trunks.get(at).filter(|_| a.caller.trunk != Some(at));
+        let Some(trunk) = trunk else { return Plan::Refuse(404) };
         let mut uri = a.routing.request_uri.to_vec();
         if let Some(user) = a.uri.user
             && (trunk.strip > 0 || !trunk.prepend.is_empty())

@@ -288,3 +288,72 @@ impl Lab {
         sent.into_iter().find(|s| s.status() != 100).expect("an answer")
     }
 }
+
+/// A trunk with these targets, whose calls come from this address.
+fn carrier(targets: &[&str], source: &str) -> Trunk {
+    Trunk { sources: vec![(source.parse().unwrap(), 32)], ..trunk(targets, "+49") }
+}
+
+#[test]
+fn call_from_a_trunk_goes_to_no_emergency_target_there() {
+    let call = || to("INVITE", "sip:112@here.example");
+    let led = |lab: &mut Lab, from: &str| {
+        let sent = lab.invite(from, call().sent_by("UDP", from).text());
+        (sent[0].to(), sent.len())
+    };
+    for (targets, at_first) in [
+        (&["sip:203.0.113.110"][..], true),
+        (&["sip:203.0.113.110:5060;transport=udp", "sip:198.51.100.7"], true),
+        (&[], true),
+        (&["sip:203.0.113.110:5070"], false),
+    ] {
+        let mut lab = lab(|s| s.trunks.push(carrier(targets, "203.0.113.110")));
+        let other = if at_first { SECOND } else { HELP };
+        assert_eq!(led(&mut lab, HELP), (other.to_owned(), 1), "{targets:?}");
+        // Whoever else calls has both.
+        assert_eq!(led(&mut lab, ALICE).0, HELP, "{targets:?}");
+    }
+    // An emergency gateway at another port of the trunk's address.
+    let mut beside = lab(|s| {
+        s.emergency.as_mut().unwrap().targets = vec![b"sip:203.0.113.110:5070".to_vec()];
+        s.trunks.push(carrier(&[], "203.0.113.110"));
+    });
+    assert_eq!(led(&mut beside, HELP).0, "203.0.113.110:5070");
+    // By name, and by the addresses of a name.
+    for targets in [&["sip:help.example"][..], &["sip:203.0.113.110"]] {
+        let mut lab = lab(|s| {
+            s.emergency.as_mut().unwrap().targets =
+                [&b"sip:help.example"[..], b"sip:203.0.113.111"].map(<[u8]>::to_vec).to_vec();
+            s.trunks.push(carrier(targets, "203.0.113.110"));
+        });
+        lab.pass(10);
+        lab.resolve("203.0.113.110");
+        assert_eq!(led(&mut lab, HELP).0, SECOND, "{targets:?}");
+    }
+}
+
+#[test]
+fn call_back_to_its_trunk_is_not_found_by_number_or_service() {
+    let mut lab = lab(|s| {
+        s.emergency.as_mut().unwrap().targets.truncate(1);
+        let trunk = carrier(&["sip:203.0.113.110"], "203.0.113.110");
+        s.trunks.push(Trunk { may_transit: true, domains: vec![b"carrier.example".to_vec()], ..trunk });
+    });
+    let uris = [
+        "sip:112@here.example",
+        "urn:service:sos",
+        "sip:+4930123@here.example",
+        "tel:+4930123",
+        "sip:x@carrier.example",
+    ];
+    for (n, uri) in uris.iter().enumerate() {
+        let call = to("INVITE", uri).sent_by("UDP", HELP);
+        assert_eq!(lab.ask(HELP, call.text()).status(), 404, "{uri}");
+        let refused = lab.world.refused.borrow();
+        assert_eq!(refused.last(), Some(&(Refusal::Loop, (*uri).to_owned())));
+        assert_eq!(refused.len(), n + 1);
+    }
+    // A number that is nobody's is no loop.
+    assert_eq!(lab.ask(HELP, to("INVITE", "sip:zoe@here.example").sent_by("UDP", HELP).text()).status(), 404);
+    assert_eq!(lab.world.refused.borrow().len(), uris.len());
+}
