@@ -26,6 +26,7 @@ import structure
 # Who may use whom inside the workspace.
 BELOW = {
     'wire': set(),
+    'timing': {'wire'},
     'sip-message': {'wire'},
     'sip-transaction': {'wire', 'sip-message'},
     'sip-auth': {'wire', 'sip-message'},
@@ -37,9 +38,9 @@ BELOW = {
         'wire', 'sip-message', 'sip-transaction', 'sip-auth', 'sip-registrar', 'sip-proxy', 'sip-steering',
         'sip-health',
     },
-    'sip-balancer': {'wire', 'sip-message', 'sip-proxy', 'sip-steering', 'sip-health'},
-    # The shell knows no SIP: of the core it sees only the vocabulary.
-    'worker-runtime': {'wire'},
+    'sip-balancer': {'wire', 'timing', 'sip-message', 'sip-proxy', 'sip-steering', 'sip-health'},
+    # The shell knows no SIP: of the core it sees only the vocabulary and the wheel for deadlines.
+    'worker-runtime': {'wire', 'timing'},
     # ... except the store, which writes down binding records and credentials as the core defines them.
     'store': {'wire', 'sip-registrar', 'sip-auth'},
     'control': {'wire'},

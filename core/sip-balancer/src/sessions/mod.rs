@@ -7,4 +7,3 @@ pub(crate) mod lifetime;
 pub(crate) mod replies;
 pub(crate) mod retargeting;
 pub(crate) mod table;
-pub(crate) mod wheel;

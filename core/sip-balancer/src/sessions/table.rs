@@ -10,11 +10,11 @@ use crate::failover::store::RIVALS;
 use crate::sessions::connections::Conns;
 use crate::sessions::index::Index;
 use crate::sessions::replies::{Proof, Replies};
-use crate::sessions::wheel::Wheel;
 use crate::{Kind, Tag};
 use core::net::SocketAddr;
 use core::time::Duration;
 use std::sync::Arc;
+use timing::Wheel;
 use wire::Time;
 
 const NIL: u32 = u32::MAX;
@@ -182,7 +182,7 @@ impl Sessions {
             free: Vec::new(),
             txns: Vec::with_capacity(all),
             free_txn: NIL,
-            wheel: Wheel::new(all),
+            wheel: Wheel::new(Time::ZERO, all),
             loads: vec![Load::default(); MOST_NODES],
             begun: vec![0; MOST_NODES],
             held: vec![0; MOST_NODES],
@@ -525,9 +525,10 @@ impl Sessions {
         let own = self.session(at).map_or(Time::FAR, |s| s.until);
         let due = self.of(at).fold(own, |due, (_, txn)| due.min(txn.until));
         if due < Time::FAR {
-            self.wheel.set(now, at.0, due);
+            self.wheel.advance(now);
+            self.wheel.set(at.0, due);
         } else {
-            self.wheel.cancel(at.0);
+            self.wheel.clear(at.0);
         }
     }
 
@@ -583,7 +584,7 @@ impl Sessions {
         self.hold(node, false);
         let sessions = &self.sessions;
         self.index.remove(key, |place| sessions.get(place as usize).map_or(CallKey(0, 0), |s| s.key));
-        self.wheel.cancel(at.0);
+        self.wheel.clear(at.0);
         if let Some(session) = self.session_mut(at) {
             session.used = false;
         }

@@ -12,7 +12,6 @@ mod ending;
 mod input;
 mod loose;
 mod table;
-mod wheel;
 
 pub use caps::Caps;
 pub use conn::{Conn, Input, Reason, State, Ticket};
@@ -32,7 +31,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 use table::Table;
-use wheel::Wheel;
+use timing::Wheel;
 use wire::{ConnId, ListenerId, Time};
 
 /// Bytes read in one system call, and written before the kernel is given them.
@@ -97,7 +96,7 @@ impl Streams {
             shared,
             counters,
             table: Table::new(me),
-            wheel: Wheel::new(now),
+            wheel: Wheel::new(now, 0),
             acceptor: Acceptor::new()?,
             inputs: Vec::new(),
             outputs: Vec::new(),
@@ -150,7 +149,7 @@ impl Streams {
         if let Some(conn) = self.table.get(id) {
             let due = conn.due();
             if due != Time::FAR {
-                self.wheel.set(Table::slot_of(id), due);
+                self.wheel.set_lazily(Table::slot_of(id), due);
             }
         }
     }
