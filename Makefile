@@ -28,6 +28,10 @@ FUZZ_SECONDS ?= 600
 # Seeds of the simulator in one run.
 SIM_SEEDS ?= 1000
 
+# What is measured against builds of others: no profile, the compiler's defaults.
+PLAIN := $(TARGET)/plain/release/strowger
+BUILD_PLAIN = $(CARGO) build --release $(LOCKED) -p strowger --bin strowger --target-dir $(TARGET)/plain
+
 # One line before each step, so that a long log can be searched.
 section = @printf '\n=== %s\n' "$(1)"
 
@@ -82,11 +86,12 @@ layers:
 	python3 verify/structure_test.py 2>&1 | tail -n 3
 	python3 verify/layers.py
 
-# What the benches of the balancer and of the generator pass and fail on, by examples.
+# What the benches of the balancer and of the generator pass and fail on, by examples; the tables of mixed traffic.
 .PHONY: verdicts
 verdicts:
 	$(call section,verdicts of the benches)
 	python3 verify/bench/verdicts_test.py
+	python3 verify/bench/mixed_test.py
 
 # The advisory database lives on a git host; without it the other three checks still decide.
 .PHONY: deny
@@ -164,14 +169,14 @@ fuzz: setup-test ## every fuzz target for FUZZ_SECONDS (600)
 
 # ---------------------------------------------------------------- measure it
 .PHONY: bench
-bench: setup-bench ## cost per call and message against Kamailio and a bare relay
-	$(BUILD_RELEASE)
-	python3 verify/bench/bench.py --bin $(RELEASE) $(BENCH_ARGS)
+bench: setup-bench ## cost of a call against Kamailio and a bare relay, plain builds, mixed traffic among it
+	$(BUILD_PLAIN)
+	python3 verify/bench/bench.py --bin $(PLAIN) $(BENCH_ARGS)
 
 .PHONY: bench-emulated
 bench-emulated: setup-emulation ## the instructions of `bench` alone, counted in emulated machines (15 minutes)
-	$(BUILD_RELEASE)
-	python3 verify/bench/bench.py --bin $(RELEASE) --reps 0 --count emulated $(BENCH_ARGS)
+	$(BUILD_PLAIN)
+	python3 verify/bench/bench.py --bin $(PLAIN) --reps 0 --count emulated $(BENCH_ARGS)
 
 .PHONY: bench-balance
 bench-balance: setup-bench ## what a call costs the balancer against Kamailio's dispatcher and a bare relay (30 minutes)

@@ -5,7 +5,7 @@
 //! `cargo run --release -p load --example scenario_cost -- [call|register] [CALLS] [RATE]`
 //!
 //! It has the allocator of `strowger`; `make bench-load` puts it together with the flags of `make build`, too.
-use load::engine::{Defaults, Engine, Origin, Retransmission, Settings};
+use load::engine::{CallIds, Defaults, Engine, Origin, Retransmission, Settings};
 use load::metrics::Setup;
 use load::population::{Arrivals, RateOptions, Spacing};
 use load::scenario::{Desk, Injections, Pause, Run, Scenario, Side, Surroundings, builtin, parse};
@@ -123,7 +123,7 @@ fn engine(local: &str, remote: &str, text: &str, (calls, rate): (u64, f64)) -> E
         metrics: Setup { origin: start, ..Setup::default() },
         ladders: 5,
         traces: false,
-        call_ids: Vec::new(),
+        call_ids: CallIds::default(),
     };
     let profile = RateOptions { r: rate, ..RateOptions::default() }.profile().expect("a rate");
     let arrivals = Arrivals::at_rate(profile, Spacing::Even).expect("arrivals");

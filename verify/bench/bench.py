@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a call costs: Strowger, a well-tuned Kamailio and a bare relay on the same calls.
 
-    verify/bench/bench.py --bin target/release/strowger [--reps 3] [--rate 1000] [--seconds 5]
+    verify/bench/bench.py --bin target/plain/release/strowger [--reps 3] [--rate 1000] [--seconds 5]
 
 One run gives, for each workload and server, CPU microseconds and instructions (user and kernel) per
 call and per message, and their ratios. Servers take turns within each repetition, so that whatever
@@ -15,6 +15,15 @@ come from `perf stat -p` in a second window, because counters make context switc
 machine hides its counters they are counted in an emulated machine instead (emulated/run.sh). Calls of
 a window are read from the generator's statistics. A window begins after a warm-up longer than servers keep
 finished transactions. Idle work (timers) counts.
+
+Messages are those that the server received and sent in the window, as the generator counts them: it is at the other
+end of each. Servers differ: one that leaves out a 100 has fewer.
+
+`make bench` measures plain builds (`cargo build --release`), as Kamailio is Debian's own build. The released program is
+built with a profile of calls such as these (verify/profile/cargo.sh) and takes less.
+
+The workload `mixed` has the messages of 29 kinds of clients in seven flows, in an order that a seed gives
+(mixed/README.md). The others have one kind of client, which favours a server that learns the shape of messages.
 
 Needs sipp, kamailio, perf, taskset, a C compiler; what is missing is said, and what depends on it is
 left out. Nothing is installed (`make bench` installs before it starts this).
@@ -37,6 +46,7 @@ sys.path.insert(0, HERE)
 
 from emulated import machines  # noqa: E402  (after the path is set)
 from harness import load, net, servers, sipp  # noqa: E402
+from mixed import scenario as mixed  # noqa: E402
 from witness import witness  # noqa: E402
 
 DOMAIN = 'bench.test'
@@ -46,25 +56,25 @@ WARM_UP = 6.0
 # Calls go on that long after the last window.
 TAIL = 4.0
 
-# Messages in and out at the proxy for one call, and what the server is told to challenge.
+# What makes the calls, and what the server is told to challenge.
 WORKLOADS = {
-    'proxy200': dict(messages=13, scenario='caller.xml', users=0, challenge=[], kamailio='PROXY',
+    'proxy200': dict(scenario='caller.xml', users=0, challenge=[], kamailio='PROXY',
                      what='INVITE 100 180 200 ACK BYE 200, callees registered'),
-    'proxy200-digest': dict(messages=18, scenario='caller_digest.xml', users=100000, challenge=['INVITE', 'BYE'],
+    'proxy200-digest': dict(scenario='caller_digest.xml', users=100000, challenge=['INVITE', 'BYE'],
                             kamailio='DIGEST', what='the same with digest on INVITE and BYE, 100,000 credentials'),
-    'register-digest': dict(messages=4, scenario='register.xml', users=100000, challenge=['REGISTER'],
+    'register-digest': dict(scenario='register.xml', users=100000, challenge=['REGISTER'],
                             kamailio='REGISTER', what='REGISTER 401 REGISTER 200 over 100,000 users'),
+    'mixed': dict(scenario='', users=0, challenge=[], kamailio='PROXY', defines=['MIXED'],
+                  what='29 kinds of clients: calls, re-INVITE, INFO, CANCEL, busy, MESSAGE, REGISTER'),
     # Asked for by its name.
-    'stateless': dict(messages=12, scenario='caller.xml', users=0, challenge=[], kamailio='STATELESS',
+    'stateless': dict(scenario='caller.xml', users=0, challenge=[], kamailio='STATELESS',
                       config='[proxy]\nmode = "stateless"\n',
                       what='the call of proxy200 without transactions (RFC 3261 section 16.11), so without a 100'),
     # Asked for by its name; balance.py adds what a balancer costs in time. It remembers calls that are over for 32 s.
-    'balance': dict(messages=12, scenario='caller.xml', users=0, challenge=[], kamailio='', warm_up=35.0,
+    'balance': dict(scenario='caller.xml', users=0, challenge=[], kamailio='', warm_up=35.0,
                     what='the call of proxy200 through `strowger balance`, or the dispatcher of Kamailio (Call-ID hash), '
                          'to two callees'),
 }
-# Relay and balancer pass on six messages of a call and answer none, so they have no 100.
-RELAY_MESSAGES, DISPATCHED_BY_KAMAILIO = 12, 13
 
 
 def user(i):
@@ -151,7 +161,8 @@ class Bench:
 
     def kamailio(self, workload):
         w = WORKLOADS[workload]
-        return servers.Kamailio(os.path.join(HERE, 'kamailio.cfg'), [w['kamailio'], 'USERS %d' % w['users']], memory=2048,
+        defines = [w['kamailio'], 'USERS %d' % w['users']] + w.get('defines', [])
+        return servers.Kamailio(os.path.join(HERE, 'kamailio.cfg'), defines, memory=2048,
                                 extra=['-x', 'tlsf', '-X', 'fm', '-b', str(4 << 20)], cpu=self.server_cpu, tcp=False)
 
     def balancer(self, name, nodes):
@@ -181,8 +192,9 @@ class Bench:
             server = self.balancer(name, [callee, second])
         else:
             server = self.strowger(name, workload) if name in ('strowger', 'alone') else self.kamailio(workload)
-        calling = workload != 'register-digest'
-        answering = []
+        calling, answering = workload not in ('register-digest', 'mixed'), []
+        if workload == 'mixed':
+            self.mixed = mixed.Mixed(callee[0], domain=DOMAIN)
         with server:
             try:
                 if calling:
@@ -192,21 +204,30 @@ class Bench:
                         answering.append(load.Load(self.o.bin, 'callee.xml', ip=second[0], cpu=self.load_cpu))
                     elif name != 'relay':
                         net.register_block(server.address, [user(i) for i in range(CALLEES)], *callee, DOMAIN)
-                return self.load(name, workload, w, server, caller)
+                if workload == 'mixed':
+                    self.mixed.register(server.address)
+                return self.load(name, workload, w, server, caller, answering)
             finally:
                 for one in answering:
                     one.stop()
 
-    def load(self, name, workload, w, server, caller):
+    def generator(self, workload, w, server, total, caller):
+        """What makes the calls of a workload, and answers them if it is `strowger load`."""
+        common = dict(ip=caller[0], rate=self.o.rate, calls=total, cpu=self.load_cpu, keys=[('domain', DOMAIN)])
+        if workload == 'mixed':
+            scenario, callee = self.mixed.scenarios(self.dir)
+            return load.Load(self.o.bin, scenario, server.address, callee=callee, rows=self.mixed.rows(total),
+                             extra=self.extra + self.mixed.options(), **common)
+        common['rows'] = rows(workload, w['users'])
+        if self.o.generator == 'sipp':
+            return sipp.Sipp(w['scenario'], server.address, limit=20000, **common)
+        callee = None if workload == 'register-digest' else 'callee.xml'
+        return load.Load(self.o.bin, w['scenario'], server.address, callee=callee, extra=self.extra, **common)
+
+    def load(self, name, workload, w, server, caller, answering):
         seconds, rate, warm_up = self.o.seconds, self.o.rate, w.get('warm_up', WARM_UP)
         total = int(rate * (warm_up + (2 if self.perf else 1) * seconds + TAIL))
-        common = dict(ip=caller[0], rate=rate, calls=total, cpu=self.load_cpu, rows=rows(workload, w['users']),
-                      keys=[('domain', DOMAIN)])
-        if self.o.generator == 'sipp':
-            generator = sipp.Sipp(w['scenario'], server.address, limit=20000, **common)
-        else:
-            callee = None if workload == 'register-digest' else 'callee.xml'
-            generator = load.Load(self.o.bin, w['scenario'], server.address, callee=callee, extra=self.extra, **common)
+        generator = self.generator(workload, w, server, total, caller)
         try:
             time.sleep(warm_up)
             pids, others = server.process.pids(), generator.process.pids()
@@ -219,15 +240,16 @@ class Bench:
             generator.stop()
         sums = generator.totals()
         calls = generator.done_at(t1) - generator.done_at(t0)
-        messages = RELAY_MESSAGES if name == 'relay' else w['messages']
-        if (name, workload) == ('kamailio', 'balance'):
-            messages = DISPATCHED_BY_KAMAILIO
+        for one in answering:
+            one.stop()
+        messages = sum(one.messages(t0, t1) for one in [generator] + answering) / calls
         result = dict(server=name, workload=workload, rate=rate, messages=messages, status=status, **sums,
                       cpu_us_call=(last - first) / 1e3 / calls, generator_us_call=(after - before) / 1e3 / calls)
         if counts:
             counted = generator.done_at(p1) - generator.done_at(p0)
             result.update(user_call=counts['instructions:u'] / counted, kernel_call=counts['instructions:k'] / counted)
-        if sums['failed'] or sums['ok'] < total:
+        # 1: callees found something wrong, where their scenarios are `strowger load`'s.
+        if sums['failed'] or sums['ok'] < total or status == 1:
             result['trouble'] = '%d of %d calls succeeded; %s' % (sums['ok'], total, generator.errors(1)[:300])
         return result
 
@@ -288,7 +310,8 @@ def cpu_ns(pids):
 
 
 def line(r):
-    text = '%7.1f us/call %6.2f us/message' % (r['cpu_us_call'], r['cpu_us_call'] / r['messages'])
+    text = '%7.1f us/call %6.2f us/message, %5.2f messages/call' % (
+        r['cpu_us_call'], r['cpu_us_call'] / r['messages'], r['messages'])
     if 'user_call' in r:
         both = r['user_call'] + r['kernel_call']
         text += '  %6.1f k + %5.1f k instructions/call, %5.1f k/message' % (
@@ -306,7 +329,7 @@ def summary(results):
         median = lambda field: statistics.median(r[field] for r in rs) if all(field in r for r in rs) else None
         user_part, kernel_part = median('user_call'), median('kernel_call')
         med[key] = dict(
-            workload=key[0], server=key[1], runs=len(rs), messages=rs[0]['messages'], cpu_us_call=median('cpu_us_call'),
+            workload=key[0], server=key[1], runs=len(rs), messages=median('messages'), cpu_us_call=median('cpu_us_call'),
             user_call=user_part, kernel_call=kernel_part,
             instructions_call=user_part + kernel_part if user_part is not None else None,
             ok=sum(r['ok'] for r in rs), created=sum(r['created'] for r in rs),
@@ -332,9 +355,9 @@ def summary(results):
 def table(rows_):
     k = lambda v: '-' if v is None else '%.1f' % (v / 1e3)
     ratio = lambda m, key: '%.2f' % m[key] if key in m else '-'
-    head = ('workload', 'server', 'calls ok', 'us/call', 'us/msg', 'k-instr/call user', 'kernel', 'both', 'k-instr/msg',
+    head = ('workload', 'server', 'calls ok', 'msg/call', 'us/call', 'us/msg', 'k-instr/call user', 'kernel', 'both', 'k-instr/msg',
             'instr : kamailio', 'instr : relay', 'time : kamailio')
-    body = [(m['workload'], m['server'], '%d/%d' % (m['ok'], m['created']), '%.1f' % m['cpu_us_call'], '%.2f' % m['cpu_us_message'],
+    body = [(m['workload'], m['server'], '%d/%d' % (m['ok'], m['created']), '%.2f' % m['messages'], '%.1f' % m['cpu_us_call'], '%.2f' % m['cpu_us_message'],
              k(m['user_call']), k(m['kernel_call']), k(m['instructions_call']), k(m['instructions_message']),
              ratio(m, 'instructions_ratio_to_kamailio'), ratio(m, 'instructions_ratio_to_relay'), ratio(m, 'cpu_ratio_to_kamailio'))
             for m in rows_]
@@ -345,10 +368,10 @@ def table(rows_):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.split('\n')[0])
-    p.add_argument('--bin', default='target/release/strowger', help='the strowger binary')
+    p.add_argument('--bin', default='target/plain/release/strowger', help='the strowger binary, a plain build')
     p.add_argument('--servers', default='strowger,kamailio,relay', type=lambda s: s.split(','),
                    help='alone: Strowger with udp_segmentation = "off"')
-    p.add_argument('--workloads', default='proxy200,proxy200-digest,register-digest', type=lambda s: s.split(','),
+    p.add_argument('--workloads', default='proxy200,proxy200-digest,register-digest,mixed', type=lambda s: s.split(','),
                    help='or stateless, balance, which are others')
     p.add_argument('--rate', type=int, default=1000, help='calls a second')
     p.add_argument('--seconds', type=float, default=5, help='length of each of the two windows')

@@ -82,8 +82,16 @@ class Load:
 
     def done_at(self, when):
         """Successful calls at this time (seconds since the epoch), interpolated between seconds."""
+        return self.summed(when, 'succeeded_per_s')
+
+    def messages(self, since, until):
+        """Messages sent and received between these times: what the server between both ends had."""
+        return sum(self.summed(until, column) - self.summed(since, column) for column in ('sent_per_s', 'received_per_s'))
+
+    def summed(self, when, column):
+        """A column of the series up to this time."""
         with open(self.csv, newline='') as f:
-            rows = [(float(r['time_s']), float(r['succeeded_per_s'])) for r in csv.DictReader(f)]
+            rows = [(float(r['time_s']), float(r[column])) for r in csv.DictReader(f)]
         done, since = 0.0, when - self.begun
         for (at, rate), following in zip(rows, [r[0] for r in rows[1:]] + [float('inf')]):
             done += rate * max(0.0, min(since, following) - at) if since > at else 0

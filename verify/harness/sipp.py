@@ -1,5 +1,6 @@
 """Running SIPp and reading its counters."""
 import csv
+import glob
 import os
 import socket
 import subprocess
@@ -9,6 +10,11 @@ from . import folder, net
 from .servers import Process
 
 SCENARIOS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'sipp')
+
+
+def moment(row):
+    """The time of a line of statistics, seconds since the epoch."""
+    return float(row['CurrentTime'].split('\t')[-1])
 
 
 def free_port(ip):
@@ -32,7 +38,7 @@ class Sipp:
         cmd += ['-sn', scenario[4:]] if scenario.startswith('-sn ') else \
             ['-sf', scenario if os.path.isabs(scenario) else os.path.join(SCENARIOS, scenario)]
         cmd += ['-i', self.ip, '-p', str(port), '-t', transport, '-nostdin', '-ci', control,
-                '-cp', str(free_port(control)), '-mi', self.ip, '-trace_stat', '-stf', self.stat_file, '-fd', '1',
+                '-cp', str(free_port(control)), '-mi', self.ip, '-trace_stat', '-stf', self.stat_file, '-fd', '1', '-trace_counts',
                 '-trace_err', '-error_file', os.path.join(self.dir, 'errors.log'),
                 '-buff_size', str(4 << 20), '-timer_resol', '1']
         if rate:
@@ -83,7 +89,19 @@ class Sipp:
 
     def done_at(self, when):
         """Successful calls at this time (seconds since the epoch), interpolated between lines."""
-        points = [(float(r['CurrentTime'].split('\t')[-1]), int(r['SuccessfulCall(C)'])) for r in self.rows()]
+        return self.between([(moment(r), int(r['SuccessfulCall(C)'])) for r in self.rows()], when)
+
+    def messages(self, since, until):
+        """Messages sent and received between these times, those repeated among them."""
+        names = glob.glob(os.path.join(self.dir, '*_counts.csv'))
+        with open(names[0], newline='') as f:
+            rows = list(csv.DictReader(f, delimiter=';'))
+        counted = lambda r: sum(int(n) for name, n in r.items() if name and name.endswith(('_Sent', '_Recv', '_Retrans')))
+        points = [(moment(r), counted(r)) for r in rows]
+        return self.between(points, until) - self.between(points, since)
+
+    def between(self, points, when):
+        """What a figure was at a time, interpolated between (time, figure)."""
         for (t0, n0), (t1, n1) in zip(points, points[1:]):
             if t0 <= when <= t1 and t1 > t0:
                 return n0 + (n1 - n0) * (when - t0) / (t1 - t0)

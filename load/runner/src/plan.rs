@@ -11,7 +11,7 @@ use super::sipp;
 use super::sockets::{self, Needs, Sockets};
 use super::target::{find, host_of, remote};
 use super::watch::duration;
-use load::engine::{Defaults, Engine, Retransmission, Settings, Users};
+use load::engine::{CallIds, Defaults, Engine, Retransmission, Settings, Users};
 use load::metrics::{Setup, Window};
 use load::population::{Arrivals, RateOptions, Spacing, Times};
 use load::report::Fact;
@@ -60,7 +60,7 @@ struct Options {
     set: Vec<(String, Vec<u8>)>,
     figures: bool,
     traces: bool,
-    call_ids: Vec<Vec<u8>>,
+    call_ids: CallIds,
 }
 
 /// Calls under way at a time where nothing else is said, and those that can be answered at least.
@@ -107,7 +107,12 @@ fn workers(args: &LoadArgs, [client, server]: [&Option<Scenario>; 2]) -> Result<
         let answers = client.is_none() && args.most.is_some();
         answers.then(|| ("-m".to_owned(), "calls are counted as they come in".to_owned()))
     };
-    let alone = shares(client).or_else(|| shares(server)).or_else(counted);
+    let named = args
+        .sipp
+        .traces
+        .cid_field
+        .map(|_| ("-cid_field".to_owned(), "a Call-ID of a file does not tell whose it is".to_owned()));
+    let alone = shares(client).or_else(|| shares(server)).or_else(counted).or(named);
     let workers = match (args.workers, alone) {
         (0 | 1, Some((name, why))) => {
             // Trials of a search are quiet; it is said before the first one.

@@ -163,6 +163,7 @@ const NAMES: &[(&str, &str)] = &[
     ("message_file", "message-file"),
     ("f", "display"),
     ("cid_str", "cid-str"),
+    ("cid_field", "cid-field"),
     ("skip_rlimit", "skip-rlimit"),
     ("buff_size", "buff-size"),
     ("nostdin", "nostdin"),

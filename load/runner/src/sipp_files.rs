@@ -2,6 +2,7 @@
 
 use super::traces::seconds;
 use clap::Args;
+use load::engine::CallIds;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -41,6 +42,11 @@ pub struct FileArgs {
     #[arg(long, value_name = "TEXT", help_heading = "What to do", allow_hyphen_values = true,
           conflicts_with_all = ["users", "self_test", "backend"])]
     pub cid_str: Option<String>,
+    /// The field of the first injection file that has the Call-ID of calls that begin here, each line another; one
+    /// worker has them all
+    #[arg(long, value_name = "FIELD", help_heading = "What to do", requires = "inf",
+          conflicts_with_all = ["cid_str", "users", "self_test", "find_peak", "backend"])]
+    pub cid_field: Option<usize>,
     /// Accepted: the limit of open files is raised as far as it may be, and no more
     #[arg(long, hide = true)]
     pub skip_rlimit: bool,
@@ -69,9 +75,17 @@ impl FileArgs {
         }
     }
 
-    /// What stands behind the name of a call in its Call-ID, parted where the local address comes.
-    pub fn call_ids(&self) -> Result<Vec<Vec<u8>>, String> {
-        let Some(text) = &self.cid_str else { return Ok(Vec::new()) };
+    /// The Call-IDs of calls that begin here.
+    pub fn call_ids(&self) -> Result<CallIds, String> {
+        match (self.cid_field, &self.cid_str) {
+            (Some(field), _) => Ok(CallIds::Field(field)),
+            (None, Some(text)) => FileArgs::ends(text).map(CallIds::Named),
+            (None, None) => Ok(CallIds::default()),
+        }
+    }
+
+    /// The texts of `-cid_str`.
+    fn ends(text: &str) -> Result<Vec<Vec<u8>>, String> {
         let wrong = |what: &str| format!("-cid_str {text}: {what}");
         let rest = text.strip_prefix("%u").ok_or_else(|| {
             wrong("a call is found by its name, so begin with %u; put your own text behind it, such as %u-mine@%s")
@@ -110,7 +124,7 @@ mod tests {
     fn call_ids_begin_with_the_name_of_the_call() {
         let of = |text: &str| {
             let args = FileArgs { cid_str: Some(text.to_owned()), ..FileArgs::default() };
-            let parts = args.call_ids()?;
+            let CallIds::Named(parts) = args.call_ids()? else { return Err("a field".to_owned()) };
             Ok::<_, String>(
                 parts.iter().map(|part| String::from_utf8_lossy(part).into_owned()).collect::<Vec<_>>(),
             )
@@ -122,7 +136,12 @@ mod tests {
         for wrong in ["x-%u@%s", "", "%u%u", "%u%d", "%u%", "%u x", "%u///y", "%u\r\n"] {
             assert!(of(wrong).is_err(), "{wrong:?}");
         }
-        assert_eq!(FileArgs::default().call_ids(), Ok(Vec::new()));
+        assert!(
+            matches!(FileArgs::default().call_ids(), Ok(CallIds::Named(parts)) if parts.is_empty()),
+            "the usual one"
+        );
+        let field = FileArgs { cid_field: Some(3), ..FileArgs::default() };
+        assert!(matches!(field.call_ids(), Ok(CallIds::Field(3))));
     }
 
     #[test]

@@ -120,6 +120,9 @@ fn port(args: &LoadArgs, nth: usize, count: usize) -> Result<u16, String> {
 /// Whether options that choose sockets have any to choose.
 pub fn known_options(args: &LoadArgs, begins: bool) -> Result<(), String> {
     let transport = args.transport.as_str();
+    if let Some(field) = args.sipp.traces.cid_field.filter(|_| !begins) {
+        return Err(format!("-cid_field {field}: this scenario only answers; leave it out"));
+    }
     if let Some(most) = args.sipp.max_socket {
         let why = match transport {
             _ if !begins => "this scenario only answers, where calls come in",
@@ -245,7 +248,7 @@ mod tests {
         ] {
             assert!(said(line, true).is_err_and(|said| said.contains(why)), "{line}");
         }
-        for line in ["-t un --max-socket 5", "-t ui --ip-field 1"] {
+        for line in ["-t un --max-socket 5", "-t ui --ip-field 1", "--inf x --cid-field 1"] {
             assert!(said(line, false).is_err_and(|said| said.contains("only answers")), "{line}");
         }
     }

@@ -1,12 +1,14 @@
 //! How calls begin and end.
 
 use super::call::{Ahead, Awaited, Call, Doing, Wait};
+use super::directory::Whose;
 use super::ids::CallName;
 use super::run::on_timeout;
 use super::wheel::tick;
-use super::{Engine, LOOK, Origin, Stop};
+use super::{CallIds, Engine, LOOK, Origin, Stop};
 use crate::metrics::{self, Began, CallEnd, Direction, Failure};
 use crate::scenario::{Expect, Op, Optional, Scope, Side, Step};
+use core::hash::BuildHasher;
 use core::time::Duration;
 use sip_message::Message;
 use std::mem;
@@ -76,22 +78,17 @@ impl Engine {
         self.prepare(slot, Side::Client, flow, began, user);
         let named = self.listener_by_line(slot);
         let flow = named.map_or(flow, |listener| self.settings.flow(listener));
-        let (worker, run_id) = (self.settings.worker, self.settings.run_id);
-        let host = self.locals.get(usize::from(flow.listener.0)).map_or(&b"localhost"[..], |(ip, _)| ip);
         if let Some(call) = self.calls.at(slot) {
             call.flow = flow;
-            let name = CallName { worker, slot, generation: call.generation };
-            name.write(run_id, &mut call.call_id);
-            write_end(&self.settings.call_ids, host, &mut call.call_id);
         }
+        let called = write_call_id(self, slot);
         self.metrics.call_begun(metrics::Side::Caller, began);
         if named.is_none() && matches!(self.settings.origin, Origin::Field { .. }) {
-            return self.fail(
-                now,
-                slot,
-                Failure::Data,
-                "the line of the call names no address of this machine",
-            );
+            let why = "the line of the call names no address of this machine";
+            return self.fail(now, slot, Failure::Data, why);
+        }
+        if let Err(why) = called {
+            return self.fail(now, slot, Failure::Data, why);
         }
         self.advance(now, slot, out);
     }
@@ -114,7 +111,7 @@ impl Engine {
         request: &Message<'_>,
         ours: Option<u32>,
     ) -> Option<u32> {
-        let room = self.answering.len() < self.settings.most_callees && !self.has_answered_all();
+        let room = self.directory.answering() < self.settings.most_callees && !self.has_answered_all();
         if self.settings.server.is_none() || !room {
             return None;
         }
@@ -136,7 +133,7 @@ impl Engine {
                 ours.other = Some(name);
             }
         }
-        self.answering.insert_unique(hash, (hash, slot), |&(hash, _)| hash);
+        self.directory.insert(Whose::Theirs, hash, slot);
         self.metrics.call_begun(metrics::Side::Callee, Began::at(now));
         Some(slot)
     }
@@ -218,10 +215,9 @@ impl Engine {
             self.connections.remove(&conn);
             self.closing.push(conn);
         }
-        if call.side == Side::Server
-            && let Ok(entry) = self.answering.find_entry(call.hash, |&(_, other)| other == slot)
-        {
-            entry.remove();
+        let whose = if call.side == Side::Server { Whose::Theirs } else { Whose::Ours };
+        if whose == Whose::Theirs || matches!(self.settings.call_ids, CallIds::Field(_)) {
+            self.directory.remove(whose, call.hash, slot);
         }
         self.calls.give(slot);
     }
@@ -503,6 +499,32 @@ fn are_for_an_answer(steps: &[Step]) -> bool {
     });
     let awaited = waits.find(|recv| recv.optional == Optional::No);
     awaited.is_some_and(|recv| matches!(recv.expect, Expect::Response { .. }))
+}
+
+/// Gives a call that begins here its Call-ID.
+fn write_call_id(engine: &mut Engine, slot: u32) -> Result<(), &'static str> {
+    let Engine { settings, locals, calls, desk, hasher, directory, .. } = engine;
+    let Some(call) = calls.at(slot) else { return Ok(()) };
+    let field = match &settings.call_ids {
+        CallIds::Named(end) => {
+            let host = locals.get(usize::from(call.flow.listener.0));
+            let name = CallName { worker: settings.worker, slot, generation: call.generation };
+            name.write(settings.run_id, &mut call.call_id);
+            write_end(end, host.map_or(&b"localhost"[..], |(ip, _)| ip), &mut call.call_id);
+            return Ok(());
+        }
+        CallIds::Field(field) => *field,
+    };
+    let line = call.lines.first().copied().unwrap_or(0);
+    if !desk.injections.write(0, line, field, &mut call.call_id) || call.call_id.is_empty() {
+        return Err("the line of the call has no Call-ID (-cid_field)");
+    }
+    call.hash = hasher.hash_one(call.call_id.as_slice());
+    let (hash, call_id) = (call.hash, call.call_id.clone());
+    let same = |other: u32| calls.get(other).is_some_and(|other| other.call_id == call_id);
+    let twice = directory.find(Whose::Ours, hash, same).is_some();
+    directory.insert(Whose::Ours, hash, slot);
+    if twice { Err("another call under way has its Call-ID (-cid_field)") } else { Ok(()) }
 }
 
 /// What stands behind the name of a call in its Call-ID.

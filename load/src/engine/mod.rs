@@ -9,6 +9,7 @@ mod abort;
 mod acks;
 mod begin;
 mod call;
+mod directory;
 mod ids;
 mod init;
 mod observe;
@@ -24,7 +25,7 @@ mod unwanted;
 mod users;
 pub(crate) mod wheel;
 
-pub use settings::{Defaults, Origin, Progress, Record, Retransmission, Settings, Stop, Users};
+pub use settings::{CallIds, Defaults, Origin, Progress, Record, Retransmission, Settings, Stop, Users};
 pub use trace::Traced;
 
 use crate::metrics::{Ladders, Metrics, Unexpected};
@@ -33,8 +34,9 @@ use crate::scenario::{Desk, Effects, Level, Model, Outlines, Scenario, Scope, Si
 use call::{Ahead, Calls};
 use core::hash::BuildHasher;
 use core::time::Duration;
+use directory::Directory;
 use foldhash::fast::FixedState;
-use hashbrown::{HashMap, HashTable};
+use hashbrown::HashMap;
 use ids::CallName;
 use registered::Registered;
 use sip_message::{Index, Limits, Parsed, find_call_id, parse};
@@ -71,9 +73,8 @@ pub struct Engine {
     locals: Vec<(Vec<u8>, u16)>,
     calls: Calls,
     wheel: Wheel,
-    /// Slots of calls that the other side began, by Call-ID, with its hash: a table that grows does not look at
-    /// the calls, which takes milliseconds.
-    answering: HashTable<(u64, u32)>,
+    /// Which calls have Call-IDs that do not name them.
+    directory: Directory,
     hasher: FixedState,
     /// When the worker woke for what is being handled, which may have come, or been due, before.
     woken: Time,
@@ -143,7 +144,7 @@ impl Engine {
         let mut engine = Engine {
             calls: Calls::default(),
             wheel: Wheel::new(settings.start.as_micros()),
-            answering: HashTable::new(),
+            directory: Directory::default(),
             hasher: hasher.clone(),
             woken: settings.start,
             desk,

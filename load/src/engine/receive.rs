@@ -1,11 +1,12 @@
 //! What comes in: whose it is, which step it belongs to, and what is done if to none.
 
-use super::Engine;
 use super::begin::ladder_name;
 use super::call::{Call, Doing};
+use super::directory::Whose;
 use super::ids::{self, CallName, is_same_name, slot_named};
 use super::observe::Note;
 use super::unwanted;
+use super::{CallIds, Engine};
 use crate::metrics::{Direction, Failure, Method as Counted, Unexpected};
 use crate::scenario::{self, Expect, Op, Optional, Outline, Outlines, Recv, Scenario, Side, Vars};
 use sip_message::{Message, Method, write_response};
@@ -152,6 +153,10 @@ impl Engine {
     /// The call that began here and has this Call-ID.
     #[inline]
     pub(super) fn begun_here(&self, call_id: &[u8]) -> Option<u32> {
+        if matches!(self.settings.call_ids, CallIds::Field(_)) {
+            let same = |slot: u32| self.calls.get(slot).is_some_and(|call| call.call_id == call_id);
+            return self.directory.find(Whose::Ours, self.hash(call_id), same);
+        }
         let is_its = |&slot: &u32| {
             let call = self.calls.get(slot);
             call.is_some_and(|call| call.side == Side::Client && is_same_name(&call.call_id, call_id))
@@ -174,14 +179,11 @@ impl Engine {
     }
 
     fn answering_call(&self, call_id: &[u8]) -> Option<u32> {
-        if self.answering.is_empty() {
+        if self.directory.answering() == 0 {
             return None;
         }
-        let hash = self.hash(call_id);
-        let same = |&(own, slot): &(u64, u32)| {
-            own == hash && self.calls.get(slot).is_some_and(|call| call.call_id == call_id)
-        };
-        self.answering.find(hash, same).map(|&(_, slot)| slot)
+        let same = |slot: u32| self.calls.get(slot).is_some_and(|call| call.call_id == call_id);
+        self.directory.find(Whose::Theirs, self.hash(call_id), same)
     }
 
     /// As [`Engine::place`], with the help of the messages before. Which step takes one depends on the step that the
@@ -425,7 +427,9 @@ impl Engine {
             }
             return answer(flow, message, 503, out);
         }
-        let late = CallName::read(self.name_in(message.call_id()), self.settings.run_id).is_some();
+        // A Call-ID from a file does not tell whose it was.
+        let late = matches!(self.settings.call_ids, CallIds::Field(_))
+            || CallName::read(self.name_in(message.call_id()), self.settings.run_id).is_some();
         if late {
             // Of a call that has ended: a retransmission, mostly.
             self.metrics.dead_call(now);

@@ -70,6 +70,22 @@ pub enum Origin {
     },
 }
 
+/// What a call that begins here has for a Call-ID.
+#[derive(Clone, Debug)]
+pub enum CallIds {
+    /// Its name, and these texts behind it, parted where the local address comes (`-cid_str`); none: `@` and the address.
+    Named(Vec<Vec<u8>>),
+    /// The text in this field of its line in the first injection file, whatever its shape (`-cid_field`). It names no
+    /// worker, so there is one.
+    Field(usize),
+}
+
+impl Default for CallIds {
+    fn default() -> CallIds {
+        CallIds::Named(Vec::new())
+    }
+}
+
 /// Calls by users, each of whom begins the next when the last is over (`-users`).
 #[derive(Clone, Copy, Debug)]
 pub struct Users {
@@ -140,9 +156,8 @@ pub struct Settings {
     pub ladders: usize,
     /// Whether every message is kept until it is asked for ([`Progress::messages`]).
     pub traces: bool,
-    /// What stands behind the name of a call in its Call-ID, parted where the local address comes (`-cid_str`); empty for
-    /// `@` and the address.
-    pub call_ids: Vec<Vec<u8>>,
+    /// The Call-IDs of calls that begin here.
+    pub call_ids: CallIds,
 }
 
 impl Settings {

@@ -106,7 +106,7 @@ fn engine(
         metrics: Setup { origin: Time::from_secs(1), ..Setup::default() },
         ladders: 5,
         traces: false,
-        call_ids: Vec::new(),
+        call_ids: CallIds::default(),
     };
     change(&mut settings, &mut plan);
     let profile = RateOptions { r: plan.rate, ..RateOptions::default() }.profile().unwrap();

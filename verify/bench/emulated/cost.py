@@ -18,7 +18,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument('--bin', required=True)
     p.add_argument('--servers', default='strowger,kamailio', type=lambda s: s.split(','))
-    p.add_argument('--workloads', default='proxy200,proxy200-digest,register-digest', type=lambda s: s.split(','))
+    p.add_argument('--workloads', default='proxy200,proxy200-digest,register-digest,mixed', type=lambda s: s.split(','))
     p.add_argument('--rate', type=int, default=1000, help='calls a second of the emulated clock')
     p.add_argument('--seconds', type=float, default=2, help='length of the window')
     p.add_argument('--generator', default='load', choices=('load', 'sipp'), help='what makes the calls')

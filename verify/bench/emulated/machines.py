@@ -55,12 +55,12 @@ def table(results):
     """Instructions of a call and a message, and their ratios to Kamailio's and the relay's."""
     calls = {(r['workload'], r['server']): r['instructions'] for r in results}
     relay = next((r['instructions'] / r['messages'] for r in results if r['server'] == 'relay'), None)
-    print('%-16s %-9s %13s %7s %12s %12s %11s %8s' % (
-        'workload', 'server', 'calls ok', 'resent', 'k-instr/call', 'k-instr/msg', ': kamailio', ': relay'))
+    print('%-16s %-9s %13s %7s %9s %12s %12s %11s %8s' % (
+        'workload', 'server', 'calls ok', 'resent', 'msg/call', 'k-instr/call', 'k-instr/msg', ': kamailio', ': relay'))
     for r in results:
         other = calls.get((r['workload'], 'kamailio'))
-        print('%-16s %-9s %13s %7d %12.1f %12.2f %11s %8s' % (
-            r['workload'], r['server'], '%d/%d' % (r['ok'], r['created']), r['retransmissions'], r['instructions'] / 1e3,
+        print('%-16s %-9s %13s %7d %9.2f %12.1f %12.2f %11s %8s' % (
+            r['workload'], r['server'], '%d/%d' % (r['ok'], r['created']), r['retransmissions'], r['messages'], r['instructions'] / 1e3,
             r['instructions'] / 1e3 / r['messages'], '%.2f' % (r['instructions'] / other) if other else '-',
             # The relay knows no digest: its cost of a message times this workload's messages.
             '%.2f' % (r['instructions'] / r['messages'] / relay) if relay else '-'))

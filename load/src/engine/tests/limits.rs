@@ -2,6 +2,8 @@
 
 use super::ends::{request, response};
 use super::*;
+use crate::engine::directory::Whose;
+use crate::scenario::Injection;
 
 const LONG: &str = "<pause milliseconds=\"900000\"/>";
 const END: &str = "<label id=\"e\"/>";
@@ -207,11 +209,48 @@ fn every_message_is_kept_for_who_wants_it() {
 fn a_call_id_may_have_another_end() {
     let mut both = Pair::new(
         engine(CALLER, CALLEE, &["uac"], |settings, _| {
-            settings.call_ids = vec![b"-x@".to_vec(), b".y".to_vec()];
+            settings.call_ids = CallIds::Named(vec![b"-x@".to_vec(), b".y".to_vec()]);
         }),
         engine(CALLEE, CALLER, &["uas"], nothing),
     );
     both.pass(Time::from_secs(10));
     assert_eq!(both.ends_of(0, End::Caller), (20, 0));
     assert!(both.texts[0].contains("-x@192.0.2.1.y\r\n"), "{}", both.texts[0]);
+}
+
+/// An engine whose calls have the Call-IDs of these lines.
+fn with_lines(lines: &str) -> Engine {
+    let text = format!("SEQUENTIAL\n{lines}");
+    let mut own = engine(CALLER, CALLEE, &["uac"], |settings, plan| {
+        settings.call_ids = CallIds::Field(1);
+        // The next call begins after 100 ms.
+        settings.pause = Pause::Fixed(150);
+        plan.calls = 3;
+    });
+    own.desk.injections.files.push(Injection::parse("ids.csv", text.as_bytes()).unwrap());
+    own
+}
+
+#[test]
+fn call_ids_of_any_shape_come_from_a_field() {
+    let mut both = Pair::new(with_lines("a;x\nb;0_1@h\nc;///\n"), engine(CALLEE, CALLER, &["uas"], nothing));
+    both.pass(Time::from_secs(10));
+    assert_eq!(both.ends_of(0, End::Caller), (3, 0), "{:?}", both.log);
+    for call_id in ["x", "0_1@h", "///"] {
+        let line = format!("Call-ID: {call_id}\r\n");
+        assert!(both.texts.iter().any(|text| text.contains(&line)), "{call_id}");
+    }
+    let left = |own: &Engine| own.directory.find(Whose::Ours, own.hash(b"0_1@h"), |_| true);
+    assert_eq!(left(&both.ends[0].1), None, "it is forgotten with its call");
+}
+
+#[test]
+fn a_call_without_a_call_id_of_its_own_fails() {
+    let failed = |lines: &str| {
+        let mut both = Pair::new(with_lines(lines), engine(CALLEE, CALLER, &["uas"], nothing));
+        both.pass(Time::from_secs(10));
+        both.ends_of(0, End::Caller).1
+    };
+    assert_eq!(failed("a;x\nb;\nc\n"), 2, "an empty field, and none");
+    assert_eq!(failed("a;x\nb;x\nc;y\n"), 1, "two calls under way with one Call-ID");
 }
