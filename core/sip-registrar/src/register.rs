@@ -10,23 +10,6 @@ use sip_message::{Message, Name, NameAddr, Scheme, Uri, parse_u32};
 use std::borrow::Cow;
 use wire::{Flow, Time};
 
-/// Serves a REGISTER for the canonical address of record `aor`, received over `flow`. The whole
-/// request is carried out or none of it; what changed is appended to `changes`.
-pub fn register(
-    request: &Message<'_>,
-    aor: &[u8],
-    flow: Flow,
-    now: Time,
-    config: &Config,
-    table: &mut Table,
-    changes: &mut Vec<Change>,
-) -> Reply {
-    match Registration::read(request, aor, flow, config) {
-        Ok(registration) => registration.apply(now, config, table, changes),
-        Err(refusal) => refusal,
-    }
-}
-
 /// What a REGISTER asks for, checked as far as that goes without the table. In two steps so that a
 /// lock around the table need not be held while a request is read.
 #[derive(Debug)]
@@ -62,7 +45,8 @@ struct Order<'a> {
 }
 
 impl<'a> Registration<'a> {
-    /// Reads and checks a request; the refusal if it cannot be served.
+    /// Reads and checks a request for the canonical address of record `aor`, received over `flow`; the refusal if it cannot
+    /// be served.
     pub fn read(
         request: &Message<'a>,
         aor: &'a [u8],
@@ -124,7 +108,7 @@ impl<'a> Registration<'a> {
         &self.path
     }
 
-    /// Carries the request out.
+    /// Carries the whole request out, or none of it. What changed is appended to `changes`.
     pub fn apply(&self, now: Time, config: &Config, table: &mut Table, changes: &mut Vec<Change>) -> Reply {
         let mut success = Success::new(now);
         if let What::Fetch = self.what {

@@ -39,7 +39,7 @@ use sip_auth::{
 };
 use sip_message::{Index, Limits as MessageLimits, Parsed, parse};
 use sip_proxy::locate::Answer;
-use sip_registrar::{BindingView, Change, ContactAt, Expected, Reply, Table};
+use sip_registrar::{BindingView, Change, ContactAt, Expected, Registration, Reply, Table};
 use sip_transaction::{Limits, Timers};
 use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, SocketAddr};
@@ -517,15 +517,9 @@ impl Lab {
         let aor = format!("{user}@here.example");
         let mut table = self.world.table.borrow_mut();
         let config = &self.settings.registrar;
-        let reply = sip_registrar::register(
-            &message,
-            aor.as_bytes(),
-            flow,
-            self.now,
-            config,
-            &mut table,
-            &mut Vec::new(),
-        );
+        let registration =
+            Registration::read(&message, aor.as_bytes(), flow, config).expect("a good REGISTER");
+        let reply = registration.apply(self.now, config, &mut table, &mut Vec::new());
         assert_eq!(reply.status, 200, "{}", String::from_utf8_lossy(reply.reason));
     }
 

@@ -69,7 +69,7 @@ fn a_full_table_takes_no_new_address_and_serves_the_old() {
             panic!("not a good message")
         };
         f.pass(1);
-        crate::register(&message, aor, f.flow, f.now, &f.config, &mut f.table, &mut f.changes).status
+        f.serve(&message, aor).status
     };
     assert_eq!(send(&mut f, b"a@example.com", &["Contact: <sip:a@192.0.2.1>"]), 200);
     f.changes.clear();

@@ -5,8 +5,8 @@ mod limits;
 mod model;
 mod outbound;
 
-use crate::{BindingView, Change, Config, Reply, Table, register};
-use sip_message::{Index, Limits, Parsed, parse};
+use crate::{BindingView, Change, Config, Registration, Reply, Table};
+use sip_message::{Index, Limits, Message, Parsed, parse};
 use wire::{ConnId, Flow, ListenerId, Time, Transport};
 
 pub(crate) const AOR: &[u8] = b"alice@example.com";
@@ -54,10 +54,17 @@ impl Fixture {
         let mut index = Index::new();
         self.changes.clear();
         match parse(text.as_bytes(), &mut index, &Limits::default()) {
-            Parsed::Good(message) => {
-                register(&message, AOR, self.flow, self.now, &self.config, &mut self.table, &mut self.changes)
-            }
+            Parsed::Good(message) => self.serve(&message, AOR),
             _ => panic!("not a good message: {text}"),
+        }
+    }
+
+    pub fn serve(&mut self, message: &Message<'_>, aor: &[u8]) -> Reply {
+        match Registration::read(message, aor, self.flow, &self.config) {
+            Ok(registration) => {
+                registration.apply(self.now, &self.config, &mut self.table, &mut self.changes)
+            }
+            Err(refusal) => refusal,
         }
     }
 

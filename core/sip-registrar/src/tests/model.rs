@@ -1,7 +1,7 @@
 //! Random sequences of REGISTER, time and sweeping, against a model too simple to be wrong.
 
 use super::{lines_of, request};
-use crate::{Change, Config, Record, Table, register};
+use crate::{Change, Config, Record, Registration, Table};
 use proptest::prelude::*;
 use sip_message::{Index, Limits, Parsed, parse};
 use std::collections::BTreeMap;
@@ -247,7 +247,11 @@ proptest! {
                 let Parsed::Good(message) = parse(text.as_bytes(), &mut index, &Limits::default()) else {
                     panic!("not a good message: {text}")
                 };
-                let reply = register(&message, &aor(user), received_from(port), now, &config, &mut table, &mut changes);
+                let aor = aor(user);
+                let reply = match Registration::read(&message, &aor, received_from(port), &config) {
+                    Ok(registration) => registration.apply(now, &config, &mut table, &mut changes),
+                    Err(refusal) => refusal,
+                };
                 prop_assert_eq!(reply.status, model.register(step, now, &config), "{:?}", step);
                 if reply.status == 200 {
                     prop_assert_eq!(lines_of(&reply).len(), model.live(user, now).len());
