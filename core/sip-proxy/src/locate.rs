@@ -7,6 +7,7 @@
 
 mod cache;
 mod dns;
+mod error;
 mod naptr;
 mod srv;
 #[cfg(test)]
@@ -15,6 +16,7 @@ mod want;
 
 pub use cache::{Cache, Lookup};
 pub use dns::{Answer, Kind, Naptr, Srv};
+pub use error::Error;
 pub use want::{Ability, Transports, Want};
 
 use crate::context::Few;
@@ -50,21 +52,6 @@ impl Default for Destination {
 
 /// Destinations in the order in which to try them. One of them needs no allocation.
 pub type Destinations = Few<Destination, 1>;
-
-/// Why a URI leads nowhere.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Error {
-    /// The host is neither an address one may send to nor a name one may ask.
-    BadHost,
-    /// The URI demands a transport that this server does not have, or that does not exist.
-    NoTransport,
-    /// The DNS knows no address.
-    NotFound,
-    /// The domain says by an SRV record of `.` that it has no such service.
-    NoService,
-    /// The DNS did not answer; it may next time.
-    Unavailable,
-}
 
 /// A URI is settled, or a question of names.
 #[derive(Debug)]

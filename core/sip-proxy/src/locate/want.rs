@@ -1,6 +1,7 @@
 //! What is asked: the parts of a URI that say where a request goes, and what this server can do.
 
-use super::{Error, dns::is_host_name};
+use super::dns::is_host_name;
+use super::error::Error;
 use core::net::{IpAddr, Ipv4Addr};
 use wire::Transport;
 
