@@ -16,24 +16,29 @@
 
 mod cluster;
 mod failover;
+mod hash;
 mod machine;
+mod message;
+mod method;
 mod policy;
+mod request;
 mod sessions;
 mod settings;
+mod timers;
 pub mod token;
+mod transmit;
 
 pub use cluster::health::{Health, Order, Why};
-pub use cluster::members::Node;
+pub use cluster::members::{Node, NodeIndex};
 pub use cluster::stats::{NodeStats, OCCUPANCIES, Times};
-pub use cluster::{Cluster, Load, MOST_NODES, NodeIndex, NotAdded};
+pub use cluster::{Cluster, Load, MOST_NODES, NotAdded};
 pub use machine::{Balancer, Counts, Notice, Report, Setup};
-pub use policy::algorithm::{Algorithm, Kind};
+pub use method::{Kind, Tag};
+pub use policy::algorithm::Algorithm;
 pub use policy::choice::Chooser;
 pub use policy::times::{Costs, UNIT};
-pub use sessions::dispatch::{
-    Answer, Assigned, Dispatcher, FailedDialogs, Happened, NoWay, Request, Rules, Seen, Tag,
-};
-pub use sessions::replies::Proof;
+pub use request::{Answer, Assigned, CallKey, NoWay, Proof, Request, Seen};
+pub use sessions::dispatch::{Dispatcher, Happened};
 pub use sessions::retargeting::Waiting;
-pub use sessions::table::{CallKey, Phase};
-pub use settings::{Listener, Mark, PathBy, Probing, RegisterBy, Settings};
+pub use sessions::table::Phase;
+pub use settings::{FailedDialogs, Listener, Mark, PathBy, Probing, RegisterBy, Rules, Settings};

@@ -1,6 +1,6 @@
 //! What the operator decided, as the balancer needs it.
 
-use crate::{Algorithm, Rules};
+use crate::Algorithm;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use wire::{ListenerId, Transport};
@@ -54,9 +54,7 @@ impl Listener {
             Transport::Udp => (0, ""),
             _ => (1 << 12, ";transport=tcp"),
         };
-        let hash = crate::policy::maglev::scramble(crate::policy::algorithm::fnv1a(
-            sent_by.to_ascii_lowercase().as_bytes(),
-        ));
+        let hash = crate::hash::scramble(crate::hash::fnv1a(sent_by.to_ascii_lowercase().as_bytes()));
         Listener {
             transport,
             address,
@@ -156,6 +154,59 @@ impl Probing {
         match self.good.is_empty() {
             true => (200..500).contains(&status) && status != 408,
             false => self.good.contains(&status),
+        }
+    }
+}
+
+/// What becomes of calls whose node has failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FailedDialogs {
+    /// Their requests go to another node, which either shares what it must know or says 481 at once.
+    Move,
+    /// They get 503.
+    Refuse,
+}
+
+/// What an operator can set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rules {
+    /// What becomes of calls whose node has failed.
+    pub failed_dialogs: FailedDialogs,
+    /// A call without any message for so long is taken to be over.
+    pub session_timeout: Duration,
+    /// An INVITE that has had a provisional response and then nothing for so long is given up. Longer
+    /// than timer C (RFC 3261 section 16.6).
+    pub ring_timeout: Duration,
+    /// Requests without an answer, one after the other, after which a node counts as failed.
+    pub down_after: u32,
+    /// Whether probes say who is down. Otherwise a failed node only rests for `rest`.
+    pub probed: bool,
+    /// How long a failed node rests that nobody probes.
+    pub rest: Duration,
+    /// An INVITE outside a dialog whose node has said nothing at all for so long, to this or anything else, goes to
+    /// another one. Zero: it waits for its sender.
+    pub silent_after: Duration,
+    /// For how long the share of a node grows that has come up.
+    pub slow_start: Duration,
+    /// How many of a hundred nodes may rest because they are far worse than the others; zero: none.
+    pub outlier_share: u8,
+    /// How long such a one rests.
+    pub outlier_rest: Duration,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules {
+            failed_dialogs: FailedDialogs::Move,
+            session_timeout: Duration::from_secs(4 * 3_600),
+            ring_timeout: Duration::from_secs(200),
+            down_after: 3,
+            probed: true,
+            rest: Duration::from_secs(5),
+            silent_after: Duration::from_millis(400),
+            slow_start: Duration::from_secs(5),
+            outlier_share: 10,
+            outlier_rest: Duration::from_secs(30),
         }
     }
 }

@@ -24,10 +24,10 @@ use sip_proxy::gathered::{Gathered, Keyed};
 use sip_steering::Ownership;
 use siphasher::sip::{SipHasher13, SipHasher24};
 use siphasher::sip128;
-use wire::ConnId;
 
-mod read;
-use read::{Reader, hex2, read_flow, strip};
+mod dialog;
+pub use dialog::{Dialog, Held};
+use dialog::{Reader, hex2, read_flow, strip};
 
 /// Begins our branches.
 const BRANCH: &[u8; 9] = b"z9hG4bKlb";
@@ -104,32 +104,6 @@ pub struct Branch {
     pub port: u16,
     /// A keyed hash over [`Origin`].
     pub id: u64,
-}
-
-/// What our Record-Route says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Dialog {
-    /// The node, by its id.
-    pub node: u32,
-    /// The listener that the caller is reached from, and so how.
-    pub listener: Mark,
-    /// Where the caller's requests come from.
-    pub caller: SocketAddr,
-    /// The caller's own idea of its address is another one.
-    pub natted: bool,
-    /// The node's side began the dialog: it is the one whose tag is sealed, and the caller is who was called.
-    pub by_node: bool,
-    /// The connection that the caller's requests come on.
-    pub conn: Option<Held>,
-}
-
-/// A connection, and the life of the process that has it: in another one its number is another's.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Held {
-    /// The connection.
-    pub conn: ConnId,
-    /// The process.
-    pub life: u32,
 }
 
 /// Who sends a request within a dialog.
@@ -285,7 +259,7 @@ impl Sealer {
     /// The home of an address-of-record, the same at every balancer of the cluster.
     pub fn home(aor: &[u8]) -> u64 {
         // Not keyed: it must outlive every key, and who may register is for the nodes to say.
-        crate::policy::maglev::scramble(crate::policy::algorithm::fnv1a(aor))
+        crate::hash::scramble(crate::hash::fnv1a(aor))
     }
 
     /// An address, the same for all workers.
@@ -471,6 +445,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use sip_message::unhex16;
+    use wire::ConnId;
 
     fn keys(epoch: u8, previous: Option<u8>) -> Keys {
         let key = |epoch: u8| Key { epoch, secret: [epoch ^ 0x5a; 16] };

@@ -1,6 +1,6 @@
 //! What is wanted of a node, in an octet that all workers share. How it is: see `sip_health`.
 
-pub use sip_health::{Health, Vital, Why};
+pub use sip_health::{Health, Why};
 
 /// What the operator wants of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,13 +4,16 @@
 //! A place is written before it is said to be known, and it is taken for another node only when nothing refers to it
 //! any more (see [`Cluster::add`](crate::Cluster::add)), so nobody ever reads half of one address and half of another.
 
-use crate::cluster::NodeIndex;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use core::sync::atomic::{
     AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 use wire::Transport;
+
+/// A node by its place in the list.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NodeIndex(pub u16);
 
 /// One back-end server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +46,7 @@ impl Node {
             IpAddr::V4(v4) => v4.to_ipv6_mapped(),
             IpAddr::V6(v6) => v6,
         };
-        let hash = crate::policy::algorithm::fnv1a(&ip.octets());
+        let hash = crate::hash::fnv1a(&ip.octets());
         let hash = self
             .address
             .port()

@@ -16,13 +16,14 @@ mod removal;
 mod standing;
 pub(crate) mod stats;
 
-use crate::Kind;
-use crate::cluster::health::{Health, ORDERS, Order, Vital, Why, pick};
-use crate::cluster::members::{Members, Node};
+use crate::cluster::health::{ORDERS, pick};
+use crate::cluster::members::Members;
 use crate::cluster::proven::Proven;
+use crate::{Health, Kind, Node, NodeIndex, Order, Why};
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
+use sip_health::Vital;
 use std::sync::Arc;
 use wire::Time;
 
@@ -34,10 +35,6 @@ pub const MOST_NODES: usize = 256;
 const LEAST_REST: Duration = Duration::from_secs(2);
 const SOON: Duration = Duration::from_secs(30);
 const MOST_REST: Duration = Duration::from_secs(32);
-
-/// A node by its place in the list.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct NodeIndex(pub u16);
 
 /// The shared state of one node.
 #[derive(Debug)]

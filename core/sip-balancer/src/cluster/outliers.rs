@@ -5,9 +5,7 @@
 //! by the median of the others, so that what is wrong with all of them, or with what they all depend on, takes out
 //! nobody. Never more than a part of them is out.
 
-use crate::Rules;
-use crate::cluster::health::{Order, Why};
-use crate::cluster::{Cluster, NodeIndex};
+use crate::{Cluster, NodeIndex, Order, Rules, Why};
 use core::time::Duration;
 use wire::Time;
 

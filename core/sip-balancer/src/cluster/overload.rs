@@ -3,13 +3,9 @@
 //! Only a node that has shown in its answer to a probe that it fills in `oc` is asked for more of that, and believed: a
 //! probe reaches nobody beyond it. One that does not know of it would pass on what whoever it calls wrote into our Via.
 
-use crate::cluster::NodeIndex;
-use crate::machine::Balancer;
-use crate::policy::algorithm::fnv1a;
-use crate::policy::maglev::scramble;
-use crate::sessions::dispatch::Dispatcher;
-use crate::sessions::table::LATE;
-use crate::{NoWay, Request, Tag};
+use crate::hash::{fnv1a, scramble};
+use crate::timers::LATE;
+use crate::{Balancer, Dispatcher, NoWay, NodeIndex, Request, Tag};
 use core::mem;
 use sip_message::Message;
 use sip_proxy::feedback::{Algorithm, Category, oc};

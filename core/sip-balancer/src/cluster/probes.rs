@@ -3,14 +3,12 @@
 //! A probe asks one thing: whether the node is there. One that answers 503 is, and only wants nothing new: it keeps what
 //! it has. One that leaves a probe unanswered, and answers something else meanwhile, is there as well.
 
-use crate::cluster::health::{Health, Why};
-use crate::cluster::{Cluster, MOST_NODES, NodeIndex};
-use crate::failover::store::Token;
+use crate::hash::scramble;
 use crate::machine::requests::OFFER;
-use crate::policy::maglev::scramble;
 use crate::sessions::dispatch::LONGEST_REST;
-use crate::settings::Settings;
 use crate::token::Sealer;
+use crate::transmit::TransmitToken;
+use crate::{Cluster, Health, MOST_NODES, NodeIndex, Settings, Why};
 use core::time::Duration;
 use sip_health::{Overdue, Probe};
 use sip_message::{hex16, push_u64};
@@ -196,7 +194,7 @@ fn write(
     let near = settings.listener_for(transport, node.address, ListenerId(0));
     let Some((id, listener)) = near.and_then(|id| Some((id, settings.listener(id)?))) else { return false };
     let flow = Flow { transport, listener: id, remote: node.address, conn: None };
-    let token = if transport.is_reliable() { Token::Probe(at, serial).to_u64() } else { 0 };
+    let token = if transport.is_reliable() { TransmitToken::Probe(at, serial).to_u64() } else { 0 };
     out.send_with(flow, token, |buf| {
         let address = node.address.to_string();
         let mut put = |parts: &[&[u8]]| parts.iter().for_each(|part| buf.extend_from_slice(part));

@@ -1,7 +1,7 @@
 //! Nodes that are taken out of the list: what they have goes on, and after that they are forgotten.
 
 use super::{Cluster, NodeIndex};
-use crate::cluster::health::Order;
+use crate::Order;
 use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 use wire::Time;

@@ -5,7 +5,7 @@
 //! node at all.
 
 use super::{Cluster, LEAST_REST, NodeIndex};
-use crate::cluster::health::Order;
+use crate::Order;
 use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 use wire::Time;

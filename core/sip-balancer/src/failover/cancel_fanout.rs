@@ -9,11 +9,10 @@
 //! Whoever sends CANCELs of nothing has no more of that than of other requests: the sender gets one refusal at most, be it
 //! a false one, for those of all nodes but one are dropped, and nodes get [`MOST`] of them a second at most.
 
-use crate::machine::Balancer;
-use crate::machine::requests::{Checked, origin};
-use crate::sessions::table::CallKey;
+use crate::machine::requests::Checked;
+use crate::message::origin;
 use crate::token::Branch;
-use crate::{Assigned, NodeIndex, Tag};
+use crate::{Assigned, Balancer, CallKey, NodeIndex, Tag};
 use core::time::Duration;
 use sip_message::Message;
 use wire::{Flow, Outbox, Time};

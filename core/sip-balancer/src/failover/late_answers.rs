@@ -7,15 +7,12 @@
 //! has answered, its dialog is ended at once (ACK and BYE). All of these are written as the caller would write them, and
 //! take the way that the caller's would.
 
-use crate::cluster::NodeIndex;
-use crate::failover::store::{T1, What};
-use crate::machine::Balancer;
-use crate::machine::requests::tag_of;
-use crate::machine::responses::wait;
-use crate::policy::algorithm::fnv1a;
-use crate::sessions::table::{CallKey, GIVE_UP};
+use crate::failover::store::What;
+use crate::hash::fnv1a;
+use crate::message::wait;
+use crate::timers::{GIVE_UP, T1};
 use crate::token::Branch;
-use crate::{Assigned, Tag};
+use crate::{Assigned, Balancer, CallKey, NodeIndex, Tag};
 use sip_message::{Message, Name, NameAddr, Parsed, Uri, parse};
 use wire::{Flow, Outbox, Time};
 
@@ -188,7 +185,7 @@ impl Balancer {
             let Parsed::Good(message) = parse(text, index, &limits) else { return };
             let Ok(checked) = this.check(from, &message) else { return };
             if let Some(now) = keep {
-                let (tag, what) = (tag_of(message.method()), What::Own(node));
+                let (tag, what) = (Tag::of(message.method()), What::Own(node));
                 if this.kept.find(checked.id, tag, what).is_some() {
                     // It is repeated until it is answered.
                     return;

@@ -3,7 +3,7 @@
 //! There may be as many of them as INVITEs are kept, and each is sent to another node. So they are looked for some at a
 //! time, between which others are served.
 
-use crate::machine::Balancer;
+use crate::Balancer;
 use crate::sessions::lifetime::work;
 use wire::{Outbox, Time};
 

@@ -6,13 +6,9 @@
 //! of them. Where all others have just refused calls as well and named a time, or refuse most of what they get, none of
 //! them has it: an overload is not mended by as many attempts again.
 
-use crate::Tag;
-use crate::cluster::NodeIndex;
 use crate::failover::store::{RIVALS, What};
-use crate::machine::Balancer;
-use crate::machine::responses::wait;
-use crate::sessions::dispatch::Dispatcher;
-use crate::sessions::table::CallKey;
+use crate::message::wait;
+use crate::{Balancer, CallKey, Dispatcher, NodeIndex, Tag};
 use core::time::Duration;
 use sip_message::Message;
 use wire::{Outbox, Time};

@@ -10,14 +10,13 @@
 //! - What its sender has cancelled is never sent again: where it would have to be, its sender gets 487 (`feed`).
 //! - Once it is answered or refused nobody else may answer it, and who still rings is cancelled (`call_off`).
 
-use crate::cluster::NodeIndex;
-use crate::failover::store::{Entry, Memory, T1, Token, What};
-use crate::machine::Balancer;
-use crate::machine::requests::{Checked, tag_of};
+use crate::failover::store::{Entry, Memory, What};
+use crate::machine::requests::Checked;
 use crate::sessions::lifetime::work;
 use crate::sessions::replies::Reply;
-use crate::sessions::table::{CallKey, GIVE_UP, LATE};
-use crate::{Assigned, Request, Tag};
+use crate::timers::{GIVE_UP, LATE, T1};
+use crate::transmit::TransmitToken;
+use crate::{Assigned, Balancer, CallKey, NodeIndex, Request, Tag};
 use core::time::Duration;
 use sip_message::{Message, Parsed, parse};
 use wire::{Flow, Outbox, Time};
@@ -115,7 +114,7 @@ impl Balancer {
         c: &Checked<'_>,
         way: Flow,
     ) -> u64 {
-        let (tag, id) = (tag_of(request.method()), c.id);
+        let (tag, id) = (Tag::of(request.method()), c.id);
         let stream = way.transport.is_reliable();
         let repeats = from.transport.is_reliable() && !stream;
         if !(repeats || stream) {
@@ -521,14 +520,14 @@ impl Balancer {
 
     /// A transmit could not be sent. `unseen`: its peer cannot have read it.
     pub(crate) fn lost(&mut self, now: Time, token: u64, unseen: bool, out: &mut Outbox) {
-        match Token::from_u64(token) {
-            Some(Token::Kept(at, generation, node)) => {
+        match TransmitToken::from_u64(token) {
+            Some(TransmitToken::Kept(at, generation, node)) => {
                 if let Some(at) = self.kept.of_token(at, generation, node) {
                     self.lost_way(now, at, unseen, out);
                 }
             }
-            Some(Token::Letter(number)) => self.kept.resend(now, number, out),
-            Some(Token::Probe(at, serial)) => {
+            Some(TransmitToken::Letter(number)) => self.kept.resend(now, number, out),
+            Some(TransmitToken::Probe(at, serial)) => {
                 if let Some(probes) = &mut self.probes {
                     probes.returned(at, serial);
                 }

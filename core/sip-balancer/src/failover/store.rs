@@ -9,18 +9,15 @@
 //!
 //! To send one again is to receive it again: it passes the same checks, and goes where it belongs by now.
 
-use crate::cluster::NodeIndex;
 use crate::sessions::index::Index;
-use crate::sessions::table::LATE;
-use crate::{CallKey, Tag};
+use crate::timers::{LATE, T1, T2};
+use crate::transmit::{GENERATION, TransmitToken};
+use crate::{CallKey, NodeIndex, Tag};
 use core::cmp::Reverse;
 use core::time::Duration;
 use std::collections::BinaryHeap;
 use wire::{Flow, Outbox, Time};
 
-/// T1 and T2 (RFC 3261 section 17.1.1.1).
-pub(crate) const T1: Duration = Duration::from_millis(500);
-const T2: Duration = Duration::from_secs(4);
 /// Most that are kept at one time.
 const MOST: usize = 65_536;
 /// Most bytes of them.
@@ -112,48 +109,6 @@ struct Rival {
     node: NodeIndex,
     rang: bool,
     tell_at: Time,
-}
-
-/// What a transmit is known by when it cannot be sent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Token {
-    /// An entry, by place and generation, on its way to this node.
-    Kept(u32, u32, NodeIndex),
-    /// A letter, by its number.
-    Letter(u64),
-    /// A probe of a node, by its serial.
-    Probe(NodeIndex, u32),
-}
-
-/// The kind of a token stands in its upper bits.
-const KIND: u32 = 62;
-const GENERATION: u32 = 0x3f_ffff;
-
-impl Token {
-    /// As the runtime has it; never zero.
-    pub fn to_u64(self) -> u64 {
-        match self {
-            Token::Kept(at, generation, node) => {
-                let low = u64::from(node.0 & 0xff) << 24 | u64::from(at & 0xff_ffff);
-                1 << KIND | u64::from(generation & GENERATION) << 32 | low
-            }
-            Token::Letter(number) => 2 << KIND | number & !(3 << KIND),
-            Token::Probe(at, serial) => 3 << KIND | u64::from(at.0) << 32 | u64::from(serial),
-        }
-    }
-
-    /// Back from [`Token::to_u64`].
-    pub fn from_u64(token: u64) -> Option<Token> {
-        match token >> KIND {
-            1 => {
-                let (at, node) = (token as u32 & 0xff_ffff, NodeIndex((token >> 24) as u16 & 0xff));
-                Some(Token::Kept(at, (token >> 32) as u32 & GENERATION, node))
-            }
-            2 => Some(Token::Letter(token & !(3 << KIND))),
-            3 => Some(Token::Probe(NodeIndex((token >> 32) as u16), token as u32)),
-            _ => None,
-        }
-    }
 }
 
 /// All of one worker.
@@ -272,7 +227,7 @@ impl Kept {
 
     /// What a transmit of it is known by.
     pub fn token(&self, at: u32) -> u64 {
-        self.get(at).map_or(0, |entry| Token::Kept(at, entry.generation, entry.node).to_u64())
+        self.get(at).map_or(0, |entry| TransmitToken::Kept(at, entry.generation, entry.node).to_u64())
     }
 
     /// The message of which a transmit with such a token could not be sent, if it still waits for it: not where it is
@@ -383,7 +338,7 @@ impl Kept {
         }
         self.written += 1;
         let number = self.written;
-        let range = out.send_with(to, Token::Letter(number).to_u64(), write);
+        let range = out.send_with(to, TransmitToken::Letter(number).to_u64(), write);
         let bytes = out.bytes().get(range).unwrap_or(&[]);
         let at = number as usize % LETTERS;
         if self.letters.len() <= at {
@@ -570,25 +525,14 @@ mod tests {
     }
 
     #[test]
-    fn tokens_lead_back_and_are_never_zero() {
-        let (none, last) = (NodeIndex(0), NodeIndex(255));
-        for token in
-            [Token::Kept(0, 0, none), Token::Kept(65_535, 7, last), Token::Letter(0), Token::Probe(last, 0)]
-        {
-            assert_ne!(token.to_u64(), 0);
-            assert_eq!(Token::from_u64(token.to_u64()), Some(token));
-        }
-        assert_eq!(Token::from_u64(0), None);
-    }
-
-    #[test]
     fn what_is_kept_is_found_until_it_is_forgotten() {
         let mut kept = Kept::new(16);
         let at = keep(&mut kept, 1).unwrap();
         assert_eq!(keep(&mut kept, 1), None, "twice");
         assert_eq!(kept.find(1, Tag::Invite, What::ToNode), Some(at));
         assert_eq!(kept.find(1, Tag::Cancel, What::ToNode), None);
-        let Some(Token::Kept(place, generation, node)) = Token::from_u64(kept.token(at)) else {
+        let Some(TransmitToken::Kept(place, generation, node)) = TransmitToken::from_u64(kept.token(at))
+        else {
             panic!("its token")
         };
         kept.forget(at);
@@ -638,7 +582,8 @@ mod tests {
         let (now, call) = (Time::from_secs(1), CallKey(1, 2));
         let sent = |kept: &mut Kept, out: &mut Outbox, call| {
             kept.write((now, call), flow(1), flow(2), out, |buf| buf.extend_from_slice(b"answer"));
-            let Some(Token::Letter(number)) = Token::from_u64(out.transmits()[0].token) else {
+            let Some(TransmitToken::Letter(number)) = TransmitToken::from_u64(out.transmits()[0].token)
+            else {
                 panic!("its token")
             };
             out.clear();

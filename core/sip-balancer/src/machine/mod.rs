@@ -8,15 +8,13 @@ pub(crate) mod phones;
 pub(crate) mod requests;
 pub(crate) mod responses;
 
-use crate::cluster::Cluster;
 use crate::cluster::probes::Probes;
 use crate::failover::cancel_fanout::Scattered;
 use crate::failover::lost_nodes::Orphans;
 use crate::failover::store::Kept;
-use crate::machine::requests::tag_of;
-use crate::machine::responses::wait;
+use crate::message::wait;
 use crate::token::{Keys, Sealer};
-use crate::{Dispatcher, Happened, Kind, Load, NodeStats, Settings, Tag};
+use crate::{Cluster, Dispatcher, Happened, Kind, Load, NodeStats, Settings, Tag};
 use core::net::SocketAddr;
 use sip_message::{Flaw, Index, Message, Method, Parsed, Splices, parse};
 use sip_proxy::transport::broken_stream;
@@ -299,7 +297,7 @@ impl Machine for Balancer {
         let Some(node) = node(branch.node) else { return };
         match call_id_of(quoted) {
             Some(call_id) => {
-                let tag = tag_of(Method::from_bytes(quoted.split(|&b| b == b' ').next().unwrap_or(b"")));
+                let tag = Tag::of(Method::from_bytes(quoted.split(|&b| b == b' ').next().unwrap_or(b"")));
                 let call = self.sealer.call(call_id);
                 self.dispatcher.returned(now, call, branch.id, tag, node, true);
             }

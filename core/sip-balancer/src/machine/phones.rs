@@ -9,12 +9,10 @@
 //! A dialog that is begun so is no call in the counters, as any that a node begins. It has our Record-Route, whatever
 //! `record_route` says, or nothing that follows would reach the phone.
 
-use crate::cluster::NodeIndex;
 use crate::failover::store::What;
-use crate::machine::Balancer;
-use crate::machine::requests::{Checked, TokenOf, tag_of};
-use crate::settings::PathBy;
+use crate::machine::requests::{Checked, TokenOf};
 use crate::token::{Branch, Dialog, Held};
+use crate::{Balancer, NodeIndex, PathBy, Tag};
 use core::net::SocketAddr;
 use sip_message::{Message, Method, Name, NameAddr, Uri};
 use sip_proxy::transport::is_natted;
@@ -77,7 +75,7 @@ impl Balancer {
             self.counts.loops += 1;
             return self.refuse(from, request, 483, b"", b"", out);
         }
-        let tag = tag_of(request.method());
+        let tag = Tag::of(request.method());
         // What has been tried on that connection is not tried on another.
         let failed = self.tries(c.id, tag, What::ToCaller) > 0;
         let Some(way) = self.way_to_phone(&phone).filter(|_| !failed) else {

@@ -1,13 +1,11 @@
 //! Requests: checked, given to a node or to the caller's side, or refused (RFC 3261 section 16).
 
-use crate::cluster::NodeIndex;
 use crate::failover::store::What;
-use crate::machine::responses::dialog_of;
-use crate::machine::{Balancer, take_scratch};
-use crate::settings::RegisterBy;
-use crate::token::{Branch, Dialog, Origin, Sealer, Sender};
-use crate::{Assigned, CallKey, NoWay, Request, Tag};
-use core::net::{IpAddr, SocketAddr};
+use crate::machine::take_scratch;
+use crate::message::{dialog_of, origin};
+use crate::token::{Branch, Dialog, Sealer, Sender};
+use crate::{Assigned, Balancer, CallKey, NoWay, NodeIndex, RegisterBy, Request, Tag};
+use core::net::SocketAddr;
 use sip_message::{Message, Method, Name, Scheme, Uri, push_u64, request_target, write_response};
 use sip_proxy::rewrite::{Outgoing, write_request};
 use sip_proxy::routes::{Routing, preprocess};
@@ -49,32 +47,6 @@ pub(crate) struct Checked<'a> {
     /// What it is known by, under the key of this epoch.
     pub id: u64,
     pub epoch: u8,
-}
-
-/// What makes this request the same as another.
-pub(crate) fn origin<'a>(request: &Message<'a>, reply: IpAddr, call: CallKey) -> Origin<'a> {
-    let via = request.via();
-    Origin {
-        branch: via.branch,
-        host: via.host,
-        port: via.port_or_default(),
-        reply,
-        call_id: request.call_id(),
-        call,
-        cseq: request.cseq(),
-    }
-}
-
-/// The method as assignment sees it.
-pub(crate) fn tag_of(method: Method<'_>) -> Tag {
-    match method {
-        Method::Invite => Tag::Invite,
-        Method::Bye => Tag::Bye,
-        Method::Cancel => Tag::Cancel,
-        Method::Register => Tag::Register,
-        Method::Subscribe => Tag::Subscribe,
-        _ => Tag::Other,
-    }
 }
 
 impl Balancer {
@@ -191,7 +163,7 @@ impl Balancer {
 
     /// To a node.
     fn inward(&mut self, now: Time, flow: Flow, request: &Message<'_>, c: &Checked<'_>, out: &mut Outbox) {
-        let tag = tag_of(request.method());
+        let tag = Tag::of(request.method());
         let by_aor = tag == Tag::Register && self.settings.register == RegisterBy::Aor;
         let wanted = Request {
             call: c.call,
@@ -258,7 +230,7 @@ impl Balancer {
         c: &Checked<'_>,
         out: &mut Outbox,
     ) {
-        let (tag, id) = (tag_of(request.method()), c.id);
+        let (tag, id) = (Tag::of(request.method()), c.id);
         match self.refused_before(tag, id) {
             Some(status) => self.refuse_again(flow, request, status, out),
             None => self.unavailable(flow, request, out),
@@ -404,7 +376,7 @@ impl Balancer {
                 return request.via().port_or_default();
             }
             Method::Ack | Method::Cancel => Tag::Invite,
-            method => tag_of(method),
+            method => Tag::of(method),
         };
         let known = again || request.method() == Method::Cancel;
         let first = known.then(|| self.dispatcher.back(c.call, c.id, tag)).flatten();
@@ -435,7 +407,7 @@ impl Balancer {
         let Some(way) = way else {
             // A phone that was called on its connection has no other way.
             if node && dialog.by_node {
-                self.forget(c.id, tag_of(request.method()), What::ToCaller);
+                self.forget(c.id, Tag::of(request.method()), What::ToCaller);
                 return self.refuse(from, request, 430, b"", b"", out);
             }
             self.counts.forbidden += 1;
@@ -471,7 +443,7 @@ impl Balancer {
             && next.host_ip().is_some_and(|ip| ip.to_canonical() == dialog.caller.ip().to_canonical());
         let named = (alike && same && !dialog.natted && next.param(b"maddr").is_none())
             .then(|| SocketAddr::new(dialog.caller.ip(), next.port.unwrap_or(own.default_port())));
-        let failed = self.tries(c.id, tag_of(request.method()), What::ToCaller) > 0;
+        let failed = self.tries(c.id, Tag::of(request.method()), What::ToCaller) > 0;
         let (transport, remote) = match own {
             Transport::Udp => {
                 let remote = named.unwrap_or(dialog.caller);
@@ -613,11 +585,6 @@ impl Balancer {
         }
         self.mark_asking(back, out);
     }
-}
-
-/// Where a response goes whose connection is gone: to the port in `sent-by`, over a new one (section 18.2.2).
-pub(crate) fn otherwise(back: Flow, port: u16) -> Flow {
-    Flow { conn: None, remote: SocketAddr::new(back.remote.ip(), port), ..back }
 }
 
 /// Of these nobody may know the connection when the answer comes, and the branch does not say it either.

@@ -1,16 +1,13 @@
 //! Responses: back by what our Via says (RFC 3261 section 16.11).
 
-use crate::cluster::NodeIndex;
 use crate::failover::store::What;
-use crate::machine::Balancer;
-use crate::machine::requests::{otherwise, tag_of};
-use crate::policy::algorithm::fnv1a;
+use crate::message::{dialog_of, wait};
 use crate::sessions::table::TxnPlace;
 use crate::token::{Branch, Origin};
-use crate::{Answer, CallKey, Seen, Tag};
+use crate::{Answer, Balancer, CallKey, NodeIndex, Seen, Tag};
 use core::net::SocketAddr;
 use core::time::Duration;
-use sip_message::{Message, Method, Name, Via, parse_u32, push_u64};
+use sip_message::{Message, Method, Name, Via, push_u64};
 use sip_proxy::rewrite::{write_response, write_response_as};
 use wire::{ConnId, Flow, Outbox, Time, Transport};
 
@@ -48,7 +45,7 @@ impl Balancer {
             }
             return;
         }
-        let (tag, status) = (tag_of(response.method()), response.status());
+        let (tag, status) = (Tag::of(response.method()), response.status());
         let mut told = Told::All;
         if branch.to_caller {
             self.heard_of(now, branch.id, tag, What::ToCaller, status, out);
@@ -81,7 +78,7 @@ impl Balancer {
         response: &Message<'_>,
         out: &mut Outbox,
     ) -> Option<Told> {
-        let (tag, status) = (tag_of(response.method()), response.status());
+        let (tag, status) = (Tag::of(response.method()), response.status());
         // Branches are seen by everybody a node forwards to: an answer is the node's if it comes from there.
         let ip = self.cluster.node(node).map(|node| node.address.ip().to_canonical());
         if ip != Some(from.remote.ip().to_canonical()) {
@@ -148,7 +145,7 @@ impl Balancer {
                 Some(time) if time > Duration::from_secs(self.settings.retry_after.into()) => Told::Later,
                 _ => Told::All,
             },
-            482 if tag_of(response.method()) == Tag::Invite && self.is_merged(branch.id) => Told::Error,
+            482 if Tag::of(response.method()) == Tag::Invite && self.is_merged(branch.id) => Told::Error,
             // RFC 5626 section 5.3.1 defines 430 between edge and home; callers know 480 (RFC 3261 section 21.4.18).
             430 => Told::Away,
             _ => Told::All,
@@ -222,7 +219,7 @@ impl Balancer {
         let transport = self.settings.listener(listener)?.transport;
         let mut conn = None;
         if transport.is_reliable() {
-            let tag = tag_of(response.method());
+            let tag = Tag::of(response.method());
             conn = self.conn_of(branch, tag);
             remote.set_port(self.peer_port(branch, &via, call, tag));
         }
@@ -247,7 +244,7 @@ impl Balancer {
         if branch.to_caller || transport != Transport::Udp || response.via_count() < 2 {
             return None;
         }
-        let (remote, place) = self.dispatcher.way_back(call, branch.id, tag_of(response.method()))?;
+        let (remote, place) = self.dispatcher.way_back(call, branch.id, Tag::of(response.method()))?;
         let listener = self.settings.marked(branch.listener, remote)?;
         Some((Flow { transport, listener, remote, conn: None }, place))
     }
@@ -259,20 +256,7 @@ impl Balancer {
     }
 }
 
-/// A dialog of a call, by the tag of who was called; never zero where there is one.
-#[inline]
-pub(crate) fn dialog_of(tag: &[u8]) -> u32 {
-    if tag.is_empty() { 0 } else { (fnv1a(tag) as u32).max(1) }
-}
-
-/// How long something lasts by a response: a 503's Retry-After (section 20.33), Expires of a 2xx to a SUBSCRIBE.
-pub(crate) fn wait(response: &Message<'_>, tag: Tag) -> Option<Duration> {
-    let name = match (response.status(), tag) {
-        (503, _) => Name::RetryAfter,
-        (200..300, Tag::Subscribe) => Name::Expires,
-        _ => return None,
-    };
-    let value = response.header(name)?.value;
-    let digits = value.split(|b| !b.is_ascii_digit()).next()?;
-    parse_u32(digits).map(|seconds| Duration::from_secs(seconds.into()))
+/// Where a response goes whose connection is gone: to the port in `sent-by`, over a new one (section 18.2.2).
+pub(crate) fn otherwise(back: Flow, port: u16) -> Flow {
+    Flow { conn: None, remote: SocketAddr::new(back.remote.ip(), port), ..back }
 }

@@ -1,12 +1,11 @@
 //! The choice of a node for a new call.
 
-use crate::cluster::{Cluster, Load, MOST_NODES, NodeIndex};
-use crate::policy::algorithm::{fnv1a, openser_hash};
-use crate::policy::maglev::{Maglev, scramble};
+use crate::hash::{fnv1a, openser_hash, scramble};
+use crate::policy::maglev::Maglev;
 use crate::policy::refusal_rate::Failing;
-use crate::policy::times::{Costs, UNIT, Window};
-use crate::sessions::table::GIVE_UP;
-use crate::{Algorithm, Kind};
+use crate::policy::times::Window;
+use crate::timers::GIVE_UP;
+use crate::{Algorithm, Cluster, Costs, Kind, Load, MOST_NODES, NodeIndex, UNIT};
 use core::time::Duration;
 use std::sync::Arc;
 use wire::Time;

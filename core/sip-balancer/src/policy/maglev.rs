@@ -4,7 +4,8 @@
 //! heavier nodes have more turns. When a node goes, its places are taken by the others and almost all
 //! other places stay.
 
-use crate::cluster::{Cluster, NodeIndex};
+use crate::hash::scramble;
+use crate::{Cluster, NodeIndex};
 
 /// Primes for the size of the table: at least 100 places a node keep the shares within about 1 %.
 const SIZES: [usize; 4] = [1_021, 4_093, 16_381, 65_521];
@@ -85,15 +86,6 @@ impl Walk {
         let step = 1 + (b % (size as u64 - 1)) as usize;
         Walk { at, id, weight: weight.into(), place, step, saved: 0 }
     }
-}
-
-/// A well mixed function of a number (the finalizer of MurmurHash3).
-pub(crate) const fn scramble(mut n: u64) -> u64 {
-    n ^= n >> 33;
-    n = n.wrapping_mul(0xff51_afd7_ed55_8ccd);
-    n ^= n >> 33;
-    n = n.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    n ^ (n >> 33)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! what it refused counts, by its part of what it answered: a node that is well is not hurt by a call that none can
 //! place. Old answers count for less and less, and so one that was avoided is tried again.
 
-use crate::cluster::NodeIndex;
+use crate::NodeIndex;
 use core::time::Duration;
 use wire::Time;
 

@@ -2,9 +2,8 @@
 //!
 //! The runtime closes other connections after a short silence, and first when there is no room for more.
 
-use crate::Phase;
-use crate::machine::Balancer;
 use crate::sessions::table::Place;
+use crate::{Balancer, Phase};
 use sip_message::{Message, Method, Name, NameAddr, parse_u32};
 use std::collections::BTreeMap;
 use wire::{ConnId, Flow, Outbox};

@@ -3,16 +3,15 @@
 //! Nothing here reads a message; a request is what [`Request`] says of it. The machine makes these from
 //! bytes, simulations and property tests from nothing.
 
-use crate::cluster::health::Why;
 use crate::cluster::outliers::Outliers;
 use crate::cluster::overload::Refused;
-use crate::cluster::stats::NodeStats;
-use crate::cluster::{Cluster, Load, MOST_NODES, NodeIndex};
 use crate::failover::budget::Budget;
-use crate::policy::choice::Chooser;
-use crate::sessions::replies::Proof;
-use crate::sessions::table::{CallKey, GIVE_UP, LATE, Phase, Place, Sessions, Txn, TxnPlace};
-use crate::{Algorithm, Costs, Kind};
+use crate::sessions::table::{Place, Sessions, Txn, TxnPlace};
+use crate::timers::{GIVE_UP, LATE};
+use crate::{
+    Algorithm, Answer, Assigned, CallKey, Chooser, Cluster, Costs, FailedDialogs, Kind, Load, MOST_NODES,
+    NoWay, NodeIndex, NodeStats, Phase, Request, Rules, Seen, Tag, Why,
+};
 use core::net::SocketAddr;
 use core::time::Duration;
 use sip_proxy::feedback::Neighbours;
@@ -23,172 +22,6 @@ use wire::Time;
 const REFUSED: u32 = 500_000;
 /// Longest rest that a Retry-After can ask for.
 pub(crate) const LONGEST_REST: Duration = Duration::from_secs(600);
-
-/// Methods as far as assignment tells them apart.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum Tag {
-    /// INVITE.
-    Invite,
-    /// BYE.
-    Bye,
-    /// CANCEL.
-    Cancel,
-    /// REGISTER.
-    Register,
-    /// SUBSCRIBE, which makes a dialog that is no call.
-    Subscribe,
-    /// Every other method but ACK.
-    Other,
-}
-
-impl Tag {
-    /// What it costs.
-    pub const fn kind(self) -> Kind {
-        match self {
-            Tag::Invite => Kind::Invite,
-            Tag::Bye => Kind::Bye,
-            Tag::Register => Kind::Register,
-            Tag::Cancel | Tag::Subscribe | Tag::Other => Kind::Other,
-        }
-    }
-}
-
-/// What is to be known of a request. ACK is none: see [`Dispatcher::ack`].
-#[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
-    /// Its call.
-    pub call: CallKey,
-    /// The Call-ID itself, for the algorithms that hash it.
-    pub call_id: &'a [u8],
-    /// The same for a request and its retransmissions, and for an INVITE and its CANCEL.
-    pub id: u64,
-    /// Where its responses go, if that is known.
-    pub back: Option<SocketAddr>,
-    /// The method.
-    pub tag: Tag,
-    /// It has a To tag: it belongs to a dialog.
-    pub inside: bool,
-    /// The node that a token of ours in its Route names.
-    pub token: Option<NodeIndex>,
-    /// It shows that it is of its dialog: by a token of ours, or there are none. Nobody else's end is the call's end, but
-    /// one that a node agrees to.
-    pub sealed: bool,
-    /// A hash by which it has a home node, of a REGISTER that is kept with its address-of-record.
-    pub home: Option<u64>,
-    /// It is too long for a datagram (RFC 3261 section 18.1.1).
-    pub large: bool,
-    /// Its length; 0 where it was not received just now but is sent once more.
-    pub bytes: usize,
-    /// What shows that its sender receives.
-    pub proof: Proof,
-}
-
-/// Where a request goes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Assigned {
-    /// The node.
-    pub node: NodeIndex,
-    /// It has been forwarded before, and nothing was counted.
-    pub again: bool,
-    /// It goes as what is too long for a datagram does: because it is, or because its INVITE went so.
-    pub large: bool,
-}
-
-/// Why a request goes nowhere.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum NoWay {
-    /// No node takes it: 503 with Retry-After.
-    NoNode,
-    /// No room for another call or transaction: 503 with Retry-After.
-    Full,
-    /// A CANCEL of a call that nothing is known of.
-    NoCall,
-    /// All nodes ask for less new work: 503 without Retry-After (RFC 7339 section 5.10).
-    TooMuch,
-}
-
-/// What is to be known of a response.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Answer {
-    /// Its status.
-    pub status: u16,
-    /// Retry-After of a 503, Expires of a 2xx to a SUBSCRIBE.
-    pub wait: Option<Duration>,
-    /// A hash of its To tag, by which dialogs of one call are told apart; zero: none.
-    pub dialog: u32,
-}
-
-impl Answer {
-    /// One of which no more is known.
-    pub const fn new(status: u16) -> Answer {
-        Answer { status, wait: None, dialog: 0 }
-    }
-}
-
-/// What a response of a node was.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Seen {
-    /// Of a transaction that was unfinished.
-    Counted,
-    /// Of one that is remembered, or was never known: it is forwarded and changes nothing.
-    Stray,
-    /// Of one that another node has by now.
-    Replaced,
-}
-
-/// What becomes of calls whose node has failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FailedDialogs {
-    /// Their requests go to another node, which either shares what it must know or says 481 at once.
-    Move,
-    /// They get 503.
-    Refuse,
-}
-
-/// What an operator can set.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Rules {
-    /// What becomes of calls whose node has failed.
-    pub failed_dialogs: FailedDialogs,
-    /// A call without any message for so long is taken to be over.
-    pub session_timeout: Duration,
-    /// An INVITE that has had a provisional response and then nothing for so long is given up. Longer
-    /// than timer C (RFC 3261 section 16.6).
-    pub ring_timeout: Duration,
-    /// Requests without an answer, one after the other, after which a node counts as failed.
-    pub down_after: u32,
-    /// Whether probes say who is down. Otherwise a failed node only rests for `rest`.
-    pub probed: bool,
-    /// How long a failed node rests that nobody probes.
-    pub rest: Duration,
-    /// An INVITE outside a dialog whose node has said nothing at all for so long, to this or anything else, goes to
-    /// another one. Zero: it waits for its sender.
-    pub silent_after: Duration,
-    /// For how long the share of a node grows that has come up.
-    pub slow_start: Duration,
-    /// How many of a hundred nodes may rest because they are far worse than the others; zero: none.
-    pub outlier_share: u8,
-    /// How long such a one rests.
-    pub outlier_rest: Duration,
-}
-
-impl Default for Rules {
-    fn default() -> Rules {
-        Rules {
-            failed_dialogs: FailedDialogs::Move,
-            session_timeout: Duration::from_secs(4 * 3_600),
-            ring_timeout: Duration::from_secs(200),
-            down_after: 3,
-            probed: true,
-            rest: Duration::from_secs(5),
-            silent_after: Duration::from_millis(400),
-            slow_start: Duration::from_secs(5),
-            outlier_share: 10,
-            outlier_rest: Duration::from_secs(30),
-        }
-    }
-}
 
 /// What happened, in numbers that only grow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -3,7 +3,7 @@
 //! It is made once for as many calls as there may be, so that no insert ever pays for a larger table, and
 //! a removal closes the gap at once, so that nothing has to be swept.
 
-use crate::sessions::table::CallKey;
+use crate::CallKey;
 
 const EMPTY: u32 = u32::MAX;
 

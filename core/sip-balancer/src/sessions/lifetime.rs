@@ -1,9 +1,8 @@
 //! How calls and transactions end: answered, hung up, given up, forgotten.
 
-use crate::cluster::health::Why;
-use crate::sessions::dispatch::{Answer, Dispatcher};
-use crate::sessions::table::{CallKey, GIVE_UP, LATE, Phase, Place, Txn, TxnPlace};
-use crate::{NodeIndex, Request, Tag};
+use crate::sessions::table::{Place, Txn, TxnPlace};
+use crate::timers::{GIVE_UP, LATE};
+use crate::{Answer, CallKey, Dispatcher, NodeIndex, Phase, Request, Tag, Why};
 use core::time::Duration;
 use wire::Time;
 

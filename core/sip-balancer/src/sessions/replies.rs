@@ -4,27 +4,14 @@
 //! response of each transaction. It shows it by what only a receiver knows: the To tag of a response that went to it, or
 //! the nonce of a challenge that went to it, if a node accepts the credentials.
 
-use crate::machine::Balancer;
-use crate::machine::requests::{Checked, tag_of};
-use crate::machine::responses::dialog_of;
-use crate::sessions::dispatch::{Dispatcher, Request};
-use crate::sessions::table::{CallKey, Place, TxnPlace};
+use crate::machine::requests::Checked;
+use crate::message::dialog_of;
+use crate::sessions::table::{Place, TxnPlace};
 use crate::token::Branch;
+use crate::{Balancer, CallKey, Dispatcher, Proof, Request, Tag};
 use core::net::SocketAddr;
 use sip_message::{AuthParams, Message, Method, Name};
 use wire::{Credit, Flow};
-
-/// What shows that the sender of a request receives.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Proof {
-    /// Nothing.
-    #[default]
-    None,
-    /// Its credentials, if a node accepts them: their nonce went to its address.
-    Credentials,
-    /// It came over a stream, or its address has shown that it receives.
-    Shown,
-}
 
 /// What has been sent in one transaction.
 #[derive(Clone, Copy, Debug)]
@@ -138,7 +125,7 @@ impl Balancer {
         response: &Message<'_>,
     ) -> bool {
         let Some(place) = place.filter(|_| !to.transport.is_reliable()) else { return true };
-        let tag = tag_of(response.method());
+        let tag = Tag::of(response.method());
         let Some(txn) =
             self.dispatcher.sessions.txn(place).filter(|txn| (txn.id, txn.tag) == (branch.id, tag))
         else {

@@ -1,11 +1,9 @@
 //! What the dispatcher knows of requests that have to be sent once more, and where they go then.
 
-use crate::cluster::NodeIndex;
-use crate::cluster::health::Why;
 use crate::failover::store::RIVALS;
-use crate::sessions::dispatch::Dispatcher;
-use crate::sessions::table::{CallKey, LATE, Phase, Place, Txn, TxnPlace};
-use crate::{Assigned, NoWay, Request, Tag};
+use crate::sessions::table::{Place, Txn, TxnPlace};
+use crate::timers::LATE;
+use crate::{Assigned, CallKey, Dispatcher, NoWay, NodeIndex, Phase, Request, Tag, Why};
 use core::time::Duration;
 use wire::Time;
 

@@ -5,14 +5,13 @@
 //! the only ones that touch a counter. So a counter is the number of records that count, always, and
 //! cannot drift or fall below zero. [`Sessions::recount`] counts the records themselves; tests compare.
 
-use crate::cluster::{Cluster, Load, MOST_NODES, NodeIndex};
 use crate::failover::store::RIVALS;
 use crate::sessions::connections::Conns;
 use crate::sessions::index::Index;
-use crate::sessions::replies::{Proof, Replies};
-use crate::{Kind, Tag};
+use crate::sessions::replies::Replies;
+use crate::timers::GIVE_UP;
+use crate::{CallKey, Cluster, Kind, Load, MOST_NODES, NodeIndex, Proof, Tag};
 use core::net::SocketAddr;
-use core::time::Duration;
 use std::sync::Arc;
 use timing::Wheel;
 use wire::Time;
@@ -20,15 +19,6 @@ use wire::Time;
 const NIL: u32 = u32::MAX;
 /// Transactions of one call that may be unfinished or remembered at one time.
 const MOST_OF_CALL: u8 = 16;
-/// Grace after timers B and F of the client, which are 32 s by default.
-pub(crate) const GIVE_UP: Duration = Duration::from_secs(33);
-/// How long a late retransmission may come: 64*T1 (RFC 3261 section 17).
-pub(crate) const LATE: Duration = Duration::from_secs(32);
-
-/// A Call-ID under a keyed hash. 128 bits of a secret function: no two Call-IDs meet.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct CallKey(pub u64, pub u64);
-
 /// Where a call is in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {

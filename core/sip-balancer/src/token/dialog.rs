@@ -1,10 +1,35 @@
-//! Numbers out of texts, and what a token says by them.
+//! What a token says of a dialog or a phone, and how that is read.
 
-use super::{Dialog, Held};
 use crate::Mark;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use sip_message::{hex16, unhex16};
 use wire::ConnId;
+
+/// What our Record-Route says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Dialog {
+    /// The node, by its id.
+    pub node: u32,
+    /// The listener that the caller is reached from, and so how.
+    pub listener: Mark,
+    /// Where the caller's requests come from.
+    pub caller: SocketAddr,
+    /// The caller's own idea of its address is another one.
+    pub natted: bool,
+    /// The node's side began the dialog: it is the one whose tag is sealed, and the caller is who was called.
+    pub by_node: bool,
+    /// The connection that the caller's requests come on.
+    pub conn: Option<Held>,
+}
+
+/// A connection, and the life of the process that has it: in another one its number is another's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Held {
+    /// The connection.
+    pub conn: ConnId,
+    /// The process.
+    pub life: u32,
+}
 
 /// Reads what `Sealer::push_flow` wrote, and the seal after it: epoch, flags, what it says, and the seal.
 pub(super) fn read_flow(token: &[u8]) -> Option<(u8, u8, Dialog, u64)> {

@@ -1,0 +1,40 @@
+//! What is read from a message in more than one place.
+
+use crate::hash::fnv1a;
+use crate::token::Origin;
+use crate::{CallKey, Tag};
+use core::net::IpAddr;
+use core::time::Duration;
+use sip_message::{Message, Name, parse_u32};
+
+/// What makes this request the same as another.
+pub(crate) fn origin<'a>(request: &Message<'a>, reply: IpAddr, call: CallKey) -> Origin<'a> {
+    let via = request.via();
+    Origin {
+        branch: via.branch,
+        host: via.host,
+        port: via.port_or_default(),
+        reply,
+        call_id: request.call_id(),
+        call,
+        cseq: request.cseq(),
+    }
+}
+
+/// A dialog of a call, by the tag of who was called; never zero where there is one.
+#[inline]
+pub(crate) fn dialog_of(tag: &[u8]) -> u32 {
+    if tag.is_empty() { 0 } else { (fnv1a(tag) as u32).max(1) }
+}
+
+/// How long something lasts by a response: a 503's Retry-After (section 20.33), Expires of a 2xx to a SUBSCRIBE.
+pub(crate) fn wait(response: &Message<'_>, tag: Tag) -> Option<Duration> {
+    let name = match (response.status(), tag) {
+        (503, _) => Name::RetryAfter,
+        (200..300, Tag::Subscribe) => Name::Expires,
+        _ => return None,
+    };
+    let value = response.header(name)?.value;
+    let digits = value.split(|b| !b.is_ascii_digit()).next()?;
+    parse_u32(digits).map(|seconds| Duration::from_secs(seconds.into()))
+}

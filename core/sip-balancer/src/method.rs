@@ -1,0 +1,76 @@
+//! Methods, as far as they are told apart: by what becomes of them, and by what they cost.
+
+use sip_message::Method;
+
+/// Methods as far as assignment tells them apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Tag {
+    /// INVITE.
+    Invite,
+    /// BYE.
+    Bye,
+    /// CANCEL.
+    Cancel,
+    /// REGISTER.
+    Register,
+    /// SUBSCRIBE, which makes a dialog that is no call.
+    Subscribe,
+    /// Every other method but ACK.
+    Other,
+}
+
+impl Tag {
+    /// That of a method.
+    pub(crate) fn of(method: Method<'_>) -> Tag {
+        match method {
+            Method::Invite => Tag::Invite,
+            Method::Bye => Tag::Bye,
+            Method::Cancel => Tag::Cancel,
+            Method::Register => Tag::Register,
+            Method::Subscribe => Tag::Subscribe,
+            _ => Tag::Other,
+        }
+    }
+
+    /// What it costs.
+    pub const fn kind(self) -> Kind {
+        match self {
+            Tag::Invite => Kind::Invite,
+            Tag::Bye => Kind::Bye,
+            Tag::Register => Kind::Register,
+            Tag::Cancel | Tag::Subscribe | Tag::Other => Kind::Other,
+        }
+    }
+}
+
+/// What a transaction costs a node: methods of one cost are one kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// INVITE, also within a call.
+    Invite = 0,
+    /// BYE.
+    Bye = 1,
+    /// REGISTER.
+    Register = 2,
+    /// Every other method, CANCEL among them.
+    Other = 3,
+}
+
+impl Kind {
+    /// How many there are.
+    pub const COUNT: usize = 4;
+    /// All of them, in order.
+    pub const ALL: [Kind; Kind::COUNT] = [Kind::Invite, Kind::Bye, Kind::Register, Kind::Other];
+
+    /// Its name in figures shown.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Invite => "invite",
+            Kind::Bye => "bye",
+            Kind::Register => "register",
+            Kind::Other => "other",
+        }
+    }
+}
