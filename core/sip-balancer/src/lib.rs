@@ -29,9 +29,10 @@ pub mod token;
 mod transmit;
 
 pub use cluster::health::{Health, Order, Why};
+pub use cluster::loads::Load;
 pub use cluster::members::{Node, NodeIndex};
 pub use cluster::stats::{NodeStats, OCCUPANCIES, Times};
-pub use cluster::{Cluster, Load, MOST_NODES, NotAdded};
+pub use cluster::{Cluster, MOST_NODES, NotAdded};
 pub use machine::{Balancer, Counts, Notice, Report, Setup};
 pub use method::{Kind, Tag};
 pub use policy::algorithm::Algorithm;

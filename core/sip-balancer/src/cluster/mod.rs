@@ -1,25 +1,26 @@
 //! The nodes as all workers see them: who they are, whether they take calls, and how much each of them
 //! has to do.
 //!
-//! What is shared is atomics that are read far more often than written. A worker publishes what it has
-//! given to a node in a row of its own, as plain stores of numbers it keeps itself, so nobody else
-//! writes to its cache lines and nothing is ever added up by two. Whoever wants the load of a node adds
-//! up the rows.
+//! What is shared is atomics that are read far more often than written.
 
 pub(crate) mod health;
+pub(crate) mod loads;
 pub(crate) mod members;
 pub(crate) mod outliers;
 pub(crate) mod overload;
 pub(crate) mod probes;
 pub(crate) mod proven;
 mod removal;
+pub(crate) mod rest;
 mod standing;
 pub(crate) mod stats;
 
 use crate::cluster::health::{ORDERS, pick};
+use crate::cluster::loads::Loads;
 use crate::cluster::members::Members;
 use crate::cluster::proven::Proven;
-use crate::{Health, Kind, Node, NodeIndex, Order, Why};
+use crate::cluster::rest::Rest;
+use crate::{Health, Load, Node, NodeIndex, Order, Why};
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
@@ -30,12 +31,6 @@ use wire::Time;
 /// Most nodes of one balancer, those that were removed and still have calls included.
 pub const MOST_NODES: usize = 256;
 
-/// A node that refuses calls with 503 rests so long at least, as far as it asks for that, whatever it says to probes. If
-/// it refuses again within four times as long and `SOON` after that, it rests twice as long at least, up to `MOST_REST`.
-const LEAST_REST: Duration = Duration::from_secs(2);
-const SOON: Duration = Duration::from_secs(30);
-const MOST_REST: Duration = Duration::from_secs(32);
-
 /// The shared state of one node.
 #[derive(Debug)]
 struct State {
@@ -45,65 +40,14 @@ struct State {
     weight: AtomicU32,
     /// Nothing new goes to it while a node of a lower rank takes calls.
     rank: AtomicU32,
-    /// Microseconds until which it gets no new calls, because it has refused some with 503.
-    resting_until: AtomicU64,
-    /// When it last did so, before when no good answer to a probe ends that, and how long that is after the first 503.
-    rest_asked: AtomicU64,
-    rest_least: AtomicU64,
-    rest_step: AtomicU64,
-    /// Microseconds until which it has said that it wants no calls, be it that it gets them all the same; zero: it has
-    /// taken one since.
-    refusing_until: AtomicU64,
-    /// When it last said so.
-    refused_at: AtomicU64,
-    /// As [`State::resting_until`], as the answer to a probe has set it last, which a good answer to a later one ends.
-    probe_rest: AtomicU64,
-    /// The same where it is far worse than the others.
-    ejected_until: AtomicU64,
+    /// Why it gets no new calls though it answers.
+    rest: Rest,
     /// Microseconds at which it came up or was added; zero: it was there from the start.
     since: AtomicU64,
-    /// Microseconds until which it counts as failed, where nobody probes it.
-    out_until: AtomicU64,
     /// It says by itself how overloaded it is (RFC 7339).
     speaks: AtomicBool,
     /// Microseconds at which it was removed.
     removed: AtomicU64,
-}
-
-/// What one worker has given to one node. Written by that worker alone.
-#[derive(Debug, Default)]
-struct Given {
-    calls: AtomicU32,
-    open: [AtomicU32; Kind::COUNT],
-    unanswered: AtomicU32,
-    /// All transactions ever given, to tell whether one came in between.
-    begun: AtomicU32,
-    /// Records of any kind that name it.
-    held: AtomicU32,
-}
-
-/// One worker's row, apart from the rows of others by at least a pair of cache lines.
-#[derive(Debug)]
-#[repr(align(128))]
-struct Row(Box<[Given]>);
-
-/// What a node has to do, as far as the balancer knows: calls and unfinished transactions it was given.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Load {
-    /// Calls.
-    pub calls: u32,
-    /// Unfinished transactions, by [`Kind`].
-    pub open: [u32; Kind::COUNT],
-    /// Those of them that it has still to work on, as far as one can see: nothing has come back yet but 100. An INVITE that
-    /// rings waits for people.
-    pub unanswered: u32,
-}
-
-impl Load {
-    /// Unfinished transactions.
-    pub fn transactions(&self) -> u32 {
-        self.open.iter().sum()
-    }
 }
 
 /// All nodes; shared by all workers.
@@ -111,7 +55,7 @@ impl Load {
 pub struct Cluster {
     members: Members,
     states: Box<[State]>,
-    rows: Box<[Row]>,
+    loads: Loads,
     /// Changes whenever the set of nodes that take calls, or a weight, may have changed.
     generation: AtomicU32,
     /// Some node has had another rank than the lowest.
@@ -137,16 +81,8 @@ impl State {
             vital: Vital::default(),
             weight: AtomicU32::new(1),
             rank: AtomicU32::new(0),
-            resting_until: AtomicU64::new(0),
-            rest_asked: AtomicU64::new(0),
-            rest_least: AtomicU64::new(0),
-            rest_step: AtomicU64::new(0),
-            refusing_until: AtomicU64::new(0),
-            refused_at: AtomicU64::new(0),
-            probe_rest: AtomicU64::new(0),
-            ejected_until: AtomicU64::new(0),
+            rest: Rest::default(),
             since: AtomicU64::new(0),
-            out_until: AtomicU64::new(0),
             speaks: AtomicBool::new(false),
             removed: AtomicU64::new(0),
         }
@@ -155,11 +91,8 @@ impl State {
     /// As it was at first.
     fn reset(&self) {
         self.vital.reset();
-        let rests = [&self.resting_until, &self.rest_step, &self.probe_rest, &self.refusing_until];
-        let others = [&self.refused_at, &self.ejected_until, &self.out_until, &self.removed];
-        for time in rests.into_iter().chain(others) {
-            time.store(0, Relaxed);
-        }
+        self.rest.reset();
+        self.removed.store(0, Relaxed);
         self.speaks.store(false, Relaxed);
     }
 }
@@ -168,11 +101,10 @@ impl Cluster {
     /// A cluster whose nodes nobody has tried yet. `nodes`: at most [`MOST_NODES`], and none twice; the others are
     /// left out.
     pub fn new(nodes: Vec<Node>, workers: u16) -> Arc<Cluster> {
-        let row = |_| Row((0..MOST_NODES).map(|_| Given::default()).collect());
         let cluster = Cluster {
             members: Members::new(MOST_NODES),
             states: (0..MOST_NODES).map(|_| State::new()).collect(),
-            rows: (0..workers.max(1)).map(row).collect(),
+            loads: Loads::new(workers, MOST_NODES),
             generation: AtomicU32::new(1),
             ranked: AtomicBool::new(false),
             proven: Proven::default(),
@@ -325,10 +257,12 @@ impl Cluster {
     /// Why it gets what it gets now, for people.
     pub fn reason(&self, now: Time, at: NodeIndex) -> Why {
         let (health, why) = self.health(at);
+        let rests = |how: fn(&Rest, Time) -> bool| self.rest_of(at).is_some_and(|rest| how(rest, now));
         match health {
             Health::Down => why,
-            _ if self.is_out(now, at) || self.is_silent(at) => why,
-            _ if self.resting_until(now, at).is_some() => self.resting_why(now, at),
+            _ if rests(Rest::is_out) || self.is_silent(at) => why,
+            _ if rests(Rest::is_ejected) => Why::Outlier,
+            _ if self.resting_until(now, at).is_some() => Why::Overloaded,
             Health::Unknown => Why::Nothing,
             Health::Up => Why::Answered,
         }
@@ -341,21 +275,7 @@ impl Cluster {
 
     /// Until when it rests, if it does.
     pub fn resting_until(&self, now: Time, at: NodeIndex) -> Option<Time> {
-        let state = self.state(at)?;
-        let rests = [&state.probe_rest, &state.ejected_until, &state.out_until];
-        let until = rests.iter().map(|time| time.load(Relaxed)).max();
-        let until = Time::from_micros(until.unwrap_or(0).max(state.resting_until.load(Relaxed)));
-        (until > now).then_some(until)
-    }
-
-    /// What it rests for.
-    fn resting_why(&self, now: Time, at: NodeIndex) -> Why {
-        if self.is_ejected(now, at) { Why::Outlier } else { Why::Overloaded }
-    }
-
-    /// Whether it rests because it is far worse than the others.
-    pub(crate) fn is_ejected(&self, now: Time, at: NodeIndex) -> bool {
-        self.state(at).is_some_and(|s| Time::from_micros(s.ejected_until.load(Relaxed)) > now)
+        self.state(at)?.rest.until(now)
     }
 
     /// Whether nobody else takes calls. What is left without such a one is worse than it is.
@@ -377,12 +297,18 @@ impl Cluster {
 
     /// Whether messages of calls it has may go there.
     pub fn is_usable(&self, now: Time, at: NodeIndex) -> bool {
-        self.order(at) != Order::Maintenance && self.health(at).0 != Health::Down && !self.is_out(now, at)
+        self.order(at) != Order::Maintenance
+            && self.state(at).is_some_and(|s| s.vital.health().0 != Health::Down && !s.rest.is_out(now))
     }
 
-    /// Nobody probes it, and it counts as failed for a while.
-    fn is_out(&self, now: Time, at: NodeIndex) -> bool {
-        self.state(at).is_some_and(|s| Time::from_micros(s.out_until.load(Relaxed)) > now)
+    /// Why it gets no new calls though it answers.
+    pub(crate) fn rest_of(&self, at: NodeIndex) -> Option<&Rest> {
+        self.state(at).map(|state| &state.rest)
+    }
+
+    /// Whether it answers.
+    pub(crate) fn vital(&self, at: NodeIndex) -> Option<&Vital> {
+        self.state(at).map(|state| &state.vital)
     }
 
     /// Whether it left requests without an answer, and nothing has come from it since.
@@ -397,32 +323,12 @@ impl Cluster {
             && self.resting_until(now, at).is_none()
     }
 
-    /// When something last came from it that it owed. It may be up to 16 ms older than the truth.
-    pub fn heard_at(&self, at: NodeIndex) -> Time {
-        self.state(at).map_or(Time::ZERO, |s| s.vital.heard_at())
-    }
-
     /// Something came from it that it owed: it lives.
     pub fn heard(&self, now: Time, at: NodeIndex) {
         let Some(state) = self.state(at) else { return };
-        // Read first: the line stays shared by all workers while all is well.
-        if state.out_until.load(Relaxed) != 0 {
-            state.out_until.store(0, Relaxed);
-        }
+        state.rest.heard();
         if state.vital.heard(now) {
             self.changed();
-        }
-    }
-
-    /// When the newest request was sent to it that it has answered; it may be up to 16 ms older than the truth.
-    pub fn served_at(&self, at: NodeIndex) -> Time {
-        self.state(at).map_or(Time::ZERO, |s| s.vital.served_at())
-    }
-
-    /// It has answered a request that was sent to it then.
-    pub(crate) fn served(&self, sent: Time, at: NodeIndex) {
-        if let Some(state) = self.state(at) {
-            state.vital.served(sent);
         }
     }
 
@@ -438,7 +344,7 @@ impl Cluster {
         match rest {
             Some(time) => {
                 state.vital.judged(why);
-                state.out_until.store((now + time).as_micros(), Relaxed);
+                state.rest.put_out(now + time);
                 self.changed();
             }
             None if state.vital.set_silent(why) => self.changed(),
@@ -479,22 +385,12 @@ impl Cluster {
         }
     }
 
-    /// Whether it is to be probed at once. Asked once, it is forgotten: one worker does it.
-    pub(crate) fn take_wish(&self, at: NodeIndex) -> bool {
-        self.state(at).is_some_and(|s| s.vital.take_wish())
-    }
-
-    /// Whether it is to be probed at once.
-    pub(crate) fn is_wanted(&self, at: NodeIndex) -> bool {
-        self.state(at).is_some_and(|s| s.vital.is_wanted())
-    }
-
     /// Nobody probes any more: what probes, or their absence, said of nodes no longer holds.
     pub fn forget_probes(&self) {
         for state in self.states.iter().take(self.members.used()) {
             state.vital.forget_probes();
             state.speaks.store(false, Relaxed);
-            state.probe_rest.store(0, Relaxed);
+            state.rest.forget_probes();
         }
         self.changed();
     }
@@ -527,51 +423,25 @@ impl Cluster {
         let Some(state) = self.state(at).filter(|_| !time.is_zero() && !self.is_last(now, at)) else {
             return;
         };
-        let until = (now + time).as_micros();
-        if why == Why::Outlier {
-            state.ejected_until.fetch_max(until, Relaxed);
-            return;
+        match why {
+            Why::Outlier => state.rest.eject(now + time),
+            _ => state.rest.after_refusal(now, time),
         }
-        if Time::from_micros(state.resting_until.load(Relaxed)) <= now {
-            // One that is back, and refuses again soon, waits for longer each time, whatever it says to probes.
-            let before = Duration::from_micros(state.rest_step.load(Relaxed));
-            let soon = Time::from_micros(state.rest_least.load(Relaxed)) + before * 4 + SOON > now;
-            let step = if soon && !before.is_zero() { (before * 2).min(MOST_REST) } else { LEAST_REST };
-            state.rest_step.store(step.as_micros() as u64, Relaxed);
-            state.rest_least.store((now + step).as_micros(), Relaxed);
-        }
-        state.rest_asked.store(now.as_micros(), Relaxed);
-        state.resting_until.fetch_max(until, Relaxed);
     }
 
     /// The same, asked for in the answer to a probe: a good answer to a later one ends it.
     pub(crate) fn rest_by_probe(&self, now: Time, at: NodeIndex, time: Duration) {
         if let Some(state) = self.state(at).filter(|_| !self.is_last(now, at)) {
-            state.probe_rest.fetch_max((now + time).as_micros(), Relaxed);
+            state.rest.by_probe(now + time);
         }
     }
 
-    /// A probe that was `sent` then has a good answer. It ends the rest that a probe began, and shortens what a call was
-    /// told before that to the least, for one that was started anew takes calls, whatever it said before. After either it
-    /// gets its share slowly. That it is far worse than the others no probe shows.
+    /// A probe that was `sent` then has a good answer, which may end a rest: see [`Rest::probed_well`]. After that it gets
+    /// its share slowly.
     pub(crate) fn has_rested(&self, now: Time, at: NodeIndex, sent: Time) {
-        let Some(state) = self.state(at) else { return };
-        let time = |of: &AtomicU64| Time::from_micros(of.load(Relaxed));
-        let mut over = None;
-        if state.probe_rest.load(Relaxed) != 0 {
-            over = Some(now).filter(|_| time(&state.probe_rest) > now);
-            state.probe_rest.store(0, Relaxed);
-        }
-        let least = time(&state.rest_least).max(now);
-        if time(&state.resting_until) > least && sent > time(&state.rest_asked) {
-            state.resting_until.store(least.as_micros(), Relaxed);
-            over = Some(least);
-        }
-        if sent > time(&state.refused_at) {
-            let least = least.max(time(&state.refused_at) + LEAST_REST);
-            state.refusing_until.fetch_min(least.as_micros(), Relaxed);
-        }
-        if let Some(over) = over {
+        if let Some(state) = self.state(at)
+            && let Some(over) = state.rest.probed_well(now, sent)
+        {
             state.since.store(over.as_micros(), Relaxed);
         }
     }
@@ -585,49 +455,19 @@ impl Cluster {
         self.generation.fetch_add(1, Relaxed);
     }
 
-    /// What a node has to do: the sum over all workers.
-    pub fn load(&self, at: NodeIndex) -> Load {
-        let mut sum = Load::default();
-        for given in self.rows.iter().filter_map(|row| row.0.get(usize::from(at.0))) {
-            sum.calls += given.calls.load(Relaxed);
-            for (sum, open) in sum.open.iter_mut().zip(&given.open) {
-                *sum += open.load(Relaxed);
-            }
-            sum.unanswered += given.unanswered.load(Relaxed);
-        }
-        sum
+    /// What all workers have given to the nodes.
+    pub(crate) fn loads(&self) -> &Loads {
+        &self.loads
     }
 
-    /// Transactions ever given to a node, by all workers; wraps.
-    pub fn begun(&self, at: NodeIndex) -> u32 {
-        let given = self.rows.iter().filter_map(|row| row.0.get(usize::from(at.0)));
-        given.fold(0, |sum: u32, given| sum.wrapping_add(given.begun.load(Relaxed)))
+    /// What a node has to do: the sum over all workers.
+    pub fn load(&self, at: NodeIndex) -> Load {
+        self.loads.of(at)
     }
 
     /// Records of all workers that name a node, calls and transactions that are over included.
     pub fn held(&self, at: NodeIndex) -> u32 {
-        let given = self.rows.iter().filter_map(|row| row.0.get(usize::from(at.0)));
-        given.map(|given| given.held.load(Relaxed)).sum()
-    }
-
-    /// Publishes how many records of `worker` name a node.
-    pub(crate) fn publish_held(&self, worker: u16, at: NodeIndex, held: u32) {
-        let row = self.rows.get(usize::from(worker));
-        if let Some(given) = row.and_then(|row| row.0.get(usize::from(at.0))) {
-            given.held.store(held, Relaxed);
-        }
-    }
-
-    /// Publishes what `worker` has given to a node.
-    pub(crate) fn publish(&self, worker: u16, at: NodeIndex, load: &Load, begun: u32) {
-        let row = self.rows.get(usize::from(worker));
-        let Some(given) = row.and_then(|row| row.0.get(usize::from(at.0))) else { return };
-        given.calls.store(load.calls, Relaxed);
-        for (open, value) in given.open.iter().zip(load.open) {
-            open.store(value, Relaxed);
-        }
-        given.unanswered.store(load.unanswered, Relaxed);
-        given.begun.store(begun, Relaxed);
+        self.loads.held(at)
     }
 }
 

@@ -91,7 +91,8 @@ fn judge(now: Time, cluster: &Cluster, rules: &Rules, samples: &[Sample]) {
         return;
     }
     let serving = cluster.indexes().filter(|at| cluster.order(*at) == Order::Serve);
-    let out = cluster.indexes().filter(|at| cluster.is_ejected(now, *at)).count();
+    let out =
+        cluster.indexes().filter(|at| cluster.rest_of(*at).is_some_and(|rest| rest.is_ejected(now))).count();
     let serving = serving.count();
     // One of a few may go, too: else the share would have to be known that lets it.
     let most = (serving * usize::from(rules.outlier_share) / 100).max(usize::from(serving >= QUORUM));
@@ -141,7 +142,11 @@ mod tests {
         }
         let now = Time::from_secs(110);
         outliers.judge(now, cluster, &rules(share));
-        cluster.indexes().filter(|at| cluster.is_ejected(now, *at)).map(|at| at.0).collect()
+        cluster
+            .indexes()
+            .filter(|at| cluster.rest_of(*at).is_some_and(|rest| rest.is_ejected(now)))
+            .map(|at| at.0)
+            .collect()
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::token::Sealer;
 use crate::transmit::TransmitToken;
 use crate::{Cluster, Health, MOST_NODES, NodeIndex, Settings, Why};
 use core::time::Duration;
-use sip_health::{Overdue, Probe};
+use sip_health::{Overdue, Probe, Vital};
 use sip_message::{hex16, push_u64};
 use wire::{Flow, ListenerId, Outbox, Time, Transport};
 
@@ -78,7 +78,9 @@ impl Probes {
         }
         let enough = probe.succeeded(cluster.falls(at), rules.up_after);
         cluster.heard(now, at);
-        cluster.served(sent, at);
+        if let Some(vital) = cluster.vital(at) {
+            vital.served(sent);
+        }
         if cluster.health(at).0 != Health::Down || enough {
             cluster.came_up(now, at);
         }
@@ -115,7 +117,7 @@ impl Probes {
             if let Some(Overdue { sent, unreachable }) = probe.overdue(now) {
                 let why = if unreachable { Why::Unreachable } else { Why::ProbeTimeout };
                 // One that says something else meanwhile is there.
-                if !unreachable && cluster.heard_at(at) > sent {
+                if !unreachable && cluster.vital(at).is_some_and(|vital| vital.heard_at() > sent) {
                     probe.excused();
                 } else if probe.failed(rules.down_after) {
                     cluster.set_down(at, why);
@@ -123,7 +125,7 @@ impl Probes {
                 // A node in doubt is asked again at once, until it is known.
                 again = unreachable || cluster.is_silent(at);
             }
-            let wanted = cluster.take_wish(at) || again;
+            let wanted = cluster.vital(at).is_some_and(Vital::take_wish) || again;
             // One question at a time.
             if wanted && probe.due().is_none() && cluster.health(at).0 != Health::Down {
                 probe.plan(now);
@@ -169,7 +171,9 @@ impl Probes {
             return None;
         }
         let all = self.probes.iter().take(cluster.indexes().len());
-        if cluster.indexes().any(|at| cluster.is_wanted(at)) || all.clone().any(Probe::is_returned) {
+        if cluster.indexes().filter_map(|at| cluster.vital(at)).any(Vital::is_wanted)
+            || all.clone().any(Probe::is_returned)
+        {
             return Some(Time::ZERO);
         }
         match self.regular() {

@@ -4,10 +4,7 @@
 //! gone down since, or the operator has drained them. Then it has the calls all the same, for nothing is worse than no
 //! node at all.
 
-use super::{Cluster, LEAST_REST, NodeIndex};
-use crate::Order;
-use core::sync::atomic::Ordering::Relaxed;
-use core::time::Duration;
+use crate::{Cluster, NodeIndex, Order};
 use wire::Time;
 
 impl Cluster {
@@ -35,34 +32,13 @@ impl Cluster {
             || self.standing(now, at).is_some_and(|own| self.best_standing(now) == Some(own))
     }
 
-    /// A node has refused a call and wants none for so long. Other than a rest this is noted of every node, also of the
-    /// last one: it says what a caller is told, not where calls go.
-    pub(crate) fn refuses(&self, now: Time, at: NodeIndex, time: Duration) {
-        if let Some(state) = self.state(at) {
-            state.refused_at.store(now.as_micros(), Relaxed);
-            state.refusing_until.store((now + time.max(LEAST_REST)).as_micros(), Relaxed);
-        }
-    }
-
-    /// A node has taken a call that it was sent then, whatever it said before that.
-    pub(crate) fn accepts(&self, sent: Time, at: NodeIndex) {
-        let Some(state) = self.state(at) else { return };
-        // Read first: the line stays shared by all workers while all is well.
-        if state.refusing_until.load(Relaxed) != 0 && sent.as_micros() > state.refused_at.load(Relaxed) {
-            state.refusing_until.store(0, Relaxed);
-        }
-    }
-
-    /// Whether the last thing that a node said to a call was that it wants none, and the time that it named lasts.
-    pub(crate) fn is_refusing(&self, now: Time, at: NodeIndex) -> bool {
-        self.state(at).is_some_and(|s| Time::from_micros(s.refusing_until.load(Relaxed)) > now)
-    }
-
     /// Nodes that new calls go to and that have not refused the last one.
     pub(crate) fn willing(&self, now: Time) -> impl Iterator<Item = NodeIndex> + '_ {
         let best = self.best_standing(now);
         let gets_calls = move |at: &NodeIndex| best.is_some() && self.standing(now, *at) == best;
-        self.indexes().filter(gets_calls).filter(move |at| !self.is_refusing(now, *at))
+        self.indexes()
+            .filter(gets_calls)
+            .filter(move |at| !self.rest_of(*at).is_some_and(|rest| rest.is_refusing(now)))
     }
 
     /// Whether new calls go anywhere.

@@ -27,7 +27,8 @@ fn one_failure_after_another_takes_a_node_out_and_a_sign_of_life_starts_anew() {
     assert!(!cluster.takes_calls(now, node) && cluster.is_usable(now, node));
     assert_eq!((cluster.health(node), cluster.falls(node)), ((Health::Up, Why::Silent), 0));
     assert_ne!(cluster.generation(), before);
-    assert_eq!((cluster.take_wish(node), cluster.take_wish(node)), (true, false));
+    let take_wish = |at| cluster.vital(at).is_some_and(Vital::take_wish);
+    assert_eq!((take_wish(node), take_wish(node)), (true, false));
     cluster.heard(now, node);
     assert!(cluster.takes_calls(now, node));
     // A late answer alone does not bring back what probes took down.
@@ -107,14 +108,14 @@ fn nodes_come_and_go_and_no_id_ever_means_another() {
     let first = cluster.add(now, &node(1)).unwrap();
     assert_eq!(cluster.add(now, &node(1)), Err(NotAdded::There));
     assert_eq!(cluster.add(now, &node(2)), Err(NotAdded::Full));
-    cluster.publish_held(0, first, 1);
+    cluster.loads().publish_held(0, first, 1);
     cluster.remove(now, first);
     assert!(!cluster.takes_calls(now, first) && cluster.is_usable(now, first));
     assert_eq!(cluster.by_id(node(1).id()), Some(first));
     // Its calls keep its place, and for a while it keeps it by itself.
     let later = now + Duration::from_secs(64);
     assert_eq!(cluster.add(later, &node(2)), Err(NotAdded::Full));
-    cluster.publish_held(0, first, 0);
+    cluster.loads().publish_held(0, first, 0);
     assert_eq!(cluster.add(now, &node(2)), Err(NotAdded::Full));
     assert_eq!(cluster.members().count(), MOST_NODES - 1);
     assert_eq!(cluster.add(later, &node(2)), Ok(first));
@@ -131,12 +132,12 @@ fn a_removed_node_is_forgotten_in_the_end_and_trusted_until_then() {
     let (now, at, other) = (Time::from_secs(1_000), NodeIndex(0), NodeIndex(1));
     let (node, after) = (cluster.node(at).unwrap(), Duration::from_secs(3_600));
     cluster.remove(now, at);
-    cluster.publish_held(0, at, 1);
+    cluster.loads().publish_held(0, at, 1);
     let known =
         |cluster: &Cluster| (cluster.by_id(node.id()).is_some(), cluster.is_node_ip(node.address.ip()));
     // As long as anything names it, and then for so long.
     for (time, held) in [(9_000, 1), (3_599, 0)] {
-        cluster.publish_held(0, at, held);
+        cluster.loads().publish_held(0, at, held);
         cluster.forget_removed(now + Duration::from_secs(time), after);
         assert_eq!(known(&cluster), (true, true));
     }
@@ -171,10 +172,13 @@ fn who_is_doubted_gets_no_calls_until_heard_and_the_last_one_keeps_them() {
     let cluster = of(2);
     let now = Time::from_secs(9);
     assert!(cluster.suspect(now, NodeIndex(0)) && !cluster.takes_calls(now, NodeIndex(0)));
-    assert!(cluster.take_wish(NodeIndex(0)));
+    assert!(cluster.vital(NodeIndex(0)).is_some_and(Vital::take_wish));
     assert!(!cluster.suspect(now, NodeIndex(1)) && cluster.takes_calls(now, NodeIndex(1)));
     cluster.heard(now, NodeIndex(0));
-    assert!(cluster.takes_calls(now, NodeIndex(0)) && cluster.heard_at(NodeIndex(0)) == now);
+    assert!(
+        cluster.takes_calls(now, NodeIndex(0))
+            && cluster.vital(NodeIndex(0)).map(Vital::heard_at) == Some(now)
+    );
 }
 
 #[test]

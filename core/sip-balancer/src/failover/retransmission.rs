@@ -18,6 +18,7 @@ use crate::timers::{GIVE_UP, LATE, T1};
 use crate::transmit::TransmitToken;
 use crate::{Assigned, Balancer, CallKey, NodeIndex, Request, Tag};
 use core::time::Duration;
+use sip_health::Vital;
 use sip_message::{Message, Parsed, parse};
 use wire::{Flow, Outbox, Time};
 
@@ -347,11 +348,12 @@ impl Balancer {
                 }
                 fed = usable && self.remind(now, at, out);
             } else if fresh && !patience.is_zero() {
-                let quiet = waiting.since.max(self.cluster.heard_at(waiting.node)) + patience;
+                let vital = self.cluster.vital(waiting.node);
+                let quiet = waiting.since.max(vital.map_or(Time::ZERO, Vital::heard_at)) + patience;
                 let ignored = waiting.since + patience.max(IGNORED);
                 look = quiet.min(ignored);
                 // Where many wait for long, and all of them in turn, another node would only have more to do.
-                let slow = quiet > now && self.cluster.served_at(waiting.node) <= waiting.since;
+                let slow = quiet > now && vital.map_or(Time::ZERO, Vital::served_at) <= waiting.since;
                 if look <= now && slow {
                     look = quiet;
                 } else if look <= now {

@@ -239,8 +239,9 @@ impl Chooser {
     #[cold]
     fn spare_refusing(&mut self) {
         let (cluster, now) = (&self.cluster, self.now);
-        if self.open.iter().any(|at| !cluster.is_refusing(now, *at)) {
-            self.open.retain(|at| !cluster.is_refusing(now, *at));
+        let is_refusing = |at: NodeIndex| cluster.rest_of(at).is_some_and(|rest| rest.is_refusing(now));
+        if self.open.iter().any(|at| !is_refusing(*at)) {
+            self.open.retain(|at| !is_refusing(*at));
         }
     }
 
@@ -408,7 +409,7 @@ mod tests {
         let cluster = of(3);
         // Most calls and nothing to do; few calls and two BYEs; fewest calls and one INVITE.
         for (at, load) in [(0, load(9, 0, 0)), (1, load(5, 0, 2)), (2, load(1, 1, 0))] {
-            cluster.publish(0, NodeIndex(at), &load, 0);
+            cluster.loads().publish(0, NodeIndex(at), &load, 0);
         }
         assert_eq!(choice(&mut chooser(&cluster, Algorithm::Cjsq)), 2);
         assert_eq!(choice(&mut chooser(&cluster, Algorithm::Tjsq)), 0);
@@ -416,7 +417,7 @@ mod tests {
         // One INVITE is less than two BYEs, and more than one.
         cluster.set_order(NodeIndex(0), Order::Drain);
         assert_eq!(choice(&mut chooser(&cluster, Algorithm::Tlwl)), 2);
-        cluster.publish(0, NodeIndex(1), &load(5, 0, 1), 0);
+        cluster.loads().publish(0, NodeIndex(1), &load(5, 0, 1), 0);
         assert_eq!(choice(&mut chooser(&cluster, Algorithm::Tlwl)), 1);
     }
 
@@ -445,13 +446,13 @@ mod tests {
     fn work_counts_as_the_weights_say() {
         let cluster = of(2);
         cluster.set_weight(NodeIndex(0), 4);
-        cluster.publish(0, NodeIndex(0), &load(6, 6, 0), 0);
-        cluster.publish(0, NodeIndex(1), &load(1, 1, 0), 0);
+        cluster.loads().publish(0, NodeIndex(0), &load(6, 6, 0), 0);
+        cluster.loads().publish(0, NodeIndex(1), &load(1, 1, 0), 0);
         // 7 for 4 against 2 for 1.
         for algorithm in [Algorithm::Cjsq, Algorithm::Tjsq, Algorithm::Tlwl] {
             assert_eq!(choice(&mut chooser(&cluster, algorithm)), 0, "{algorithm:?}");
         }
-        cluster.publish(0, NodeIndex(0), &load(8, 8, 0), 0);
+        cluster.loads().publish(0, NodeIndex(0), &load(8, 8, 0), 0);
         assert_eq!(choice(&mut chooser(&cluster, Algorithm::Tjsq)), 1);
     }
 
@@ -511,7 +512,7 @@ mod tests {
         let cluster = of(3);
         let mut chooser = chooser(&cluster, Algorithm::Rwma);
         // What other workers have given it says nothing of how quick it is.
-        cluster.publish(0, NodeIndex(2), &load(1, 1, 0), 1);
+        cluster.loads().publish(0, NodeIndex(2), &load(1, 1, 0), 1);
         (0..2).for_each(|at| chooser.answered(NodeIndex(at), 5_000 + 1_000 * u32::from(at)));
         assert_eq!(choice(&mut chooser), 2, "who was never tried is tried first");
         let found: Vec<u16> = (0..30).map(|_| choice(&mut chooser)).collect();
@@ -543,7 +544,7 @@ mod tests {
     fn of_two_the_less_loaded_and_never_the_most_loaded() {
         let cluster = of(4);
         for at in 0..4 {
-            cluster.publish(0, NodeIndex(at), &load(0, u32::from(at), 0), 0);
+            cluster.loads().publish(0, NodeIndex(at), &load(0, u32::from(at), 0), 0);
         }
         let mut chooser = chooser(&cluster, Algorithm::TwoChoices);
         let mut counts = [0u32; 4];

@@ -360,7 +360,7 @@ impl Dispatcher {
             return None;
         };
         if before.unanswered == 0 {
-            let begun = self.cluster.begun(node);
+            let begun = self.cluster.loads().begun(node);
             self.sessions.note(place, |txn| txn.alone = Some(begun));
         }
         if let Some(stats) = self.stats_of(node) {
@@ -422,8 +422,8 @@ impl Dispatcher {
         wait: Option<Duration>,
     ) {
         self.cluster.heard(now, txn.node);
-        if !txn.heard {
-            self.cluster.served(txn.began, txn.node);
+        if let Some(vital) = self.cluster.vital(txn.node).filter(|_| !txn.heard) {
+            vital.served(txn.began);
         }
         // To whatever else it may be the answer to one sender, who need not even be a user; and what another node has
         // refused before says more of the call than of this one.
@@ -433,11 +433,17 @@ impl Dispatcher {
         }
         match (status, wait) {
             (503, Some(time)) if first && !time.is_zero() => {
-                self.cluster.refuses(now, txn.node, time.min(LONGEST_REST));
+                if let Some(rest) = self.cluster.rest_of(txn.node) {
+                    rest.refuses(now, time.min(LONGEST_REST));
+                }
             }
             // Asked for credentials nobody has been taken; and what comes after the first is of a call taken long ago.
             (401 | 407, _) => {}
-            (101..500, _) if txn.fresh && !txn.worked => self.cluster.accepts(txn.began, txn.node),
+            (101..500, _) if txn.fresh && !txn.worked => {
+                if let Some(rest) = self.cluster.rest_of(txn.node) {
+                    rest.accepts(txn.began);
+                }
+            }
             _ => {}
         }
         if first && status >= 200 {
@@ -465,7 +471,7 @@ impl Dispatcher {
             self.outliers.failed(txn.node, false);
         }
         if let Some(begun) = txn.alone.filter(|_| worked) {
-            if self.cluster.begun(txn.node) == begun {
+            if self.cluster.loads().begun(txn.node) == begun {
                 self.chooser.alone(kind, micros);
             }
             self.sessions.note(place, |txn| txn.alone = None);

@@ -314,14 +314,14 @@ impl Sessions {
     fn hold(&mut self, node: NodeIndex, more: bool) {
         if let Some(held) = self.held.get_mut(usize::from(node.0)) {
             *held = if more { *held + 1 } else { *held - 1 };
-            self.cluster.publish_held(self.worker, node, *held);
+            self.cluster.loads().publish_held(self.worker, node, *held);
         }
     }
 
     fn publish(&self, node: NodeIndex) {
         let at = usize::from(node.0);
         if let (Some(load), Some(begun)) = (self.loads.get(at), self.begun.get(at)) {
-            self.cluster.publish(self.worker, node, load, *begun);
+            self.cluster.loads().publish(self.worker, node, load, *begun);
         }
     }
 
