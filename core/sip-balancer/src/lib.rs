@@ -39,7 +39,7 @@ pub use policy::algorithm::Algorithm;
 pub use policy::choice::Chooser;
 pub use policy::times::{Costs, UNIT};
 pub use request::{Answer, Assigned, CallKey, NoWay, Proof, Request, Seen};
+pub use sessions::calls::{Calls, Waiting};
 pub use sessions::dispatch::{Dispatcher, Happened};
-pub use sessions::retargeting::Waiting;
 pub use sessions::table::Phase;
 pub use settings::{FailedDialogs, Listener, Mark, PathBy, Probing, RegisterBy, Rules, Settings};

@@ -260,7 +260,13 @@ impl Run {
                 self.dispatcher.response(now, key(call), id, tag, node, &answer);
             }
             Event::ByCaller { call } => {
-                self.dispatcher.answered_by_caller(now, key(call), Tag::Bye, 200, some_dialog(now));
+                self.dispatcher.calls_mut().answered_by_caller(
+                    now,
+                    key(call),
+                    Tag::Bye,
+                    200,
+                    some_dialog(now),
+                );
             }
             Event::Down(n) => self.cluster.set_down(NodeIndex(n), Why::ProbeTimeout),
             Event::Up(n) => self.cluster.set_up(NodeIndex(n)),
@@ -275,14 +281,18 @@ impl Run {
                     self.given.insert((call, id, Tag::Invite as u8), NodeIndex(node));
                 }
             }
-            Event::Lost { call, id, tag, inside } => match self.dispatcher.waiting(key(call), id, tag) {
-                Some(_) if id % 5 == 0 => self.dispatcher.abandon(now, key(call), id, tag, false),
-                Some(waiting) if !self.dispatcher.shrink(key(call), id, tag) => {
-                    self.dispatcher.returned(now, key(call), id, tag, waiting.node, id % 2 == 0);
-                    self.handle(now, Event::Request { call, id, tag, inside });
+            Event::Lost { call, id, tag, inside } => {
+                match self.dispatcher.calls().waiting(key(call), id, tag) {
+                    Some(_) if id % 5 == 0 => {
+                        self.dispatcher.calls_mut().abandon(now, key(call), id, tag, false)
+                    }
+                    Some(waiting) if !self.dispatcher.calls_mut().shrink(key(call), id, tag) => {
+                        self.dispatcher.returned(now, key(call), id, tag, waiting.node, id % 2 == 0);
+                        self.handle(now, Event::Request { call, id, tag, inside });
+                    }
+                    _ => {}
                 }
-                _ => {}
-            },
+            }
             Event::Remove(n) => self.cluster.remove(now, NodeIndex(n)),
             Event::Add(n) => assert!(self.cluster.add(now, &node(n)) != Err(NotAdded::Full)),
             Event::Rest(n) => self.cluster.rest(now, NodeIndex(n), Duration::from_secs(2), Why::Overloaded),
@@ -297,9 +307,9 @@ impl Run {
     }
 
     fn check(&self, what: &str) {
-        let (kept, counted) = (self.dispatcher.loads(), self.dispatcher.recount());
+        let (kept, counted) = (self.dispatcher.calls().loads(), self.dispatcher.calls().recount());
         assert_eq!(kept, counted, "{what}");
-        assert!(self.dispatcher.is_exact(), "{what}");
+        assert!(self.dispatcher.calls().is_exact(), "{what}");
         for at in self.cluster.indexes() {
             assert_eq!(self.cluster.load(at), counted[usize::from(at.0)], "published, {what}");
         }
@@ -356,7 +366,10 @@ fn flows(seed: u64, count: u64, algorithm: Algorithm, most: usize) -> Run {
         run.pass(now);
     }
     for call in 1..=count {
-        assert!(!run.dispatcher.knows(key(call)) || run.agreed.contains(&call), "seed {seed} call {call}");
+        assert!(
+            !run.dispatcher.calls().knows(key(call)) || run.agreed.contains(&call),
+            "seed {seed} call {call}"
+        );
     }
     // Long enough for that to be given up, too, and what it leaves to be forgotten.
     for _ in 0..200 {
@@ -372,7 +385,7 @@ fn nothing_is_left(seed: u64, run: &Run) {
         assert_eq!(run.cluster.load(at), Load::default(), "seed {seed} node {at:?}");
         assert_eq!(run.cluster.held(at), 0, "seed {seed} node {at:?}");
     }
-    assert_eq!(run.dispatcher.held(), (0, 0, 0), "seed {seed}");
+    assert_eq!(run.dispatcher.calls().held(), (0, 0, 0), "seed {seed}");
     assert_eq!(run.dispatcher.next_deadline(), None, "seed {seed}");
 }
 

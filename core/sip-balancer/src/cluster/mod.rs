@@ -7,7 +7,6 @@ pub(crate) mod health;
 pub(crate) mod loads;
 pub(crate) mod members;
 pub(crate) mod outliers;
-pub(crate) mod overload;
 pub(crate) mod probes;
 pub(crate) mod proven;
 mod removal;

@@ -72,7 +72,7 @@ impl Balancer {
     /// one node, where all were asked, to what the key says that seals now.
     pub(crate) fn may_refuse_cancel(&self, now: Time, call: CallKey, b: &Branch, node: NodeIndex) -> bool {
         let first = || self.cluster.members().map(|(at, _)| at).find(|at| self.cluster.is_usable(now, *at));
-        self.dispatcher.back(call, b.id, Tag::Cancel).is_some()
+        self.dispatcher.calls().back(call, b.id, Tag::Cancel).is_some()
             || (b.epoch == self.sealer.epoch() && first() == Some(node))
     }
 }

@@ -37,7 +37,7 @@ impl Balancer {
             self.told(branch.id, node);
         }
         // A CANCEL of ours and one of the caller's to one node are the same to it: it answers both at once.
-        let wanted = tag == Tag::Cancel && self.dispatcher.is_cancelled_at(call, branch.id, node);
+        let wanted = tag == Tag::Cancel && self.dispatcher.calls().is_cancelled_at(call, branch.id, node);
         !wanted && (own.is_some() || (tag == Tag::Cancel && self.is_rival(branch.id, node)))
     }
 
@@ -55,9 +55,11 @@ impl Balancer {
         let alerted = entry.alerted;
         let (call, settled, status) = (entry.call, entry.settled, response.status());
         self.cluster.heard(now, node);
-        let heard = self.dispatcher.waiting(call, id, Tag::Invite).is_some_and(|w| w.heard);
-        let (barred, cancelled) =
-            (self.dispatcher.is_barred(call, id, node), self.dispatcher.is_cancelled(call, id));
+        let heard = self.dispatcher.calls().waiting(call, id, Tag::Invite).is_some_and(|w| w.heard);
+        let (barred, cancelled) = (
+            self.dispatcher.calls().is_barred(call, id, node),
+            self.dispatcher.calls().is_cancelled(call, id),
+        );
         // Of what is over anybody along the way may have a copy.
         if status == 503 && !settled && !barred {
             self.dispatcher.overloaded(now, node, wait(response, Tag::Invite));
@@ -107,14 +109,14 @@ impl Balancer {
         let Some((call, id)) = self.kept.get(at).map(|entry| (entry.call, entry.id)) else { return };
         match response.filter(|r| r.status() >= 200) {
             None => {
-                self.dispatcher.bar(call, id, node);
+                self.dispatcher.calls_mut().bar(call, id, node);
                 self.with_kept(at, |this, from, invite| {
                     let cancel = as_caller(b"CANCEL", invite, None, &[], None);
                     this.send_as_caller(from, &cancel, node, Some(now), out);
                 });
             }
             Some(refusal) if refusal.status() >= 300 => {
-                self.dispatcher.bar(call, id, node);
+                self.dispatcher.calls_mut().bar(call, id, node);
                 self.forget(id, Tag::Cancel, What::Own(node));
                 self.acknowledge(at, node, refusal, out);
             }

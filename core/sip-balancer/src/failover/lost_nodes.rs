@@ -4,7 +4,7 @@
 //! time, between which others are served.
 
 use crate::Balancer;
-use crate::sessions::lifetime::work;
+use crate::timers::work;
 use wire::{Outbox, Time};
 
 /// Entries that need nothing and are looked at for each that may be sent: looking takes much less time.

@@ -1,6 +1,5 @@
 //! Requests that may have to be sent once more, and what becomes of who had them first.
 
-pub(crate) mod budget;
 pub(crate) mod cancel_fanout;
 pub(crate) mod late_answers;
 pub(crate) mod lost_nodes;

@@ -6,10 +6,9 @@
 //! of them. Where all others have just refused calls as well and named a time, or refuse most of what they get, none of
 //! them has it: an overload is not mended by as many attempts again.
 
-use crate::failover::store::{RIVALS, What};
+use crate::failover::store::What;
 use crate::message::wait;
-use crate::{Balancer, CallKey, Dispatcher, NodeIndex, Tag};
-use core::time::Duration;
+use crate::{Balancer, CallKey, NodeIndex, Tag};
 use sip_message::Message;
 use wire::{Outbox, Time};
 
@@ -49,40 +48,5 @@ impl Balancer {
     pub(crate) fn is_merged(&self, id: u64) -> bool {
         let at = self.kept.find(id, Tag::Invite, What::ToNode);
         at.and_then(|at| self.kept.get(at)).is_some_and(|entry| entry.fresh && entry.has_rivals())
-    }
-}
-
-impl Dispatcher {
-    /// Whether a node that has not had an INVITE, and has neither just refused another one with Retry-After nor lately
-    /// refused most of what it got, takes calls.
-    fn has_willing(&self, now: Time, call: CallKey, id: u64) -> bool {
-        let place = self.invite_of(call, id);
-        let Some(txn) = place.and_then(|place| self.sessions.txn(place)) else { return false };
-        let free = |at: &NodeIndex| *at != txn.node && !txn.barred.contains(&Some(*at));
-        self.cluster.willing(now).filter(free).any(|at| !self.chooser.refuses_most(now, at))
-    }
-
-    /// The node that has an INVITE has refused it with 503; `wait`: its Retry-After. Says whether another node may have
-    /// it; then what the refusal says of the node is noted, and the INVITE is unfinished until it is given away.
-    pub(crate) fn refused_by(
-        &mut self,
-        now: Time,
-        call: CallKey,
-        id: u64,
-        node: NodeIndex,
-        wait: Option<Duration>,
-    ) -> bool {
-        let place = self.invite_of(call, id);
-        let Some((place, &txn)) = place.and_then(|place| Some((place, self.sessions.txn(place)?))) else {
-            return false;
-        };
-        let refused = txn.barred.iter().flatten().count() + 1;
-        let mine = txn.open && txn.fresh && txn.node == node && !txn.cancelled;
-        if !mine || refused >= RIVALS || self.has_felled(now, call, id) {
-            return false;
-        }
-        self.weigh_answer(now, &txn, place, 503, wait);
-        self.sessions.note(place, |txn| (txn.heard, txn.returned, txn.missed) = (false, true, true));
-        true
     }
 }

@@ -12,9 +12,8 @@
 
 use crate::failover::store::{Entry, Memory, What};
 use crate::machine::requests::Checked;
-use crate::sessions::lifetime::work;
 use crate::sessions::replies::Reply;
-use crate::timers::{GIVE_UP, LATE, T1};
+use crate::timers::{GIVE_UP, LATE, T1, work};
 use crate::transmit::TransmitToken;
 use crate::{Assigned, Balancer, CallKey, NodeIndex, Request, Tag};
 use core::time::Duration;
@@ -63,12 +62,11 @@ impl Balancer {
             Some(at) => (at, true),
             // A late repetition of what is answered already, or an INVITE that there was no room to remember: it is the
             // caller's and the node's affair.
-            None if (to.again || fresh) && self.dispatcher.waiting(r.call, r.id, r.tag).is_none() => {
+            None if (to.again || fresh) && self.dispatcher.calls().waiting(r.call, r.id, r.tag).is_none() => {
                 return Ok(0);
             }
             None => {
-                let until = now + GIVE_UP;
-                let bytes = request.bytes();
+                let (bytes, until) = (request.bytes(), now + GIVE_UP);
                 let Some(at) = self.kept.keep(What::ToNode, r.call, r.id, r.tag, from, bytes, until) else {
                     return Ok(0);
                 };
@@ -89,7 +87,8 @@ impl Balancer {
             entry.memory = if rang { Memory::Renewed } else { Memory::Whole };
             // A caller that has had a provisional response repeats its INVITE no more (RFC 3261 section 17.1.1.2), so that
             // its next node would never get it where the one datagram that it left in is lost.
-            let silenced = !stream && self.dispatcher.waiting(r.call, r.id, r.tag).is_some_and(|w| w.rang);
+            let silenced =
+                !stream && self.dispatcher.calls().waiting(r.call, r.id, r.tag).is_some_and(|w| w.rang);
             // One that has rung has as long as it had.
             (entry.until, entry.settled) = (entry.until.max(now + GIVE_UP), false);
             entry.wait = T1;
@@ -169,9 +168,9 @@ impl Balancer {
                 entry.refuse(now, status);
                 let call = entry.call;
                 let len = out.transmits().last().map_or(0, |refusal| refusal.range.len());
-                if let Some(place) = self.dispatcher.invite_of(call, id) {
+                if let Some(place) = self.dispatcher.calls().invite_of(call, id) {
                     let refusal = Reply { status, len, secret: 0 };
-                    self.dispatcher.sessions.note(place, |txn| _ = txn.replies.pays(&refusal));
+                    self.dispatcher.calls_mut().pays(place, &refusal);
                 }
                 self.over(now, at, out);
             }
@@ -266,7 +265,7 @@ impl Balancer {
         if status < 200 {
             entry.heard();
             entry.alerted |= status > 100;
-            let rings = tag == Tag::Invite && !self.dispatcher.is_cancelled(entry.call, id);
+            let rings = tag == Tag::Invite && !self.dispatcher.calls().is_cancelled(entry.call, id);
             if rings {
                 entry.until = now + ring;
             }
@@ -291,7 +290,7 @@ impl Balancer {
         if what == What::ToNode
             && entry.fresh
             && !entry.settled
-            && self.dispatcher.is_cancelled(entry.call, entry.id)
+            && self.dispatcher.calls().is_cancelled(entry.call, entry.id)
         {
             return self.give_up(now, at, 487, out);
         }
@@ -337,7 +336,9 @@ impl Balancer {
             }
         }
         if what == What::ToNode && !settled {
-            let Some(waiting) = self.dispatcher.waiting(call, id, tag) else { return self.end(now, at, out) };
+            let Some(waiting) = self.dispatcher.calls().waiting(call, id, tag) else {
+                return self.end(now, at, out);
+            };
             let patience = self.settings.rules.silent_after;
             let usable = self.cluster.is_usable(now, waiting.node);
             gone = fresh && !usable;
@@ -361,14 +362,16 @@ impl Balancer {
                     // One whose node may have no streams is first sent as others are (RFC 3261 section 18.1.1).
                     // Who has given up wants it nowhere.
                     fed = !waiting.cancelled
-                        && (self.dispatcher.shrink(call, id, tag) || self.give_away(now, at, quiet <= now));
+                        && (self.dispatcher.calls_mut().shrink(call, id, tag)
+                            || self.give_away(now, at, quiet <= now));
                     if fed {
                         self.feed(now, at, out);
                     }
                 }
             }
         }
-        if fresh && !settled && self.dispatcher.is_cancelled(call, id) && self.call_off(now, at, out) {
+        if fresh && !settled && self.dispatcher.calls().is_cancelled(call, id) && self.call_off(now, at, out)
+        {
             look = look.min(now + LOOK);
         }
         let repeat = self.kept.get(at).map_or(Time::FAR, |entry| entry.repeat);
@@ -389,7 +392,7 @@ impl Balancer {
         entry.repeated(now);
         let (call, id, len) = (entry.call, entry.id, entry.bytes.len());
         let refusal = entry.refused.map(|status| Reply { status, len, secret: 0 });
-        let of = refusal.and_then(|refusal| Some((self.dispatcher.invite_of(call, id)?, refusal)));
+        let of = refusal.and_then(|refusal| Some((self.dispatcher.calls().invite_of(call, id)?, refusal)));
         if of.is_none_or(|(place, refusal)| self.repays(place, &refusal)) {
             self.counts.repeated += 1;
             return self.feed(now, at, out);
@@ -409,7 +412,7 @@ impl Balancer {
             true => self.dispatcher.silent(now, call, id),
             // What a second one ignores, too, says more of the INVITE; and where too many are moved it is as well off here.
             false => {
-                let moves = !ignored && (!other || self.dispatcher.budget.spend(now));
+                let moves = !ignored && (!other || self.dispatcher.may_move(now));
                 self.dispatcher.ignored(call, id, moves)
             }
         };
@@ -441,7 +444,9 @@ impl Balancer {
         if self.cluster.is_usable(now, entry.node) {
             return Some(Time::FAR);
         }
-        let Some(waiting) = self.dispatcher.waiting(call, id, Tag::Invite) else { return Some(Time::FAR) };
+        let Some(waiting) = self.dispatcher.calls().waiting(call, id, Tag::Invite) else {
+            return Some(Time::FAR);
+        };
         // Who has it and rings may be back.
         let (spent, other) = (self.dispatcher.has_felled(now, call, id), self.has_other(now, at));
         let repeated = !waiting.rang && !stream && !spent;
@@ -470,7 +475,7 @@ impl Balancer {
     fn remind(&mut self, now: Time, at: u32, out: &mut Outbox) -> bool {
         let forgotten = |e: &&mut Entry| e.memory == Memory::InDoubt && e.reminded < MOST_TRIES;
         let Some(entry) = self.kept.get_mut(at).filter(forgotten) else { return false };
-        if self.dispatcher.is_cancelled(entry.call, entry.id) {
+        if self.dispatcher.calls().is_cancelled(entry.call, entry.id) {
             return false;
         }
         entry.reminded += 1;
@@ -493,7 +498,7 @@ impl Balancer {
     ) -> bool {
         let rings = |e: &Entry| {
             let same = e.memory == Memory::Renewed && e.alerted && !e.settled && e.node == node;
-            same && !self.dispatcher.is_cancelled(call, id)
+            same && !self.dispatcher.calls().is_cancelled(call, id)
         };
         let at = self.kept.find(id, Tag::Invite, What::ToNode);
         let Some(at) = at.filter(|at| self.kept.get(*at).is_some_and(rings)) else { return false };
@@ -507,7 +512,7 @@ impl Balancer {
     /// Whether a node rings that has or had an INVITE that is kept, and may still answer it.
     fn rings(&self, at: u32) -> bool {
         let Some(entry) = self.kept.get(at) else { return false };
-        entry.rang || entry.rung().any(|node| !self.dispatcher.is_barred(entry.call, entry.id, node))
+        entry.rang || entry.rung().any(|node| !self.dispatcher.calls().is_barred(entry.call, entry.id, node))
     }
 
     /// The time of what is kept is up. An INVITE that nobody has answered gets its final response now, as if a node
@@ -543,10 +548,12 @@ impl Balancer {
         let Some(entry) = self.kept.get(at) else { return };
         let (call, id, tag, what) = (entry.call, entry.id, entry.tag, entry.what);
         if what == What::ToNode {
-            if self.dispatcher.shrink(call, id, tag) {
+            if self.dispatcher.calls_mut().shrink(call, id, tag) {
                 return self.feed(now, at, out);
             }
-            let Some(waiting) = self.dispatcher.waiting(call, id, tag) else { return self.end(now, at, out) };
+            let Some(waiting) = self.dispatcher.calls().waiting(call, id, tag) else {
+                return self.end(now, at, out);
+            };
             self.dispatcher.returned(now, call, id, tag, waiting.node, unseen);
             if waiting.heard {
                 // Its answer may come over another connection; if the node is down, it is seen to then. What it was to be
@@ -582,7 +589,7 @@ impl Balancer {
     fn give_up(&mut self, now: Time, at: u32, status: u16, out: &mut Outbox) {
         let Some(entry) = self.kept.get(at) else { return };
         let (call, id, tag, what) = (entry.call, entry.id, entry.tag, entry.what);
-        let cancelled = tag == Tag::Invite && self.dispatcher.is_cancelled(call, id);
+        let cancelled = tag == Tag::Invite && self.dispatcher.calls().is_cancelled(call, id);
         let status = if cancelled { 487 } else { status };
         if matches!(what, What::ToNode | What::ToCaller) {
             self.counts.unavailable += u64::from(status == 503);
@@ -590,13 +597,13 @@ impl Balancer {
         }
         match what {
             What::ToNode => {
-                self.dispatcher.abandon(now, call, id, tag, false);
+                self.dispatcher.calls_mut().abandon(now, call, id, tag, false);
                 self.refused_here(now, id, tag, status, out);
             }
             _ => self.kept.forget(at),
         }
         if what == What::ToCaller {
-            self.dispatcher.answered_by_caller(now, call, tag, 503, 0);
+            self.dispatcher.calls_mut().answered_by_caller(now, call, tag, 503, 0);
         }
     }
 

@@ -27,8 +27,6 @@ const KEEP_CAPACITY: usize = 4 << 10;
 /// Deadlines for each of them, and besides, of which all but one may say nothing any more.
 const STALE: usize = 3;
 const SPARE: usize = 64;
-/// Nodes of an INVITE that never get it again.
-pub(crate) const RIVALS: usize = 3;
 /// That a connection is gone already is known so soon, also from another worker.
 const AT_ONCE: Duration = Duration::from_secs(1);
 /// Messages to streams of callers that may be sent to another port of theirs.

@@ -4,9 +4,12 @@
 //! kept in the records of [`Dispatcher`]). It forwards what it receives as it is, with its own Via on top;
 //! responses go back by what its Via says. It repeats nothing but what nobody else would (see [`crate::failover::store`]).
 
-pub(crate) mod phones;
+mod connections;
+mod overload;
+mod phones;
+mod reflection;
 pub(crate) mod requests;
-pub(crate) mod responses;
+mod responses;
 
 use crate::cluster::probes::Probes;
 use crate::failover::cancel_fanout::Scattered;
@@ -179,9 +182,9 @@ impl Balancer {
 
     /// What is going on; `audit` as in [`Notice::Report`].
     pub fn report(&self, audit: bool) -> Report {
-        let loads = self.dispatcher.loads();
-        let exact = audit.then(|| self.dispatcher.is_exact());
-        let (alive, ended, transactions) = self.dispatcher.held();
+        let loads = self.dispatcher.calls().loads();
+        let exact = audit.then(|| self.dispatcher.calls().is_exact());
+        let (alive, ended, transactions) = self.dispatcher.calls().held();
         Report {
             counts: self.counts,
             happened: self.dispatcher.happened(),
@@ -256,7 +259,7 @@ impl Machine for Balancer {
             }
             Parsed::Bad(message, flaw) => this.flawed(flow, &message, flaw, out),
         });
-        self.dispatcher.sessions.conns.release(out);
+        self.dispatcher.calls_mut().release(out);
     }
 
     fn refuse(&mut self, _now: Time, flow: Flow, head: &[u8], error: FrameError, out: &mut Outbox) {
@@ -335,7 +338,7 @@ impl Machine for Balancer {
             self.probes = Some(probes);
         }
         self.look_after(now, out);
-        self.dispatcher.sessions.conns.release(out);
+        self.dispatcher.calls_mut().release(out);
     }
 
     fn next_deadline(&self) -> Option<Time> {

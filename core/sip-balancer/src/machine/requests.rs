@@ -180,7 +180,11 @@ impl Balancer {
             proof: self.proof(request, c),
         };
         // A CANCEL is the end of something, which another balancer may know.
-        if self.draining && !wanted.inside && tag != Tag::Cancel && !self.dispatcher.knows(wanted.call) {
+        if self.draining
+            && !wanted.inside
+            && tag != Tag::Cancel
+            && !self.dispatcher.calls().knows(wanted.call)
+        {
             return self.unavailable(flow, request, out);
         }
         match self.dispatcher.request(now, &wanted) {
@@ -196,7 +200,7 @@ impl Balancer {
                 let token = match self.keep_inward(now, flow, request, &wanted, assigned, way) {
                     Ok(token) => token,
                     Err(status) => {
-                        self.dispatcher.abandon(now, c.call, c.id, tag, wanted.sealed);
+                        self.dispatcher.calls_mut().abandon(now, c.call, c.id, tag, wanted.sealed);
                         return self.refuse_again(flow, request, status, out);
                     }
                 };
@@ -236,7 +240,8 @@ impl Balancer {
             None => self.unavailable(flow, request, out),
         }
         if self.feeding || matches!(tag, Tag::Invite | Tag::Bye) {
-            self.dispatcher.abandon(now, c.call, id, tag, self.is_sealed(c));
+            let sealed = self.is_sealed(c);
+            self.dispatcher.calls_mut().abandon(now, c.call, id, tag, sealed);
             self.refused_here(now, id, tag, 503, out);
         }
     }
@@ -379,7 +384,7 @@ impl Balancer {
             method => Tag::of(method),
         };
         let known = again || request.method() == Method::Cancel;
-        let first = known.then(|| self.dispatcher.back(c.call, c.id, tag)).flatten();
+        let first = known.then(|| self.dispatcher.calls().back(c.call, c.id, tag)).flatten();
         first.unwrap_or(c.back.remote).port()
     }
 
@@ -424,8 +429,10 @@ impl Balancer {
         let token = if ack { 0 } else { self.keep_outward(now, from, request, c, way) };
         match request.method() {
             Method::Ack => {}
-            Method::Bye => self.dispatcher.hung_up_by_node(now, c.call, dialog_of(request.from_tag())),
-            _ => self.dispatcher.renewed_by_node(now, c.call),
+            Method::Bye => {
+                self.dispatcher.calls_mut().hung_up_by_node(now, c.call, dialog_of(request.from_tag()))
+            }
+            _ => self.dispatcher.calls_mut().renewed_by_node(now, c.call),
         }
         self.counts.outward += 1;
         self.send((from, way, token, false), request, c, branch, None, out);

@@ -2,7 +2,7 @@
 
 use crate::failover::store::What;
 use crate::message::{dialog_of, wait};
-use crate::sessions::table::TxnPlace;
+use crate::sessions::place::TxnPlace;
 use crate::token::{Branch, Origin};
 use crate::{Answer, Balancer, CallKey, NodeIndex, Seen, Tag};
 use core::net::SocketAddr;
@@ -49,7 +49,13 @@ impl Balancer {
         let mut told = Told::All;
         if branch.to_caller {
             self.heard_of(now, branch.id, tag, What::ToCaller, status, out);
-            self.dispatcher.answered_by_caller(now, call, tag, status, dialog_of(response.from_tag()));
+            self.dispatcher.calls_mut().answered_by_caller(
+                now,
+                call,
+                tag,
+                status,
+                dialog_of(response.from_tag()),
+            );
         } else if let Some(node) = self.cluster.by_id(branch.node) {
             match self.of_node(now, from, (call, &branch, node), response, out) {
                 Some(of_node) => told = of_node,
@@ -122,10 +128,10 @@ impl Balancer {
             return None;
         }
         if seen != Seen::Counted && tag == Tag::Invite && (200..300).contains(&status) {
-            self.dispatcher.another_dialog(call, answer.dialog);
+            self.dispatcher.calls_mut().another_dialog(call, answer.dialog);
             // No token will say where it is.
             if seen == Seen::Stray && !self.settings.record_route {
-                self.dispatcher.adopt(now, call, node, answer.dialog);
+                self.dispatcher.calls_mut().adopt(now, call, node, answer.dialog);
             }
         }
         let told = self.passes(now, branch, response);
@@ -231,7 +237,7 @@ impl Balancer {
         if branch.to_caller {
             return branch.port;
         }
-        let known = self.dispatcher.back(call, branch.id, tag);
+        let known = self.dispatcher.calls().back(call, branch.id, tag);
         // Whoever answers a CANCEL is the node itself, and has this from us.
         let written = || via.rport.flatten().filter(|_| tag == Tag::Cancel);
         known.map(|back| back.port()).or_else(written).unwrap_or(branch.port)
@@ -244,7 +250,8 @@ impl Balancer {
         if branch.to_caller || transport != Transport::Udp || response.via_count() < 2 {
             return None;
         }
-        let (remote, place) = self.dispatcher.way_back(call, branch.id, Tag::of(response.method()))?;
+        let (remote, place) =
+            self.dispatcher.calls().way_back(call, branch.id, Tag::of(response.method()))?;
         let listener = self.settings.marked(branch.listener, remote)?;
         Some((Flow { transport, listener, remote, conn: None }, place))
     }

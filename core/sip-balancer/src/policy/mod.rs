@@ -3,5 +3,6 @@
 pub(crate) mod algorithm;
 pub(crate) mod choice;
 pub(crate) mod maglev;
+pub(crate) mod overload;
 pub(crate) mod refusal_rate;
 pub(crate) mod times;

@@ -4,17 +4,18 @@
 //! bytes, simulations and property tests from nothing.
 
 use crate::cluster::outliers::Outliers;
-use crate::cluster::overload::Refused;
-use crate::failover::budget::Budget;
-use crate::sessions::table::{Place, Sessions, Txn, TxnPlace};
-use crate::timers::{GIVE_UP, LATE};
+use crate::policy::overload::Overload;
+use crate::sessions::place::{Place, TxnPlace};
+use crate::sessions::replies::Replies;
+use crate::sessions::retry_budget::RetryBudget;
+use crate::sessions::txn::Txn;
+use crate::timers::{GIVE_UP, LATE, work};
 use crate::{
-    Algorithm, Answer, Assigned, CallKey, Chooser, Cluster, Costs, FailedDialogs, Kind, Load, MOST_NODES,
+    Algorithm, Answer, Assigned, CallKey, Calls, Chooser, Cluster, Costs, FailedDialogs, Kind, MOST_NODES,
     NoWay, NodeIndex, NodeStats, Phase, Request, Rules, Seen, Tag, Why,
 };
-use core::net::SocketAddr;
 use core::time::Duration;
-use sip_proxy::feedback::Neighbours;
+use sip_proxy::feedback::{self, oc};
 use std::sync::Arc;
 use wire::Time;
 
@@ -51,21 +52,18 @@ pub struct Happened {
 /// One worker's dispatcher.
 #[derive(Debug)]
 pub struct Dispatcher {
-    pub(crate) cluster: Arc<Cluster>,
-    pub(crate) chooser: Chooser,
-    pub(crate) sessions: Sessions,
-    pub(crate) rules: Rules,
+    pub(super) cluster: Arc<Cluster>,
+    pub(super) chooser: Chooser,
+    pub(super) calls: Calls,
+    pub(super) rules: Rules,
     stats: Vec<NodeStats>,
     /// The nodes' ids, as tokens have them.
     of: Vec<u32>,
-    pub(crate) outliers: Outliers,
-    /// Nodes that ask for less, by their addresses, and room to list them.
-    pub(crate) neighbours: Neighbours,
-    pub(crate) asking: Vec<NodeIndex>,
-    pub(crate) refused: Refused,
+    pub(super) outliers: Outliers,
+    overload: Overload,
     /// What may leave nodes that ignore it.
-    pub(crate) budget: Budget,
-    pub(crate) happened: Happened,
+    budget: RetryBudget,
+    pub(super) happened: Happened,
 }
 
 impl Dispatcher {
@@ -83,14 +81,12 @@ impl Dispatcher {
         Dispatcher {
             chooser,
             outliers: Outliers::default(),
-            sessions: Sessions::new(Arc::clone(&cluster), worker, most),
+            calls: Calls::new(Arc::clone(&cluster), worker, most, rules.session_timeout),
             stats: Vec::new(),
             of: Vec::new(),
             rules,
-            neighbours: Neighbours::default(),
-            asking: Vec::new(),
-            refused: Refused::default(),
-            budget: Budget::default(),
+            overload: Overload::default(),
+            budget: RetryBudget::default(),
             happened: Happened::default(),
             cluster,
         }
@@ -105,6 +101,7 @@ impl Dispatcher {
     pub fn set(&mut self, algorithm: Algorithm, rules: Rules) {
         self.chooser.set_algorithm(algorithm);
         self.chooser.set_ramp(rules.slow_start);
+        self.calls.set_timeout(rules.session_timeout);
         self.rules = rules;
     }
 
@@ -113,9 +110,46 @@ impl Dispatcher {
         &self.chooser
     }
 
+    /// The calls.
+    pub fn calls(&self) -> &Calls {
+        &self.calls
+    }
+
+    /// The calls, to tell what happens to them besides.
+    pub fn calls_mut(&mut self) -> &mut Calls {
+        &mut self.calls
+    }
+
     /// What happened so far.
     pub fn happened(&self) -> Happened {
-        self.happened
+        Happened { held_back: self.overload.held_back(), ..self.happened }
+    }
+
+    /// A node has said how much less it wants. Only what was offered is listened to.
+    pub fn told(&mut self, now: Time, node: NodeIndex, wish: &oc::Wish) {
+        if wish.algorithm == feedback::Algorithm::Loss
+            && let Some(node) = self.cluster.node(node)
+        {
+            self.overload.told(now, node.address, wish);
+        }
+    }
+
+    /// Whether one more INVITE may leave a node that ignores it; then it does.
+    pub(crate) fn may_move(&mut self, now: Time) -> bool {
+        self.budget.spend(now)
+    }
+
+    /// What belongs to something that was begun goes to its node, and counts there.
+    #[inline]
+    fn goes_first(&mut self, now: Time, node: NodeIndex) -> NodeIndex {
+        self.overload.goes_first(now, &self.cluster, node);
+        node
+    }
+
+    /// Who gets something new that is to go to `node`, unless that asks for less.
+    #[inline]
+    fn held_back(&mut self, now: Time, r: &Request<'_>, node: NodeIndex) -> Result<NodeIndex, NoWay> {
+        self.overload.redirect(now, r, node, (&self.cluster, &mut self.chooser))
     }
 
     /// What this worker knows of each node, up to the last one it has met.
@@ -139,53 +173,27 @@ impl Dispatcher {
         Some(stats)
     }
 
-    /// What this worker has given to each node.
-    pub fn loads(&self) -> &[Load] {
-        self.sessions.loads()
-    }
-
-    /// The same counted anew from the records, all of which it looks at.
-    pub fn recount(&self) -> Vec<Load> {
-        self.sessions.recount()
-    }
-
-    /// Whether all counters are what the records say, of which it looks at all.
-    pub fn is_exact(&self) -> bool {
-        self.sessions.recount() == self.sessions.loads()
-            && self.sessions.recount_held() == self.sessions.held()
-    }
-
-    /// Calls and dialogs alive, calls that are over and remembered, and transactions in memory.
-    pub fn held(&self) -> (usize, usize, usize) {
-        (self.sessions.alive(), self.sessions.ended(), self.sessions.transactions())
-    }
-
-    /// Whether something is known of a call, be it over.
-    pub fn knows(&self, call: CallKey) -> bool {
-        self.sessions.find(call).is_some()
-    }
-
     /// Where a request goes.
     ///
     /// # Errors
     /// If it goes nowhere.
     pub fn request(&mut self, now: Time, r: &Request<'_>) -> Result<Assigned, NoWay> {
-        let found = self.sessions.find(r.call);
+        let found = self.calls.sessions.find(r.call);
         if let Some(at) = found
-            && let Some(txn) = self.sessions.find_txn(at, r.id, r.tag)
+            && let Some(txn) = self.calls.sessions.find_txn(at, r.id, r.tag)
         {
             return self.repeated(now, r, at, txn);
         }
         let mut large = r.large;
         let node = match r.tag {
             // It goes the way of its INVITE (RFC 3261 section 9.1).
-            Tag::Cancel => match self.cancel(now, r, found) {
+            Tag::Cancel => match self.calls.cancel(now, r.id, found) {
                 Some(txn) => {
                     large = txn.large;
                     Some(txn.node)
                 }
                 // Whoever has the call may know an INVITE that is not known here (16.10).
-                None => r.token.or_else(|| found.map(|at| self.sessions.node(at))),
+                None => r.token.or_else(|| found.map(|at| self.calls.sessions.node(at))),
             },
             _ if r.inside => {
                 let node = self.node_of_dialog(now, r, found).inspect_err(|_| self.happened.no_node += 1)?;
@@ -226,25 +234,18 @@ impl Dispatcher {
         token: Option<NodeIndex>,
         (large, lost): (bool, Option<&[u8]>),
     ) -> Option<Assigned> {
-        let at = self.sessions.find(call);
-        let invite = at.and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
-        if let Some(txn) = invite.and_then(|place| self.sessions.txn(place)) {
+        let at = self.calls.sessions.find(call);
+        let invite = at.and_then(|at| self.calls.sessions.find_txn(at, id, Tag::Invite));
+        if let Some(txn) = invite.and_then(|place| self.calls.sessions.txn(place)) {
             return Some(Assigned { node: txn.node, again: true, large: txn.large });
         }
         // After a 2xx it is a transaction of its own, which nothing answers.
         let usable = token.filter(|at| self.cluster.is_usable(now, *at));
-        let known = usable.or(at.map(|at| self.sessions.node(at))).or(token);
+        let known = usable.or(at.map(|at| self.calls.sessions.node(at))).or(token);
         // As with any other request of such a dialog.
         let node = known.or_else(|| self.chooser.choose(now, lost?, Kind::Other, None))?;
         self.goes_first(now, node);
         Some(Assigned { node, again: false, large })
-    }
-
-    /// The INVITE that a CANCEL is for. Its sender waits 64*T1 for its end, and no longer (RFC 3261 section 9.1).
-    fn cancel(&mut self, now: Time, r: &Request<'_>, found: Option<Place>) -> Option<Txn> {
-        let place = self.sessions.find_txn(found?, r.id, Tag::Invite)?;
-        self.sessions.note(place, |txn| (txn.cancelled, txn.until) = (true, txn.until.min(now + LATE)));
-        self.sessions.txn(place).copied()
     }
 
     /// The node of a dialog: as its token has it, for a call may have dialogs at two nodes, or its record. Without
@@ -256,7 +257,7 @@ impl Dispatcher {
         r: &Request<'_>,
         found: Option<Place>,
     ) -> Result<NodeIndex, NoWay> {
-        let owners = [r.token, found.map(|at| self.sessions.node(at))];
+        let owners = [r.token, found.map(|at| self.calls.sessions.node(at))];
         let Some(own) = owners.into_iter().flatten().next() else {
             return self.chooser.choose(now, r.call_id, r.tag.kind(), None).ok_or(NoWay::NoNode);
         };
@@ -273,7 +274,7 @@ impl Dispatcher {
         let other = self.chooser.choose(now, r.call_id, r.tag.kind(), Some(own)).ok_or(NoWay::NoNode)?;
         self.happened.moved += 1;
         if let Some(at) = found {
-            self.sessions.move_to(at, other);
+            self.calls.sessions.move_to(at, other);
         }
         Ok(other)
     }
@@ -283,17 +284,18 @@ impl Dispatcher {
     fn node_of_new(&mut self, now: Time, r: &Request<'_>, found: Option<Place>) -> Result<NodeIndex, NoWay> {
         if let Some(home) = r.home {
             // Its credentials are for who asked for them.
-            let asked = found.filter(|at| self.sessions.is_asked(*at)).map(|at| self.sessions.node(at));
+            let asked =
+                found.filter(|at| self.calls.sessions.is_asked(*at)).map(|at| self.calls.sessions.node(at));
             if let Some(node) = asked.filter(|at| self.cluster.is_usable(now, *at)) {
                 return Ok(self.goes_first(now, node));
             }
             let node = self.chooser.home(now, home).ok_or(NoWay::NoNode)?;
             return self.held_back(now, r, node);
         }
-        let known = found.map(|at| self.sessions.node(at));
+        let known = found.map(|at| self.calls.sessions.node(at));
         let bound = found.is_some_and(|at| {
-            self.sessions.is_asked(at)
-                || matches!(self.sessions.phase(at), Phase::Setup | Phase::Up | Phase::Dialog)
+            self.calls.sessions.is_asked(at)
+                || matches!(self.calls.sessions.phase(at), Phase::Setup | Phase::Up | Phase::Dialog)
         });
         let good = |at: &NodeIndex| match bound {
             true => self.cluster.is_usable(now, *at),
@@ -318,27 +320,27 @@ impl Dispatcher {
             _ => Phase::Brief,
         };
         let Some(at) = found else {
-            return self.sessions.create(r.call, node, phase);
+            return self.calls.sessions.create(r.call, node, phase);
         };
         if !r.inside && r.home.is_none() {
-            self.keep_at(at, node);
+            self.calls.keep_at(at, node);
         }
-        match self.sessions.phase(at) {
+        match self.calls.sessions.phase(at) {
             Phase::Ended => {
-                if !self.sessions.has_room() {
+                if !self.calls.sessions.has_room() {
                     return None;
                 }
                 // Of what is over nothing begins again but an INVITE.
-                self.sessions.move_to(at, node);
-                self.sessions.set_phase(at, phase, Time::FAR);
+                self.calls.sessions.move_to(at, node);
+                self.calls.sessions.set_phase(at, phase, Time::FAR);
             }
             Phase::Brief => {
-                self.sessions.move_to(at, node);
+                self.calls.sessions.move_to(at, node);
                 if phase != Phase::Brief {
-                    self.sessions.set_phase(at, phase, Time::FAR);
+                    self.calls.sessions.set_phase(at, phase, Time::FAR);
                 }
             }
-            Phase::Up => self.sessions.set_phase(at, Phase::Up, now + self.rules.session_timeout),
+            Phase::Up => self.calls.renew(now, at),
             // A subscription lives as long as its node last said.
             Phase::Dialog | Phase::Setup => {}
         }
@@ -353,21 +355,21 @@ impl Dispatcher {
             self.budget.earn();
         }
         (txn.large, txn.back, txn.sealed) = (r.large, r.back, r.sealed);
-        txn.replies = Dispatcher::replies(r);
-        let Some(place) = self.sessions.open(at, txn) else {
-            self.settle(now, at);
-            self.sessions.arm(now, at);
+        txn.replies = Replies::of(r);
+        let Some(place) = self.calls.sessions.open(at, txn) else {
+            self.calls.settle(now, at);
+            self.calls.sessions.arm(now, at);
             return None;
         };
         if before.unanswered == 0 {
             let begun = self.cluster.loads().begun(node);
-            self.sessions.note(place, |txn| txn.alone = Some(begun));
+            self.calls.sessions.note(place, |txn| txn.alone = Some(begun));
         }
         if let Some(stats) = self.stats_of(node) {
             stats.assigned(before.transactions());
         }
         self.happened.assigned += 1;
-        self.sessions.arm(now, at);
+        self.calls.sessions.arm(now, at);
         Some(Assigned { node, again: false, large: r.large })
     }
 
@@ -389,9 +391,9 @@ impl Dispatcher {
         answer: &Answer,
     ) -> Seen {
         let &Answer { status, wait, .. } = answer;
-        let Some(at) = self.sessions.find(call) else { return Seen::Stray };
-        let Some(place) = self.sessions.find_txn(at, id, tag) else { return Seen::Stray };
-        let Some(&txn) = self.sessions.txn(place) else { return Seen::Stray };
+        let Some(at) = self.calls.sessions.find(call) else { return Seen::Stray };
+        let Some(place) = self.calls.sessions.find_txn(at, id, tag) else { return Seen::Stray };
+        let Some(&txn) = self.calls.sessions.txn(place) else { return Seen::Stray };
         if txn.node != node || !txn.open {
             return if txn.node == node { Seen::Stray } else { Seen::Replaced };
         }
@@ -400,15 +402,17 @@ impl Dispatcher {
         if status < 200 {
             let rings = tag == Tag::Invite && !txn.cancelled;
             let until = if rings { now + self.rules.ring_timeout } else { txn.until };
-            self.sessions.note(place, |txn| (txn.heard, txn.rang, txn.until) = (true, txn.fresh, until));
-            self.sessions.arm(now, at);
+            self.calls
+                .sessions
+                .note(place, |txn| (txn.heard, txn.rang, txn.until) = (true, txn.fresh, until));
+            self.calls.sessions.arm(now, at);
             return Seen::Counted;
         }
-        self.sessions.close(place, now + LATE);
-        self.sessions.set_asked(at, matches!(status, 401 | 407));
-        self.conclude(now, at, &txn, answer);
-        self.settle(now, at);
-        self.sessions.arm(now, at);
+        self.calls.sessions.close(place, now + LATE);
+        self.calls.sessions.set_asked(at, matches!(status, 401 | 407));
+        self.calls.conclude(now, at, &txn, answer);
+        self.calls.settle(now, at);
+        self.calls.sessions.arm(now, at);
         Seen::Counted
     }
 
@@ -427,7 +431,7 @@ impl Dispatcher {
         }
         // To whatever else it may be the answer to one sender, who need not even be a user; and what another node has
         // refused before says more of the call than of this one.
-        let first = txn.fresh && txn.barred.iter().all(Option::is_none);
+        let first = txn.fresh && txn.trail.barred().next().is_none();
         if first && status == 503 {
             self.overloaded(now, txn.node, wait);
         }
@@ -462,7 +466,7 @@ impl Dispatcher {
         let first = worked && !txn.worked;
         if first {
             self.outliers.answered(txn.node, micros);
-            self.sessions.worked(place, status >= 200);
+            self.calls.sessions.worked(place, status >= 200);
             if let Some(stats) = self.stats_of(txn.node) {
                 stats.took(now, kind, micros);
             }
@@ -474,7 +478,7 @@ impl Dispatcher {
             if self.cluster.loads().begun(txn.node) == begun {
                 self.chooser.alone(kind, micros);
             }
-            self.sessions.note(place, |txn| txn.alone = None);
+            self.calls.sessions.note(place, |txn| txn.alone = None);
         }
         match status {
             // What comes later is people.
@@ -498,14 +502,72 @@ impl Dispatcher {
         self.cluster.failed(now, node, why, self.rules.down_after, rest);
     }
 
-    /// Where the responses to a request go, as its record has it.
-    pub(crate) fn back(&self, call: CallKey, id: u64, tag: Tag) -> Option<SocketAddr> {
-        Some(self.way_back(call, id, tag)?.0)
+    /// A request leaves without a record, so that nobody will see its answer. If it is a BYE its call ends by it: nothing
+    /// else would end that for a long time.
+    pub(crate) fn unrecorded(&mut self, now: Time, r: &Request<'_>, found: Option<Place>) {
+        self.happened.unrecorded += 1;
+        if let Some(at) = found.filter(|_| r.tag == Tag::Bye && r.sealed) {
+            self.calls.ends_unrecorded(now, at);
+        }
     }
 
-    /// The same, and the place of the record.
-    pub(crate) fn way_back(&self, call: CallKey, id: u64, tag: Tag) -> Option<(SocketAddr, TxnPlace)> {
-        let place = self.sessions.find_txn(self.sessions.find(call)?, id, tag)?;
-        Some((self.sessions.txn(place)?.back?, place))
+    /// Gives up what waited too long and forgets what was remembered long enough.
+    pub fn timeout(&mut self, now: Time) {
+        for _ in 0..work(now, self.next_deadline()) {
+            let Some(at) = self.calls.sessions.due(now) else { return };
+            while let Some(place) = self.calls.sessions.overdue(now, at) {
+                self.give_up(now, at, place);
+            }
+            self.calls.sessions.forget_done(now, at);
+            self.calls.settle(now, at);
+            match self.calls.sessions.phase(at) {
+                Phase::Up | Phase::Dialog
+                    if self.calls.sessions.until(at) <= now && !self.calls.sessions.is_busy(at) =>
+                {
+                    self.happened.lost_calls += 1;
+                    self.calls.end(now, at);
+                }
+                Phase::Ended
+                    if self.calls.sessions.until(at) <= now
+                        && self.calls.sessions.of(at).next().is_none() =>
+                {
+                    self.calls.sessions.remove(at);
+                    continue;
+                }
+                Phase::Up | Phase::Dialog | Phase::Ended if self.calls.sessions.until(at) <= now => {
+                    // Something of it is still under way.
+                    let phase = self.calls.sessions.phase(at);
+                    self.calls.sessions.set_phase(at, phase, now + LATE);
+                }
+                _ => {}
+            }
+            self.calls.sessions.arm(now, at);
+        }
+    }
+
+    fn give_up(&mut self, now: Time, at: Place, place: TxnPlace) {
+        let Some(&txn) = self.calls.sessions.txn(place) else { return };
+        self.happened.timed_out += 1;
+        if !txn.heard && txn.fresh && !txn.delivery.missed {
+            self.failed(now, txn.node, Why::Silent);
+        }
+        if !txn.heard {
+            self.outliers.failed(txn.node, true);
+            self.chooser.answered(txn.node, GIVE_UP.as_micros() as u32);
+        }
+        // Who has an INVITE may still say something.
+        self.calls.sessions.close(place, if txn.fresh { now + LATE } else { now });
+        // Whoever hung up is gone, answered or not (RFC 3261 section 15.1.1).
+        if txn.tag == Tag::Bye
+            && txn.sealed
+            && matches!(self.calls.sessions.phase(at), Phase::Setup | Phase::Up)
+        {
+            self.calls.end(now, at);
+        }
+    }
+
+    /// When [`Dispatcher::timeout`] wants to be called next.
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.calls.sessions.next_deadline()
     }
 }

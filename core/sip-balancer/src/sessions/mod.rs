@@ -1,9 +1,13 @@
 //! The calls and transactions of one worker, and which node a request goes to.
 
+pub(crate) mod calls;
 pub(crate) mod connections;
+pub(crate) mod counters;
 pub(crate) mod dispatch;
 pub(crate) mod index;
-pub(crate) mod lifetime;
+pub(crate) mod place;
 pub(crate) mod replies;
 pub(crate) mod retargeting;
+pub(crate) mod retry_budget;
 pub(crate) mod table;
+pub(crate) mod txn;

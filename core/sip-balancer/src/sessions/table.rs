@@ -5,18 +5,17 @@
 //! the only ones that touch a counter. So a counter is the number of records that count, always, and
 //! cannot drift or fall below zero. [`Sessions::recount`] counts the records themselves; tests compare.
 
-use crate::failover::store::RIVALS;
 use crate::sessions::connections::Conns;
+use crate::sessions::counters::Counters;
 use crate::sessions::index::Index;
-use crate::sessions::replies::Replies;
+use crate::sessions::place::{NIL, Place, TxnPlace};
+use crate::sessions::txn::Txn;
 use crate::timers::GIVE_UP;
-use crate::{CallKey, Cluster, Kind, Load, MOST_NODES, NodeIndex, Proof, Tag};
-use core::net::SocketAddr;
+use crate::{CallKey, Cluster, Load, NodeIndex, Tag};
 use std::sync::Arc;
 use timing::Wheel;
 use wire::Time;
 
-const NIL: u32 = u32::MAX;
 /// Transactions of one call that may be unfinished or remembered at one time.
 const MOST_OF_CALL: u8 = 16;
 /// Where a call is in its life.
@@ -39,14 +38,6 @@ impl Phase {
         matches!(self, Phase::Setup | Phase::Up)
     }
 }
-
-/// A call, by its place.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place(pub u32);
-
-/// A transaction, by its place.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct TxnPlace(u32);
 
 #[derive(Clone, Copy, Debug)]
 struct Session {
@@ -73,82 +64,16 @@ struct Session {
 /// Dialogs of one call that are told apart.
 const DIALOGS: usize = 4;
 
-/// As many nodes that an INVITE has left are remembered: more than may go down with it.
-const LEFT: usize = 6;
-
-/// A node that an INVITE has left.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Left {
-    /// Which.
-    pub node: NodeIndex,
-    /// It was down then, not only silent or without a way to it.
-    pub down: bool,
-}
-
-/// A transaction at a node.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Txn {
-    /// What it is known by.
-    pub id: u64,
-    /// The method, as far as it matters.
-    pub tag: Tag,
-    /// An INVITE outside a dialog: only of these the silence counts, as a proxy answers them at once.
-    pub fresh: bool,
-    /// Who has it.
-    pub node: NodeIndex,
-    /// Not finished: it counts.
-    pub open: bool,
-    /// Something has come back for it.
-    pub heard: bool,
-    /// An INVITE outside a dialog of which some node has said something provisional, be it another one than the one
-    /// that has it by now: its sender no longer repeats it, and some node may still answer it.
-    pub rang: bool,
-    /// Something that shows work has come back.
-    pub worked: bool,
-    /// It has been said once that nothing came back.
-    pub missed: bool,
-    /// The network brought it back, or its node says nothing at all.
-    pub returned: bool,
-    /// It may have been read by a node to which its connection ended.
-    pub read: bool,
-    /// Its sender has cancelled it.
-    pub cancelled: bool,
-    /// It came with a token, or there are none.
-    pub sealed: bool,
-    /// The nodes that an INVITE outside a dialog has left for another one: the last few.
-    pub left: [Option<Left>; LEFT],
-    /// It goes over a stream where its node may have one.
-    pub large: bool,
-    /// Where its responses go, if that was said when it came for the first time.
-    pub back: Option<SocketAddr>,
-    /// What has gone there.
-    pub replies: Replies,
-    /// Nodes from which it was taken with a CANCEL, or that refused it: they would take it for the same, which is over.
-    pub barred: [Option<NodeIndex>; RIVALS],
-    /// The node had nothing else to do when it came; and how many transactions the node had had then.
-    pub alone: Option<u32>,
-    /// When it was first forwarded.
-    pub began: Time,
-    /// When it is given up, or forgotten.
-    pub until: Time,
-    next: u32,
-}
-
 /// All records of one worker.
 #[derive(Debug)]
 pub(crate) struct Sessions {
-    cluster: Arc<Cluster>,
-    worker: u16,
     index: Index,
     sessions: Vec<Session>,
     free: Vec<u32>,
     txns: Vec<Txn>,
     free_txn: u32,
     wheel: Wheel,
-    loads: Vec<Load>,
-    begun: Vec<u32>,
-    /// Records that name a node.
-    held: Vec<u32>,
+    counters: Counters,
     /// Most records, and how many of them may be alive.
     most: usize,
     most_alive: usize,
@@ -156,7 +81,7 @@ pub(crate) struct Sessions {
     used: usize,
     used_txns: usize,
     /// Connections of those that are up.
-    pub conns: Conns,
+    conns: Conns,
 }
 
 impl Sessions {
@@ -165,17 +90,13 @@ impl Sessions {
         let alive = most.max(1);
         let all = alive * 2;
         Sessions {
-            cluster,
-            worker,
             index: Index::new(all),
             sessions: Vec::with_capacity(all),
             free: Vec::new(),
             txns: Vec::with_capacity(all),
             free_txn: NIL,
             wheel: Wheel::new(Time::ZERO, all),
-            loads: vec![Load::default(); MOST_NODES],
-            begun: vec![0; MOST_NODES],
-            held: vec![0; MOST_NODES],
+            counters: Counters::new(cluster, worker),
             most: all,
             most_alive: alive,
             alive: 0,
@@ -183,6 +104,11 @@ impl Sessions {
             used_txns: 0,
             conns: Conns::default(),
         }
+    }
+
+    /// The connections that calls use.
+    pub fn conns(&mut self) -> &mut Conns {
+        &mut self.conns
     }
 
     /// Calls and dialogs alive.
@@ -254,7 +180,7 @@ impl Sessions {
         };
         self.index.insert(key, at);
         self.used += 1;
-        self.hold(node, true);
+        self.counters.hold(node, true);
         self.set_phase(Place(at), phase, Time::FAR);
         Some(Place(at))
     }
@@ -280,48 +206,10 @@ impl Sessions {
             _ => {}
         }
         if before.is_call() != phase.is_call() {
-            self.count_call(node, phase.is_call());
+            self.counters.call(node, phase.is_call());
         }
         if before == Phase::Up && phase != Phase::Up {
             self.conns.end(at);
-        }
-    }
-
-    fn count_call(&mut self, node: NodeIndex, more: bool) {
-        if let Some(load) = self.loads.get_mut(usize::from(node.0)) {
-            load.calls = if more { load.calls + 1 } else { load.calls - 1 };
-        }
-        self.publish(node);
-    }
-
-    /// One unfinished transaction more, or less; `worked`: its node has shown that it has worked on it.
-    fn count_txn(&mut self, node: NodeIndex, kind: Kind, worked: bool, more: bool) {
-        if let Some(load) = self.loads.get_mut(usize::from(node.0)) {
-            if let Some(open) = load.open.get_mut(kind as usize) {
-                *open = if more { *open + 1 } else { *open - 1 };
-            }
-            if !worked {
-                load.unanswered = if more { load.unanswered + 1 } else { load.unanswered - 1 };
-            }
-        }
-        if more && let Some(begun) = self.begun.get_mut(usize::from(node.0)) {
-            *begun = begun.wrapping_add(1);
-        }
-        self.publish(node);
-    }
-
-    /// One record more, or less, names a node.
-    fn hold(&mut self, node: NodeIndex, more: bool) {
-        if let Some(held) = self.held.get_mut(usize::from(node.0)) {
-            *held = if more { *held + 1 } else { *held - 1 };
-            self.cluster.loads().publish_held(self.worker, node, *held);
-        }
-    }
-
-    fn publish(&self, node: NodeIndex) {
-        let at = usize::from(node.0);
-        if let (Some(load), Some(begun)) = (self.loads.get(at), self.begun.get(at)) {
-            self.cluster.loads().publish(self.worker, node, load, *begun);
         }
     }
 
@@ -331,12 +219,12 @@ impl Sessions {
         let (from, counts) = (session.node, session.phase.is_call());
         session.node = node;
         if from != node {
-            self.hold(from, false);
-            self.hold(node, true);
+            self.counters.hold(from, false);
+            self.counters.hold(node, true);
         }
         if counts && from != node {
-            self.count_call(from, false);
-            self.count_call(node, true);
+            self.counters.call(from, false);
+            self.counters.call(node, true);
         }
     }
 
@@ -428,8 +316,8 @@ impl Sessions {
         session.first = place;
         session.count += 1;
         self.used_txns += 1;
-        self.hold(txn.node, true);
-        self.count_txn(txn.node, txn.tag.kind(), txn.worked, true);
+        self.counters.hold(txn.node, true);
+        self.counters.txn(txn.node, txn.tag.kind(), txn.worked, true);
         Some(TxnPlace(place))
     }
 
@@ -439,7 +327,7 @@ impl Sessions {
         txn.open = false;
         txn.until = until;
         let (node, kind, worked) = (txn.node, txn.tag.kind(), txn.worked);
-        self.count_txn(node, kind, worked, false);
+        self.counters.txn(node, kind, worked, false);
     }
 
     /// A node has shown that it has worked on a transaction. `last`: it is finished with that, and its end is about to be
@@ -448,11 +336,8 @@ impl Sessions {
         let Some(txn) = self.txns.get_mut(place.0 as usize).filter(|t| !t.worked) else { return };
         txn.worked = true;
         let (node, open) = (txn.node, txn.open);
-        if let Some(load) = self.loads.get_mut(usize::from(node.0)).filter(|_| open) {
-            load.unanswered -= 1;
-            if !last {
-                self.publish(node);
-            }
+        if open {
+            self.counters.worked(node, last);
         }
     }
 
@@ -461,13 +346,14 @@ impl Sessions {
         let Some(txn) = self.txns.get_mut(place.0 as usize).filter(|t| t.open) else { return };
         let (from, kind, worked) = (txn.node, txn.tag.kind(), txn.worked);
         (txn.node, txn.began, txn.alone) = (node, now, None);
-        (txn.heard, txn.worked, txn.missed, txn.returned) = (false, false, false, false);
+        (txn.heard, txn.worked) = (false, false);
+        (txn.delivery.missed, txn.delivery.returned) = (false, false);
         // One that has rung has as long as it had.
         txn.until = txn.until.max(now + GIVE_UP);
-        self.hold(from, false);
-        self.hold(node, true);
-        self.count_txn(from, kind, worked, false);
-        self.count_txn(node, kind, false, true);
+        self.counters.hold(from, false);
+        self.counters.hold(node, true);
+        self.counters.txn(from, kind, worked, false);
+        self.counters.txn(node, kind, false, true);
     }
 
     /// A transaction's record.
@@ -555,7 +441,7 @@ impl Sessions {
             self.txns[place as usize].next = self.free_txn;
             self.free_txn = place;
             self.used_txns -= 1;
-            self.hold(txn.node, false);
+            self.counters.hold(txn.node, false);
         }
     }
 
@@ -571,7 +457,7 @@ impl Sessions {
         if phase != Phase::Ended {
             return;
         }
-        self.hold(node, false);
+        self.counters.hold(node, false);
         let sessions = &self.sessions;
         self.index.remove(key, |place| sessions.get(place as usize).map_or(CallKey(0, 0), |s| s.key));
         self.wheel.clear(at.0);
@@ -583,18 +469,13 @@ impl Sessions {
     }
 
     /// The counters, as they are kept.
-    pub fn loads(&self) -> &[Load] {
-        &self.loads
+    pub fn counters(&self) -> &Counters {
+        &self.counters
     }
 
-    /// How many records name each node.
-    pub fn held(&self) -> &[u32] {
-        &self.held
-    }
-
-    /// The same, counted anew.
+    /// How many records name each node, counted anew.
     pub fn recount_held(&self) -> Vec<u32> {
-        let mut held = vec![0; self.held.len()];
+        let mut held = vec![0; self.counters.held().len()];
         for (at, session) in self.sessions.iter().enumerate().filter(|(_, s)| s.used) {
             let of = self.of(Place(at as u32)).map(|(_, txn)| txn.node);
             for node in of.chain([session.node]) {
@@ -608,7 +489,7 @@ impl Sessions {
 
     /// The counters, counted anew from the records.
     pub fn recount(&self) -> Vec<Load> {
-        let mut loads = vec![Load::default(); self.loads.len()];
+        let mut loads = vec![Load::default(); self.counters.loads().len()];
         for (at, session) in self.sessions.iter().enumerate().filter(|(_, s)| s.used) {
             if let Some(load) = loads.get_mut(usize::from(session.node.0)).filter(|_| session.phase.is_call())
             {
@@ -623,47 +504,5 @@ impl Sessions {
             }
         }
         loads
-    }
-}
-
-impl Txn {
-    /// A transaction that is forwarded now for the first time.
-    pub fn new(now: Time, id: u64, tag: Tag, node: NodeIndex, until: Time) -> Txn {
-        Txn {
-            id,
-            tag,
-            fresh: false,
-            node,
-            open: true,
-            heard: false,
-            rang: false,
-            worked: false,
-            missed: false,
-            returned: false,
-            read: false,
-            cancelled: false,
-            sealed: false,
-            left: [None; LEFT],
-            large: false,
-            back: None,
-            replies: Replies::new(0, Proof::None, false),
-            barred: [None; RIVALS],
-            alone: None,
-            began: now,
-            until,
-            next: NIL,
-        }
-    }
-
-    /// Another node has it than this one, which was down or not.
-    pub fn leave(&mut self, node: NodeIndex, down: bool) {
-        let known = self.left.iter_mut().flatten().find(|left| left.node == node);
-        match known {
-            Some(left) => left.down |= down,
-            None => {
-                self.left.rotate_right(1);
-                self.left[0] = Some(Left { node, down });
-            }
-        }
     }
 }

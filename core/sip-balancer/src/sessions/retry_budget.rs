@@ -13,20 +13,20 @@ const CALLS: u32 = 4;
 
 /// What one worker may move.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Budget {
+pub(crate) struct RetryBudget {
     /// Moves left, times [`CALLS`].
     left: u32,
     /// One more each second, since then.
     since: Time,
 }
 
-impl Default for Budget {
-    fn default() -> Budget {
-        Budget { left: MOST * CALLS, since: Time::ZERO }
+impl Default for RetryBudget {
+    fn default() -> RetryBudget {
+        RetryBudget { left: MOST * CALLS, since: Time::ZERO }
     }
 }
 
-impl Budget {
+impl RetryBudget {
     /// A new call came.
     pub fn earn(&mut self) {
         self.left = (self.left + 1).min(MOST * CALLS);
@@ -53,8 +53,8 @@ mod tests {
 
     #[test]
     fn a_quarter_of_the_calls_and_one_a_second_may_be_moved() {
-        let (mut budget, now) = (Budget::default(), Time::from_secs(100));
-        let spend = |budget: &mut Budget, now| (0..1_000).filter(|_| budget.spend(now)).count();
+        let (mut budget, now) = (RetryBudget::default(), Time::from_secs(100));
+        let spend = |budget: &mut RetryBudget, now| (0..1_000).filter(|_| budget.spend(now)).count();
         assert_eq!(spend(&mut budget, now), 20);
         (0..40).for_each(|_| budget.earn());
         assert_eq!(spend(&mut budget, now), 10);

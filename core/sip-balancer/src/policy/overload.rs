@@ -1,14 +1,11 @@
 //! Nodes that ask for less (RFC 7339): others get what they would have had, and where all ask for less, nobody does.
-//!
-//! Only a node that has shown in its answer to a probe that it fills in `oc` is asked for more of that, and believed: a
-//! probe reaches nobody beyond it. One that does not know of it would pass on what whoever it calls wrote into our Via.
 
 use crate::hash::{fnv1a, scramble};
 use crate::timers::LATE;
-use crate::{Balancer, Dispatcher, NoWay, NodeIndex, Request, Tag};
+use crate::{Chooser, Cluster, NoWay, NodeIndex, Request, Tag};
 use core::mem;
-use sip_message::Message;
-use sip_proxy::feedback::{Algorithm, Category, oc};
+use core::net::SocketAddr;
+use sip_proxy::feedback::{Category, Neighbours, oc};
 use wire::Time;
 
 /// INVITEs that were refused because nodes ask for less: another copy of one gets no other answer, for its caller may
@@ -44,48 +41,41 @@ impl Refused {
     }
 }
 
-impl Balancer {
-    /// A node has answered a probe: whether it speaks of its overload, and what it says.
-    pub(crate) fn hear_probe(&mut self, now: Time, node: NodeIndex, answer: &Message<'_>) {
-        let wish = self.settings.overload_control.then(|| oc::wish(answer.via().raw)).flatten();
-        self.cluster.set_speaks(node, wish.is_some_and(|wish| wish.algorithm == Algorithm::Loss));
-        if self.cluster.speaks(node) {
-            self.hear(now, node, answer);
-        }
-    }
-
-    /// What a node that speaks of its overload says with a response.
-    #[inline(never)]
-    pub(crate) fn hear(&mut self, now: Time, node: NodeIndex, response: &Message<'_>) {
-        if let Some(wish) = oc::wish(response.via().raw) {
-            self.dispatcher.told(now, node, &wish);
-        }
-    }
+/// The nodes that ask for less, as one worker knows them.
+#[derive(Default, Debug)]
+pub(crate) struct Overload {
+    /// By their addresses.
+    neighbours: Neighbours,
+    /// Room to list them.
+    asking: Vec<NodeIndex>,
+    refused: Refused,
+    /// New requests that did not go to the node that they would have gone to.
+    held_back: u64,
 }
 
-impl Dispatcher {
-    /// A node has said how much less it wants. Only what was offered is listened to.
-    pub fn told(&mut self, now: Time, node: NodeIndex, wish: &oc::Wish) {
-        if wish.algorithm == Algorithm::Loss
-            && let Some(node) = self.cluster.node(node)
-        {
-            self.neighbours.tidy(now);
-            self.neighbours.told(now, node.address, wish);
-        }
+impl Overload {
+    /// New requests that did not go to the node that they would have gone to.
+    pub fn held_back(&self) -> u64 {
+        self.held_back
+    }
+
+    /// The node at an address has said how much less it wants. Only what was offered is listened to.
+    pub fn told(&mut self, now: Time, node: SocketAddr, wish: &oc::Wish) {
+        self.neighbours.tidy(now);
+        self.neighbours.told(now, node, wish);
     }
 
     /// What belongs to something that was begun goes to its node, and counts there.
     #[inline]
-    pub(crate) fn goes_first(&mut self, now: Time, node: NodeIndex) -> NodeIndex {
+    pub fn goes_first(&mut self, now: Time, cluster: &Cluster, node: NodeIndex) {
         if !self.neighbours.is_empty() {
-            self.count_within(now, node);
+            self.count_within(now, cluster, node);
         }
-        node
     }
 
     #[cold]
-    fn count_within(&mut self, now: Time, node: NodeIndex) {
-        if let Some(known) = self.cluster.node(node) {
+    fn count_within(&mut self, now: Time, cluster: &Cluster, node: NodeIndex) {
+        if let Some(known) = cluster.node(node) {
             self.neighbours.lets(now, known.address, Category::Within, 0);
         }
     }
@@ -93,11 +83,12 @@ impl Dispatcher {
     /// Who gets something new that is to go to `node`: another one, of those that do not ask for less, if this one does
     /// and it is one of those that it is not to have.
     #[inline]
-    pub(crate) fn held_back(
+    pub fn redirect(
         &mut self,
         now: Time,
         r: &Request<'_>,
         node: NodeIndex,
+        (cluster, chooser): (&Cluster, &mut Chooser),
     ) -> Result<NodeIndex, NoWay> {
         if self.neighbours.is_empty() && self.refused.are_over(now) {
             return Ok(node);
@@ -106,7 +97,7 @@ impl Dispatcher {
         if invite && self.refused.has(now, r.id) {
             return Err(NoWay::TooMuch);
         }
-        let chosen = self.weigh(now, r, node);
+        let chosen = self.weigh(now, r, node, (cluster, chooser));
         if invite && chosen.is_err() {
             self.refused.note(now, r.id);
         }
@@ -114,26 +105,31 @@ impl Dispatcher {
     }
 
     #[cold]
-    fn weigh(&mut self, now: Time, r: &Request<'_>, node: NodeIndex) -> Result<NodeIndex, NoWay> {
+    fn weigh(
+        &mut self,
+        now: Time,
+        r: &Request<'_>,
+        node: NodeIndex,
+        (cluster, chooser): (&Cluster, &mut Chooser),
+    ) -> Result<NodeIndex, NoWay> {
         // Mostly that is over soon, and then nothing is looked at any more.
         self.neighbours.tidy(now);
-        let address = |at: NodeIndex| self.cluster.node(at).map(|node| node.address);
+        let address = |at: NodeIndex| cluster.node(at).map(|node| node.address);
         let Some(wanted) = address(node) else { return Ok(node) };
-        let dice = self.chooser.dice();
+        let dice = chooser.dice();
         if self.neighbours.lets(now, wanted, Category::New, dice) {
             return Ok(node);
         }
-        self.happened.held_back += 1;
+        self.held_back += 1;
         let mut asking = mem::take(&mut self.asking);
         asking.clear();
         let asks = |at: &NodeIndex| address(*at).is_some_and(|hop| self.neighbours.asks(now, hop));
-        asking.extend(self.cluster.indexes().filter(asks));
+        asking.extend(cluster.indexes().filter(asks));
         // A table of places for these nodes alone would be made anew each time.
-        let place =
-            (self.chooser.algorithm() == crate::Algorithm::Maglev).then(|| scramble(fnv1a(r.call_id)));
+        let place = (chooser.algorithm() == crate::Algorithm::Maglev).then(|| scramble(fnv1a(r.call_id)));
         let other = match r.home.or(place) {
-            Some(home) => self.chooser.home_but(now, home, &asking),
-            None => self.chooser.choose_but(now, r.call_id, r.tag.kind(), &asking),
+            Some(home) => chooser.home_but(now, home, &asking),
+            None => chooser.choose_but(now, r.call_id, r.tag.kind(), &asking),
         };
         let other = other.filter(|at| !asking.contains(at));
         self.asking = asking;

@@ -1,0 +1,84 @@
+//! What one worker has given to each node, as its records say, and as all workers see it.
+
+use crate::{Cluster, Kind, Load, MOST_NODES, NodeIndex};
+use std::sync::Arc;
+
+/// The counters of one worker. The table of sessions alone changes them.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    cluster: Arc<Cluster>,
+    worker: u16,
+    loads: Vec<Load>,
+    begun: Vec<u32>,
+    /// Records that name a node.
+    held: Vec<u32>,
+}
+
+impl Counters {
+    /// All are zero.
+    pub fn new(cluster: Arc<Cluster>, worker: u16) -> Counters {
+        let (loads, begun, held) =
+            (vec![Load::default(); MOST_NODES], vec![0; MOST_NODES], vec![0; MOST_NODES]);
+        Counters { cluster, worker, loads, begun, held }
+    }
+
+    /// One call more, or less.
+    pub fn call(&mut self, node: NodeIndex, more: bool) {
+        if let Some(load) = self.loads.get_mut(usize::from(node.0)) {
+            load.calls = if more { load.calls + 1 } else { load.calls - 1 };
+        }
+        self.publish(node);
+    }
+
+    /// One unfinished transaction more, or less; `worked`: its node has shown that it has worked on it.
+    pub fn txn(&mut self, node: NodeIndex, kind: Kind, worked: bool, more: bool) {
+        if let Some(load) = self.loads.get_mut(usize::from(node.0)) {
+            if let Some(open) = load.open.get_mut(kind as usize) {
+                *open = if more { *open + 1 } else { *open - 1 };
+            }
+            if !worked {
+                load.unanswered = if more { load.unanswered + 1 } else { load.unanswered - 1 };
+            }
+        }
+        if more && let Some(begun) = self.begun.get_mut(usize::from(node.0)) {
+            *begun = begun.wrapping_add(1);
+        }
+        self.publish(node);
+    }
+
+    /// A node has shown that it has worked on an unfinished transaction. `last`: it is finished with that, and its end is
+    /// about to be published.
+    pub fn worked(&mut self, node: NodeIndex, last: bool) {
+        if let Some(load) = self.loads.get_mut(usize::from(node.0)) {
+            load.unanswered -= 1;
+            if !last {
+                self.publish(node);
+            }
+        }
+    }
+
+    /// One record more, or less, names a node.
+    pub fn hold(&mut self, node: NodeIndex, more: bool) {
+        if let Some(held) = self.held.get_mut(usize::from(node.0)) {
+            *held = if more { *held + 1 } else { *held - 1 };
+            self.cluster.loads().publish_held(self.worker, node, *held);
+        }
+    }
+
+    fn publish(&self, node: NodeIndex) {
+        let at = usize::from(node.0);
+        if let (Some(load), Some(begun)) = (self.loads.get(at), self.begun.get(at)) {
+            self.cluster.loads().publish(self.worker, node, load, *begun);
+        }
+    }
+
+    /// What was given to each node.
+    pub fn loads(&self) -> &[Load] {
+        &self.loads
+    }
+
+    /// How many records name each node.
+    pub fn held(&self) -> &[u32] {
+        &self.held
+    }
+}
