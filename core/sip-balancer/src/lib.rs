@@ -9,13 +9,16 @@
 //! | `policy` | who gets a new call: algorithms, costs, refusals |
 //! | `cluster` | the nodes as all workers see them: members, health, load, probes, overload |
 //! | `sessions` | calls, transactions and counters of one worker, and which node a request goes to |
+//! | `forwarding` | messages checked and written, without a memory of calls |
 //! | `failover` | requests that may have to be sent once more, and what becomes of who had them first |
 //! | `machine` | the same with bytes: one worker's machine |
 //! | `token` | what messages carry so that nothing need be remembered |
 #![forbid(unsafe_code)]
 
 mod cluster;
+mod counts;
 mod failover;
+mod forwarding;
 mod hash;
 mod machine;
 mod message;
@@ -33,7 +36,8 @@ pub use cluster::loads::Load;
 pub use cluster::members::{Node, NodeIndex};
 pub use cluster::stats::{NodeStats, OCCUPANCIES, Times};
 pub use cluster::{Cluster, MOST_NODES, NotAdded};
-pub use machine::{Balancer, Counts, Notice, Report, Setup};
+pub use counts::Counts;
+pub use machine::{Balancer, Notice, Report, Setup};
 pub use method::{Kind, Tag};
 pub use policy::algorithm::Algorithm;
 pub use policy::choice::Chooser;

@@ -2,10 +2,11 @@
 
 use crate::hash::fnv1a;
 use crate::token::Origin;
-use crate::{CallKey, Tag};
-use core::net::IpAddr;
+use crate::{Answer, CallKey, Tag};
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use sip_message::{Message, Name, parse_u32};
+use wire::Flow;
 
 /// What makes this request the same as another.
 pub(crate) fn origin<'a>(request: &Message<'a>, reply: IpAddr, call: CallKey) -> Origin<'a> {
@@ -37,4 +38,16 @@ pub(crate) fn wait(response: &Message<'_>, tag: Tag) -> Option<Duration> {
     let value = response.header(name)?.value;
     let digits = value.split(|b| !b.is_ascii_digit()).next()?;
     parse_u32(digits).map(|seconds| Duration::from_secs(seconds.into()))
+}
+
+/// What assignment is told of a response.
+pub(crate) fn answer_of(response: &Message<'_>, tag: Tag) -> Answer {
+    let status = response.status();
+    let dialog = if status < 200 { 0 } else { dialog_of(response.to_tag()) };
+    Answer { status, wait: wait(response, tag), dialog }
+}
+
+/// Where a response goes whose connection is gone: to the port in `sent-by`, over a new one (section 18.2.2).
+pub(crate) fn otherwise(back: Flow, port: u16) -> Flow {
+    Flow { conn: None, remote: SocketAddr::new(back.remote.ip(), port), ..back }
 }

@@ -7,8 +7,8 @@ use crate::NodeIndex;
 pub(crate) enum TransmitToken {
     /// An entry, by place and generation, on its way to this node.
     Kept(u32, u32, NodeIndex),
-    /// A letter, by its number.
-    Letter(u64),
+    /// A response over a stream, by its number.
+    Response(u64),
     /// A probe of a node, by its serial.
     Probe(NodeIndex, u32),
 }
@@ -25,7 +25,7 @@ impl TransmitToken {
                 let low = u64::from(node.0 & 0xff) << 24 | u64::from(at & 0xff_ffff);
                 1 << KIND | u64::from(generation & GENERATION) << 32 | low
             }
-            TransmitToken::Letter(number) => 2 << KIND | number & !(3 << KIND),
+            TransmitToken::Response(number) => 2 << KIND | number & !(3 << KIND),
             TransmitToken::Probe(at, serial) => 3 << KIND | u64::from(at.0) << 32 | u64::from(serial),
         }
     }
@@ -37,7 +37,7 @@ impl TransmitToken {
                 let (at, node) = (token as u32 & 0xff_ffff, NodeIndex((token >> 24) as u16 & 0xff));
                 Some(TransmitToken::Kept(at, (token >> 32) as u32 & GENERATION, node))
             }
-            2 => Some(TransmitToken::Letter(token & !(3 << KIND))),
+            2 => Some(TransmitToken::Response(token & !(3 << KIND))),
             3 => Some(TransmitToken::Probe(NodeIndex((token >> 32) as u16), token as u32)),
             _ => None,
         }
@@ -54,7 +54,7 @@ mod tests {
         for token in [
             TransmitToken::Kept(0, 0, none),
             TransmitToken::Kept(65_535, 7, last),
-            TransmitToken::Letter(0),
+            TransmitToken::Response(0),
             TransmitToken::Probe(last, 0),
         ] {
             assert_ne!(token.to_u64(), 0);

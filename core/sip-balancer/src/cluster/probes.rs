@@ -4,11 +4,10 @@
 //! it has. One that leaves a probe unanswered, and answers something else meanwhile, is there as well.
 
 use crate::hash::scramble;
-use crate::machine::requests::OFFER;
 use crate::sessions::dispatch::LONGEST_REST;
 use crate::token::Sealer;
 use crate::transmit::TransmitToken;
-use crate::{Cluster, Health, MOST_NODES, NodeIndex, Settings, Why};
+use crate::{Cluster, Health, MOST_NODES, NodeIndex, Probing, Settings, Why};
 use core::time::Duration;
 use sip_health::{Overdue, Probe, Vital};
 use sip_message::{hex16, push_u64};
@@ -16,6 +15,9 @@ use wire::{Flow, ListenerId, Outbox, Time, Transport};
 
 /// Call-IDs tried for one that belongs to the worker that probes.
 const ATTEMPTS: u64 = 10_000;
+
+/// Offers overload control (RFC 7339 section 4), in the Via of what goes to a node that supports it.
+pub(crate) const OFFER: &[u8] = b";oc;oc-algo=\"loss\"";
 
 /// The probes of all nodes. One worker sends them regularly; any may send one at once to a node that it doubts, and
 /// goes on until that is up or down.
@@ -47,11 +49,10 @@ impl Probes {
     pub fn answered(
         &mut self,
         now: Time,
-        settings: &Settings,
+        rules: &Probing,
         cluster: &Cluster,
         (node, serial): (u32, u32),
-        status: u16,
-        wait: Option<Duration>,
+        (status, wait): (u16, Option<Duration>),
     ) -> Option<NodeIndex> {
         let at = cluster.by_id(node)?;
         let probe = self.probes.get_mut(usize::from(at.0))?;
@@ -59,7 +60,6 @@ impl Probes {
             return None;
         }
         let sent = probe.answered(now, serial)?;
-        let rules = &settings.probing;
         let (good, full) = (rules.is_good(status), status == 503);
         if !good && !full {
             if probe.failed(rules.down_after) {
@@ -95,14 +95,8 @@ impl Probes {
     }
 
     /// Counts probes without an answer and sends those whose time has come. Says how many.
-    pub fn timeout(
-        &mut self,
-        now: Time,
-        settings: &Settings,
-        cluster: &Cluster,
-        sealer: &Sealer,
-        out: &mut Outbox,
-    ) -> u64 {
+    pub fn timeout(&mut self, now: Time, asks: &Asks<'_>, out: &mut Outbox) -> u64 {
+        let &Asks { settings, cluster, sealer } = asks;
         let rules = &settings.probing;
         if rules.interval.is_zero() {
             return 0;
@@ -145,7 +139,7 @@ impl Probes {
             }
             let serial = probe.ask(now, rules.interval, rules.timeout);
             asked = true;
-            sent += u64::from(write(settings, cluster, sealer, at, serial, &self.call_id, out));
+            sent += u64::from(asks.write(at, serial, &self.call_id, out));
         }
         self.asked = asked;
         sent
@@ -184,40 +178,45 @@ impl Probes {
     }
 }
 
-fn write(
-    settings: &Settings,
-    cluster: &Cluster,
-    sealer: &Sealer,
-    at: NodeIndex,
-    serial: u32,
-    call_id: &[u8],
-    out: &mut Outbox,
-) -> bool {
-    let Some(node) = cluster.node(at) else { return false };
-    let transport = node.transport.unwrap_or(Transport::Udp);
-    let near = settings.listener_for(transport, node.address, ListenerId(0));
-    let Some((id, listener)) = near.and_then(|id| Some((id, settings.listener(id)?))) else { return false };
-    let flow = Flow { transport, listener: id, remote: node.address, conn: None };
-    let token = if transport.is_reliable() { TransmitToken::Probe(at, serial).to_u64() } else { 0 };
-    out.send_with(flow, token, |buf| {
-        let address = node.address.to_string();
-        let mut put = |parts: &[&[u8]]| parts.iter().for_each(|part| buf.extend_from_slice(part));
-        let mut branch = Vec::with_capacity(48);
-        sealer.push_probe(node.id(), serial, &mut branch);
-        let mut number = Vec::with_capacity(10);
-        push_u64(u64::from(serial).max(1), &mut number);
-        put(&[b"OPTIONS sip:", address.as_bytes(), b" SIP/2.0\r\n", listener.via_prefix(), &branch]);
-        let offer = if settings.overload_control { OFFER } else { b"" };
-        put(&[
-            b";rport",
-            offer,
-            b"\r\nMax-Forwards: 1\r\nFrom: <sip:",
-            listener.sent_by(),
-            b">;tag=",
-            &branch[9..19],
-        ]);
-        put(&[b"\r\nTo: <sip:", address.as_bytes(), b">\r\nCall-ID: ", call_id, b"\r\nCSeq: ", &number]);
-        put(&[b" OPTIONS\r\nContent-Length: 0\r\n\r\n"]);
-    });
-    true
+/// What a probe is written from.
+pub(crate) struct Asks<'a> {
+    pub settings: &'a Settings,
+    pub cluster: &'a Cluster,
+    pub sealer: &'a Sealer,
+}
+
+impl Asks<'_> {
+    /// Sends a probe; false if there is no way to the node.
+    fn write(&self, at: NodeIndex, serial: u32, call_id: &[u8], out: &mut Outbox) -> bool {
+        let &Asks { settings, cluster, sealer } = self;
+        let Some(node) = cluster.node(at) else { return false };
+        let transport = node.transport.unwrap_or(Transport::Udp);
+        let near = settings.listener_for(transport, node.address, ListenerId(0));
+        let Some((id, listener)) = near.and_then(|id| Some((id, settings.listener(id)?))) else {
+            return false;
+        };
+        let flow = Flow { transport, listener: id, remote: node.address, conn: None };
+        let token = if transport.is_reliable() { TransmitToken::Probe(at, serial).to_u64() } else { 0 };
+        out.send_with(flow, token, |buf| {
+            let address = node.address.to_string();
+            let mut put = |parts: &[&[u8]]| parts.iter().for_each(|part| buf.extend_from_slice(part));
+            let mut branch = Vec::with_capacity(48);
+            sealer.push_probe(node.id(), serial, &mut branch);
+            let mut number = Vec::with_capacity(10);
+            push_u64(u64::from(serial).max(1), &mut number);
+            put(&[b"OPTIONS sip:", address.as_bytes(), b" SIP/2.0\r\n", listener.via_prefix(), &branch]);
+            let offer = if settings.overload_control { OFFER } else { b"" };
+            put(&[
+                b";rport",
+                offer,
+                b"\r\nMax-Forwards: 1\r\nFrom: <sip:",
+                listener.sent_by(),
+                b">;tag=",
+                &branch[9..19],
+            ]);
+            put(&[b"\r\nTo: <sip:", address.as_bytes(), b">\r\nCall-ID: ", call_id, b"\r\nCSeq: ", &number]);
+            put(&[b" OPTIONS\r\nContent-Length: 0\r\n\r\n"]);
+        });
+        true
+    }
 }

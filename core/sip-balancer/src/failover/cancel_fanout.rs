@@ -7,62 +7,47 @@
 //! While a secret is changed the INVITE may have been sealed with either, and each gets two.
 //!
 //! Whoever sends CANCELs of nothing has no more of that than of other requests: the sender gets one refusal at most, be it
-//! a false one, for those of all nodes but one are dropped, and nodes get [`MOST`] of them a second at most.
+//! a false one, for those of all nodes but one are dropped, and nodes get a limited number of them a second at most.
 
-use crate::machine::requests::Checked;
+use crate::failover::state::Failover;
+use crate::forwarding::check::Checked;
+use crate::forwarding::step::Step;
 use crate::message::origin;
 use crate::token::Branch;
-use crate::{Assigned, Balancer, CallKey, NodeIndex, Tag};
-use core::time::Duration;
+use crate::{Assigned, CallKey, NodeIndex, Tag};
 use sip_message::Message;
-use wire::{Flow, Outbox, Time};
+use wire::Flow;
 
-/// CANCELs of unknown INVITEs that a worker sends to nodes in a second. More are refused with 481.
-const MOST: usize = 1_024;
-const WINDOW: Duration = Duration::from_secs(1);
-
-/// How many have been sent to nodes in this window.
-#[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Scattered {
-    since: Time,
-    count: usize,
-}
-
-impl Scattered {
-    /// Whether `more` of them may be sent now. If so they are counted.
-    fn take(&mut self, now: Time, more: usize) -> bool {
-        if now.since(self.since) >= WINDOW {
-            *self = Scattered { since: now, count: 0 };
-        }
-        let fits = self.count + more <= MOST;
-        self.count += if fits { more } else { 0 };
-        fits
-    }
-}
-
-impl Balancer {
+impl Failover {
     /// A CANCEL of a call that nothing is known of.
     pub(crate) fn cancel_unknown(
         &mut self,
-        now: Time,
+        step: &mut Step<'_>,
         flow: Flow,
         request: &Message<'_>,
         c: &Checked<'_>,
-        out: &mut Outbox,
     ) {
-        let there = |at: &NodeIndex| self.cluster.is_usable(now, *at);
-        let nodes: Vec<NodeIndex> = self.cluster.members().map(|(at, _)| at).filter(there).collect();
-        let epochs = self.sealer.epochs();
-        if nodes.is_empty() || !self.scattered.take(now, nodes.len() * epochs.clone().count()) {
-            return self.refuse(flow, request, 481, b"", b"", out);
+        let there = |at: &NodeIndex| step.forwarder.cluster().is_usable(step.now, *at);
+        let nodes: Vec<NodeIndex> =
+            step.forwarder.cluster().members().map(|(at, _)| at).filter(there).collect();
+        let epochs = step.forwarder.sealer().epochs();
+        if nodes.is_empty() || !self.fanout.take(step.now, nodes.len() * epochs.clone().count()) {
+            return step.forwarder.refuse(flow, request, 481, b"", b"", step.out);
         }
         let origin = origin(request, c.back.remote.ip(), c.call);
         for epoch in epochs {
-            let c = Checked { id: self.sealer.id(epoch, &origin), epoch, ..*c };
+            let c = Checked { id: step.forwarder.sealer().id(epoch, &origin), epoch, ..*c };
             for &node in &nodes {
                 let to = Assigned { node, again: false, large: false };
-                if let Some(way) = self.way(to, flow.listener) {
-                    self.forward(flow, request, &c, (to, Some(way), 0), out);
+                if let Some(way) = step.forwarder.way(to, flow.listener) {
+                    step.forwarder.forward(
+                        step.dispatcher.calls(),
+                        flow,
+                        request,
+                        &c,
+                        (to, Some(way), 0),
+                        step.out,
+                    );
                 }
             }
         }
@@ -70,9 +55,10 @@ impl Balancer {
 
     /// Whether a node's refusal of a CANCEL is for the caller: that of one that there is a record of is, and else that of
     /// one node, where all were asked, to what the key says that seals now.
-    pub(crate) fn may_refuse_cancel(&self, now: Time, call: CallKey, b: &Branch, node: NodeIndex) -> bool {
-        let first = || self.cluster.members().map(|(at, _)| at).find(|at| self.cluster.is_usable(now, *at));
-        self.dispatcher.calls().back(call, b.id, Tag::Cancel).is_some()
-            || (b.epoch == self.sealer.epoch() && first() == Some(node))
+    pub(crate) fn may_refuse_cancel(step: &Step<'_>, call: CallKey, b: &Branch, node: NodeIndex) -> bool {
+        let cluster = step.forwarder.cluster();
+        let first = || cluster.members().map(|(at, _)| at).find(|at| cluster.is_usable(step.now, *at));
+        step.dispatcher.calls().back(call, b.id, Tag::Cancel).is_some()
+            || (b.epoch == step.forwarder.sealer().epoch() && first() == Some(node))
     }
 }

@@ -7,62 +7,62 @@
 //! has answered, its dialog is ended at once (ACK and BYE). All of these are written as the caller would write them, and
 //! take the way that the caller's would.
 
-use crate::failover::store::What;
+use crate::failover::state::Failover;
+use crate::failover::store::{MessageKey, What};
+use crate::forwarding::step::Step;
 use crate::hash::fnv1a;
 use crate::message::wait;
 use crate::timers::{GIVE_UP, T1};
-use crate::token::Branch;
-use crate::{Assigned, Balancer, CallKey, NodeIndex, Tag};
+use crate::{Assigned, CallKey, Calls, NodeIndex, Settings, Tag};
 use sip_message::{Message, Name, NameAddr, Parsed, Uri, parse};
-use wire::{Flow, Outbox, Time};
+use wire::{Flow, Time};
 
-impl Balancer {
+impl Failover {
     /// Whether a response is to something that was written here, and so of no interest to the caller.
     pub(crate) fn is_own_affair(
         &mut self,
+        calls: &Calls,
         call: CallKey,
-        branch: &Branch,
-        tag: Tag,
+        (id, tag): (u64, Tag),
         node: NodeIndex,
         status: u16,
     ) -> bool {
         if !matches!(tag, Tag::Cancel | Tag::Bye) {
             return false;
         }
-        let own = self.kept.find(branch.id, tag, What::Own(node));
+        let own = self.kept.find(id, tag, What::Own(node));
         if let Some(at) = own.filter(|_| status >= 200) {
             self.kept.forget(at);
         }
         if tag == Tag::Cancel && status >= 200 {
-            self.told(branch.id, node);
+            self.told(id, node);
         }
         // A CANCEL of ours and one of the caller's to one node are the same to it: it answers both at once.
-        let wanted = tag == Tag::Cancel && self.dispatcher.calls().is_cancelled_at(call, branch.id, node);
-        !wanted && (own.is_some() || (tag == Tag::Cancel && self.is_rival(branch.id, node)))
+        let wanted = tag == Tag::Cancel && calls.is_cancelled_at(call, id, node);
+        !wanted && (own.is_some() || (tag == Tag::Cancel && self.has_left(id, node)))
     }
 
     /// A node that had an INVITE before answers it. Says whether it has the call by that.
-    pub(crate) fn rival(
+    pub(crate) fn answered_late(
         &mut self,
-        now: Time,
+        step: &mut Step<'_>,
         id: u64,
         node: NodeIndex,
         response: &Message<'_>,
-        out: &mut Outbox,
     ) -> bool {
         let Some(at) = self.kept.find(id, Tag::Invite, What::ToNode) else { return false };
         let Some(entry) = self.kept.get(at) else { return false };
         let alerted = entry.alerted;
-        let (call, settled, status) = (entry.call, entry.settled, response.status());
-        self.cluster.heard(now, node);
-        let heard = self.dispatcher.calls().waiting(call, id, Tag::Invite).is_some_and(|w| w.heard);
+        let (call, settled, status) = (entry.key.call, entry.settled, response.status());
+        step.forwarder.cluster().heard(step.now, node);
+        let heard = step.dispatcher.calls().waiting(call, id, Tag::Invite).is_some_and(|w| w.heard);
         let (barred, cancelled) = (
-            self.dispatcher.calls().is_barred(call, id, node),
-            self.dispatcher.calls().is_cancelled(call, id),
+            step.dispatcher.calls().is_barred(call, id, node),
+            step.dispatcher.calls().is_cancelled(call, id),
         );
         // Of what is over anybody along the way may have a copy.
         if status == 503 && !settled && !barred {
-            self.dispatcher.overloaded(now, node, wait(response, Tag::Invite));
+            step.dispatcher.overloaded(step.now, node, wait(response, Tag::Invite));
         }
         // One that was only a little late, where nobody else has said anything: that may never come. A server that
         // cannot do it leaves it to the other, which perhaps can.
@@ -77,22 +77,22 @@ impl Balancer {
         let late = wanted && !heard;
         if !settled
             && (late || (200..300).contains(&status))
-            && let Some(before) = self.dispatcher.win_back(now, call, id, node)
+            && let Some(before) = step.dispatcher.win_back(step.now, call, id, node)
         {
             if let Some(entry) = self.kept.get_mut(at) {
                 entry.give_to(node);
             }
             // Who has said nothing yet is cancelled when it does.
             if heard {
-                self.withdraw(now, at, before, None, out);
+                self.withdraw(step, at, before, None);
             }
             return true;
         }
         let owed = self.kept.get(at).is_some_and(|entry| entry.rung().next().is_some());
-        self.withdraw(now, at, node, Some(response), out);
+        self.withdraw(step, at, node, Some(response));
         if settled && !owed {
             // The first who rings only now: it is seen to that it knows.
-            self.over(now, at, out);
+            self.over(step, at);
         }
         false
     }
@@ -100,31 +100,32 @@ impl Balancer {
     /// Takes an INVITE that is kept away from a node, as what it said asks for; `None`: it said something provisional.
     pub(crate) fn withdraw(
         &mut self,
-        now: Time,
+        step: &mut Step<'_>,
         at: u32,
         node: NodeIndex,
         response: Option<&Message<'_>>,
-        out: &mut Outbox,
     ) {
-        let Some((call, id)) = self.kept.get(at).map(|entry| (entry.call, entry.id)) else { return };
+        let Some((call, id)) = self.kept.get(at).map(|entry| (entry.key.call, entry.key.id)) else { return };
         match response.filter(|r| r.status() >= 200) {
             None => {
-                self.dispatcher.calls_mut().bar(call, id, node);
-                self.with_kept(at, |this, from, invite| {
+                step.dispatcher.calls_mut().bar(call, id, node);
+                self.with_kept(step, at, |this, step, from, invite| {
                     let cancel = as_caller(b"CANCEL", invite, None, &[], None);
-                    this.send_as_caller(from, &cancel, node, Some(now), out);
+                    this.send_as_caller(step, from, &cancel, node, true);
                 });
             }
             Some(refusal) if refusal.status() >= 300 => {
-                self.dispatcher.calls_mut().bar(call, id, node);
+                step.dispatcher.calls_mut().bar(call, id, node);
                 self.forget(id, Tag::Cancel, What::Own(node));
-                self.acknowledge(at, node, refusal, out);
+                self.acknowledge(step, at, node, refusal);
             }
             Some(yes) => {
-                self.with_kept(at, |this, from, invite| this.end_dialog(now, from, invite, yes, node, out));
+                self.with_kept(step, at, |this, step, from, invite| {
+                    this.end_dialog(step, from, invite, yes, node);
+                });
             }
         }
-        self.counts.withdrawn += 1;
+        step.forwarder.counts.withdrawn += 1;
         let rings = response.is_none_or(|r| r.status() < 200);
         if let Some(entry) = self.kept.get_mut(at) {
             entry.mark(node, rings);
@@ -132,111 +133,132 @@ impl Balancer {
     }
 
     /// ACK for a refusal of an INVITE that is kept, of which the caller does not hear (RFC 3261 section 17.1.1.3).
-    pub(crate) fn acknowledge(&mut self, at: u32, node: NodeIndex, refusal: &Message<'_>, out: &mut Outbox) {
-        self.with_kept(at, |this, from, invite| {
+    pub(crate) fn acknowledge(
+        &mut self,
+        step: &mut Step<'_>,
+        at: u32,
+        node: NodeIndex,
+        refusal: &Message<'_>,
+    ) {
+        self.with_kept(step, at, |this, step, from, invite| {
             let ack = as_caller(b"ACK", invite, Some(refusal), &[], None);
-            this.send_as_caller(from, &ack, node, None, out);
+            this.send_as_caller(step, from, &ack, node, false);
         });
     }
 
     /// ACK and BYE for a dialog that the caller does not know (RFC 3261 sections 13.2.2.4 and 15.1.1).
     fn end_dialog(
         &mut self,
-        now: Time,
+        step: &mut Step<'_>,
         from: Flow,
         invite: &Message<'_>,
         yes: &Message<'_>,
         node: NodeIndex,
-        out: &mut Outbox,
     ) {
-        let routes = self.routes_beyond(invite, yes);
+        let routes = routes_beyond(step.forwarder.settings(), invite, yes);
         // Several dialogs of one INVITE may have to be ended, at several nodes and at one that forks.
-        let mut which = self.cluster.id(node).to_be_bytes().to_vec();
+        let mut which = step.forwarder.cluster().id(node).to_be_bytes().to_vec();
         which.extend_from_slice(yes.to_tag());
         let suffix = format!("-lb{:016x}", fnv1a(&which));
         let ack = as_caller(b"ACK", invite, Some(yes), &routes, Some(suffix.as_bytes()));
-        self.send_as_caller(from, &ack, node, None, out);
+        self.send_as_caller(step, from, &ack, node, false);
         let bye = as_caller(b"BYE", invite, Some(yes), &routes, Some(suffix.as_bytes()));
-        self.send_as_caller(from, &bye, node, Some(now), out);
+        self.send_as_caller(step, from, &bye, node, true);
     }
 
-    /// The route set of the dialog beyond us, nearest first (12.1.2): what was written into the response's
-    /// Record-Route after our own.
-    fn routes_beyond<'a>(&self, invite: &Message<'_>, yes: &Message<'a>) -> Vec<&'a [u8]> {
-        let ours = |value: &&[u8]| {
-            let uri = NameAddr::parse(value).ok().and_then(|addr| Uri::parse(addr.uri).ok());
-            uri.is_some_and(|uri| self.settings.is_self(uri.host, uri.port))
-        };
-        let all: Vec<&[u8]> = yes.values(Name::RecordRoute).collect();
-        let before = invite.values(Name::RecordRoute).count();
-        let beyond = all.iter().position(ours).unwrap_or(all.len().saturating_sub(before));
-        all.into_iter().take(beyond).rev().collect()
+    /// Sends a request that was written as the caller would have; one that is to be kept is repeated until answered.
+    fn send_as_caller(&mut self, step: &mut Step<'_>, from: Flow, text: &[u8], node: NodeIndex, keep: bool) {
+        let (mut index, limits) = (step.forwarder.take_index(), step.forwarder.settings().message);
+        if let Parsed::Good(message) = parse(text, &mut index, &limits) {
+            self.send_written(step, (from, &message), node, keep);
+        }
+        step.forwarder.return_index(index);
     }
 
-    /// Sends a request that was written as the caller would have; with a time it is kept and repeated until answered.
-    fn send_as_caller(
+    fn send_written(
         &mut self,
-        from: Flow,
-        text: &[u8],
+        step: &mut Step<'_>,
+        (from, message): (Flow, &Message<'_>),
         node: NodeIndex,
-        keep: Option<Time>,
-        out: &mut Outbox,
+        keep: bool,
     ) {
-        let limits = self.settings.message;
-        self.with_index(|this, index| {
-            let Parsed::Good(message) = parse(text, index, &limits) else { return };
-            let Ok(checked) = this.check(from, &message) else { return };
-            if let Some(now) = keep {
-                let (tag, what) = (Tag::of(message.method()), What::Own(node));
-                if this.kept.find(checked.id, tag, what).is_some() {
-                    // It is repeated until it is answered.
-                    return;
-                }
-                if let Some(at) =
-                    this.kept.keep(what, checked.call, checked.id, tag, from, text, now + GIVE_UP)
-                {
-                    return this.begin_own(now, (from, &message), node, at, out);
-                }
-                // Without room to keep it, it is sent once.
+        let Ok(checked) = step.forwarder.check(from, message) else { return };
+        if keep {
+            let (tag, what) = (Tag::of(message.method()), What::Own(node));
+            if self.kept.find(checked.id, tag, what).is_some() {
+                // It is repeated until it is answered.
+                return;
             }
-            let assigned = Assigned { node, again: false, large: false };
-            let way = this.way(assigned, from.listener);
-            this.forward(from, &message, &checked, (assigned, way, 0), out);
-        });
+            let key = MessageKey { what, call: checked.call, id: checked.id, tag };
+            if let Some(at) = self.kept.keep(key, from, message.bytes(), step.now + GIVE_UP) {
+                return self.begin_own(step, (from, message), node, at);
+            }
+            // Without room to keep it, it is sent once.
+        }
+        let assigned = Assigned { node, again: false, large: false };
+        let way = step.forwarder.way(assigned, from.listener);
+        step.forwarder.forward(
+            step.dispatcher.calls(),
+            from,
+            message,
+            &checked,
+            (assigned, way, 0),
+            step.out,
+        );
     }
 
     /// Sends a request of our own that is kept at `at` for the first time.
     fn begin_own(
         &mut self,
-        now: Time,
+        step: &mut Step<'_>,
         (from, message): (Flow, &Message<'_>),
         node: NodeIndex,
         at: u32,
-        out: &mut Outbox,
     ) {
-        let lossy = self.cluster.node(node).is_some_and(|n| n.transport.is_none_or(|t| !t.is_reliable()));
+        let lossy =
+            step.forwarder.cluster().node(node).is_some_and(|n| n.transport.is_none_or(|t| !t.is_reliable()));
         if let Some(entry) = self.kept.get_mut(at) {
-            entry.repeat = if lossy { now + T1 } else { Time::FAR };
+            entry.repeat = if lossy { step.now + T1 } else { Time::FAR };
         }
-        self.kept.arm(at, now + if lossy { T1 } else { GIVE_UP });
-        self.send_own(from, message, node, at, out);
+        self.kept.arm(at, step.now + if lossy { T1 } else { GIVE_UP });
+        self.send_own(step, from, message, node, at);
     }
 
     /// Sends a request of our own that is kept at `at`.
     pub(crate) fn send_own(
         &mut self,
+        step: &mut Step<'_>,
         from: Flow,
         message: &Message<'_>,
         node: NodeIndex,
         at: u32,
-        out: &mut Outbox,
     ) {
-        let Ok(checked) = self.check(from, message) else { return };
+        let Ok(checked) = step.forwarder.check(from, message) else { return };
         let assigned = Assigned { node, again: false, large: false };
-        let way = self.way(assigned, from.listener);
+        let way = step.forwarder.way(assigned, from.listener);
         let token = way.filter(|way| way.transport.is_reliable()).map_or(0, |_| self.kept.token(at));
-        self.forward(from, message, &checked, (assigned, way, token), out);
+        step.forwarder.forward(
+            step.dispatcher.calls(),
+            from,
+            message,
+            &checked,
+            (assigned, way, token),
+            step.out,
+        );
     }
+}
+
+/// The route set of the dialog beyond us, nearest first (12.1.2): what was written into the response's
+/// Record-Route after our own.
+fn routes_beyond<'a>(settings: &Settings, invite: &Message<'_>, yes: &Message<'a>) -> Vec<&'a [u8]> {
+    let ours = |value: &&[u8]| {
+        let uri = NameAddr::parse(value).ok().and_then(|addr| Uri::parse(addr.uri).ok());
+        uri.is_some_and(|uri| settings.is_self(uri.host, uri.port))
+    };
+    let all: Vec<&[u8]> = yes.values(Name::RecordRoute).collect();
+    let before = invite.values(Name::RecordRoute).count();
+    let beyond = all.iter().position(ours).unwrap_or(all.len().saturating_sub(before));
+    all.into_iter().take(beyond).rev().collect()
 }
 
 /// A request of the caller of `invite`: within its transaction (CANCEL, ACK of a refusal) with the same Via, Request-URI

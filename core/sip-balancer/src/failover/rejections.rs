@@ -6,40 +6,40 @@
 //! of them. Where all others have just refused calls as well and named a time, or refuse most of what they get, none of
 //! them has it: an overload is not mended by as many attempts again.
 
-use crate::failover::store::What;
+use crate::failover::state::Failover;
+use crate::failover::store::{Entry, Memory, What};
+use crate::forwarding::step::Step;
 use crate::message::wait;
-use crate::{Balancer, CallKey, NodeIndex, Tag};
+use crate::{CallKey, NodeIndex, Tag};
 use sip_message::Message;
-use wire::{Outbox, Time};
 
-impl Balancer {
-    /// A node has refused an INVITE with 503. Says whether another one has it now, so that the caller is not told.
+impl Failover {
+    /// A node has refused an INVITE with 503. Says which INVITE is replayed, so that another one has it and the caller
+    /// is not told.
     pub(crate) fn goes_on(
         &mut self,
-        now: Time,
+        step: &mut Step<'_>,
         (call, id, node): (CallKey, u64, NodeIndex),
         response: &Message<'_>,
-        out: &mut Outbox,
-    ) -> bool {
-        let Some(at) = self.kept.find(id, Tag::Invite, What::ToNode) else { return false };
+    ) -> Option<u32> {
+        let at = self.kept.find(id, Tag::Invite, What::ToNode)?;
         let open = self.kept.get(at).is_some_and(|e| e.fresh && !e.settled && !e.alerted && e.node == node);
         if !open
-            || !self.has_other(now, at)
-            || !self.dispatcher.has_willing(now, call, id)
-            || !self.dispatcher.refused_by(now, call, id, node, wait(response, Tag::Invite))
+            || !self.has_other(step, at)
+            || !step.dispatcher.has_willing(step.now, call, id)
+            || !step.dispatcher.refused_by(step.now, call, id, node, wait(response, Tag::Invite))
         {
-            return false;
+            return None;
         }
-        if self.cluster.speaks(node) {
-            self.hear(now, node, response);
+        if step.forwarder.cluster().speaks(node) {
+            step.hear(node, response);
         }
-        self.withdraw(now, at, node, Some(response), out);
+        self.withdraw(step, at, node, Some(response));
         if let Some(entry) = self.kept.get_mut(at) {
             // It has said all that it will say.
             entry.rang = false;
         }
-        self.feed(now, at, out);
-        true
+        Some(at)
     }
 
     /// Whether an INVITE has been at another node before, so that both may have sent it to the same phone. That takes
@@ -47,6 +47,29 @@ impl Balancer {
     /// is no loop of its own, and it may well try again.
     pub(crate) fn is_merged(&self, id: u64) -> bool {
         let at = self.kept.find(id, Tag::Invite, What::ToNode);
-        at.and_then(|at| self.kept.get(at)).is_some_and(|entry| entry.fresh && entry.has_rivals())
+        at.and_then(|at| self.kept.get(at)).is_some_and(|entry| entry.fresh && entry.has_earlier())
+    }
+
+    /// A phone takes an INVITE that its node got once more for a copy of the one that it rings for (`Memory::Renewed`,
+    /// RFC 3261 section 8.2.2.2). So that one is there, and its answer finds the way that the INVITE has shown it. Says
+    /// whether that is so; then the refusal is acknowledged here (17.1.1.3), and the caller hears it ring on.
+    pub(crate) fn rings_on(
+        &mut self,
+        step: &mut Step<'_>,
+        (call, id): (CallKey, u64),
+        node: NodeIndex,
+        response: &Message<'_>,
+    ) -> bool {
+        let rings = |e: &Entry| {
+            let same = e.memory == Memory::Renewed && e.alerted && !e.settled && e.node == node;
+            same && !step.dispatcher.calls().is_cancelled(call, id)
+        };
+        let at = self.kept.find(id, Tag::Invite, What::ToNode);
+        let Some(at) = at.filter(|at| self.kept.get(*at).is_some_and(rings)) else { return false };
+        if let Some(entry) = self.kept.get_mut(at) {
+            entry.heard();
+        }
+        self.acknowledge(step, at, node, response);
+        true
     }
 }

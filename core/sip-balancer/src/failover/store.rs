@@ -10,13 +10,13 @@
 //! To send one again is to receive it again: it passes the same checks, and goes where it belongs by now.
 
 use crate::sessions::index::Index;
-use crate::timers::{LATE, T1, T2};
+use crate::timers::{GIVE_UP, LATE, T1, T2};
 use crate::transmit::{GENERATION, TransmitToken};
 use crate::{CallKey, NodeIndex, Tag};
 use core::cmp::Reverse;
 use core::time::Duration;
 use std::collections::BinaryHeap;
-use wire::{Flow, Outbox, Time};
+use wire::{Flow, Time};
 
 /// Most that are kept at one time.
 const MOST: usize = 65_536;
@@ -27,10 +27,6 @@ const KEEP_CAPACITY: usize = 4 << 10;
 /// Deadlines for each of them, and besides, of which all but one may say nothing any more.
 const STALE: usize = 3;
 const SPARE: usize = 64;
-/// That a connection is gone already is known so soon, also from another worker.
-const AT_ONCE: Duration = Duration::from_secs(1);
-/// Messages to streams of callers that may be sent to another port of theirs.
-const LETTERS: usize = 256;
 
 /// What is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,13 +41,27 @@ pub(crate) enum What {
     Own(NodeIndex),
 }
 
-/// One of them.
-#[derive(Debug)]
-pub(crate) struct Entry {
+/// What a message is kept under.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct MessageKey {
     pub what: What,
     pub call: CallKey,
     pub id: u64,
     pub tag: Tag,
+}
+
+/// The place of an entry in the store.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    due: Time,
+    generation: u32,
+    used: bool,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub key: MessageKey,
     /// Where it came from, and the message.
     pub from: Flow,
     pub bytes: Vec<u8>,
@@ -83,10 +93,8 @@ pub(crate) struct Entry {
     /// From when on that one is told again that it is over.
     tell_at: Time,
     /// Who had it before.
-    rivals: Vec<Rival>,
-    due: Time,
-    generation: u32,
-    used: bool,
+    earlier: Vec<Earlier>,
+    slot: Slot,
 }
 
 /// Whether a node still knows an INVITE that it has said something provisional to.
@@ -103,7 +111,7 @@ pub(crate) enum Memory {
 /// A node that had an INVITE, whether it has said something provisional since it was last told that it is over, and from
 /// when on it is told again.
 #[derive(Clone, Copy, Debug)]
-struct Rival {
+struct Earlier {
     node: NodeIndex,
     rang: bool,
     tell_at: Time,
@@ -111,7 +119,7 @@ struct Rival {
 
 /// All of one worker.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct MessageStore {
     entries: Vec<Entry>,
     free: Vec<u32>,
     index: Index,
@@ -121,20 +129,10 @@ pub(crate) struct Kept {
     bytes: usize,
     /// What there was no room for, since start.
     pub missed: u64,
-    letters: Vec<Letter>,
-    written: u64,
 }
 
-#[derive(Debug)]
-struct Letter {
-    number: u64,
-    to: Flow,
-    bytes: Vec<u8>,
-    at: Time,
-    call: Option<CallKey>,
-}
-
-fn key(id: u64, tag: Tag, what: What) -> CallKey {
+/// What the index knows a message by.
+fn hashed(id: u64, tag: Tag, what: What) -> CallKey {
     let kind = match what {
         What::ToNode => 0,
         What::Refusal => 0x100,
@@ -145,11 +143,11 @@ fn key(id: u64, tag: Tag, what: What) -> CallKey {
     CallKey(id, kind | tag as u64)
 }
 
-impl Kept {
+impl MessageStore {
     /// Nothing, with room for as many as `calls` or as many as there may be.
-    pub fn new(calls: usize) -> Kept {
+    pub fn new(calls: usize) -> MessageStore {
         let most = calls.clamp(16, MOST);
-        Kept {
+        MessageStore {
             entries: Vec::new(),
             free: Vec::new(),
             index: Index::new(most),
@@ -157,8 +155,6 @@ impl Kept {
             most,
             bytes: 0,
             missed: 0,
-            letters: Vec::new(),
-            written: 0,
         }
     }
 
@@ -168,21 +164,12 @@ impl Kept {
     }
 
     /// Keeps a message; `None`: there is no room, or it is kept already.
-    pub fn keep(
-        &mut self,
-        what: What,
-        call: CallKey,
-        id: u64,
-        tag: Tag,
-        from: Flow,
-        message: &[u8],
-        until: Time,
-    ) -> Option<u32> {
+    pub fn keep(&mut self, key: MessageKey, from: Flow, message: &[u8], until: Time) -> Option<u32> {
         if self.len() >= self.most || self.bytes + message.len() > MOST_BYTES {
             self.missed += 1;
             return None;
         }
-        if self.find(id, tag, what).is_some() {
+        if self.find(key.id, key.tag, key.what).is_some() {
             return None;
         }
         let at = match self.free.pop() {
@@ -193,29 +180,32 @@ impl Kept {
             }
         };
         let entry = self.entries.get_mut(at as usize)?;
-        let (mut bytes, generation) = (std::mem::take(&mut entry.bytes), entry.generation);
+        let (mut bytes, generation) = (std::mem::take(&mut entry.bytes), entry.slot.generation);
         bytes.clear();
         bytes.extend_from_slice(message);
-        *entry = Entry { what, call, id, tag, bytes, until, generation, used: true, ..Entry::new(from) };
+        let slot = Slot { due: Time::FAR, generation, used: true };
+        *entry = Entry { key, bytes, until, slot, ..Entry::new(from) };
         self.bytes += message.len();
-        self.index.insert(key(id, tag, what), at);
+        self.index.insert(hashed(key.id, key.tag, key.what), at);
         Some(at)
     }
 
     /// The message with this id and method that goes this way.
     pub fn find(&self, id: u64, tag: Tag, what: What) -> Option<u32> {
-        let of = |at: u32| self.entries.get(at as usize).map_or(CallKey(0, 0), |e| key(e.id, e.tag, e.what));
-        self.index.find(key(id, tag, what), of)
+        let of = |at: u32| {
+            self.entries.get(at as usize).map_or(CallKey(0, 0), |e| hashed(e.key.id, e.key.tag, e.key.what))
+        };
+        self.index.find(hashed(id, tag, what), of)
     }
 
     /// One of them.
     pub fn get(&self, at: u32) -> Option<&Entry> {
-        self.entries.get(at as usize).filter(|entry| entry.used)
+        self.entries.get(at as usize).filter(|entry| entry.slot.used)
     }
 
     /// One of them.
     pub fn get_mut(&mut self, at: u32) -> Option<&mut Entry> {
-        self.entries.get_mut(at as usize).filter(|entry| entry.used)
+        self.entries.get_mut(at as usize).filter(|entry| entry.slot.used)
     }
 
     /// The places of all.
@@ -225,25 +215,32 @@ impl Kept {
 
     /// What a transmit of it is known by.
     pub fn token(&self, at: u32) -> u64 {
-        self.get(at).map_or(0, |entry| TransmitToken::Kept(at, entry.generation, entry.node).to_u64())
+        self.get(at).map_or(0, |entry| TransmitToken::Kept(at, entry.slot.generation, entry.node).to_u64())
     }
 
     /// The message of which a transmit with such a token could not be sent, if it still waits for it: not where it is
     /// answered, and not where another node has it by now.
     pub fn of_token(&self, at: u32, generation: u32, node: NodeIndex) -> Option<u32> {
-        let same = |e: &&Entry| e.generation & GENERATION == generation && e.node == node && !e.settled;
+        let same = |e: &&Entry| e.slot.generation & GENERATION == generation && e.node == node && !e.settled;
         self.get(at).filter(same).map(|_| at)
     }
 
-    /// Takes the message out to be received again; it is brought back by [`Kept::bring_back`].
+    /// When one of them is looked at next: when it is repeated or its time is up, or at `look` if that is sooner.
+    pub fn arm_or(&mut self, at: u32, look: Time) {
+        if let Some(due) = self.get(at).map(|entry| entry.repeat.min(entry.until).min(look)) {
+            self.arm(at, due);
+        }
+    }
+
+    /// Takes the message out to be received again; it is brought back by [`MessageStore::bring_back`].
     pub fn lend(&mut self, at: u32) -> Option<(Flow, Vec<u8>, u32)> {
         let entry = self.get_mut(at)?;
-        Some((entry.from, std::mem::take(&mut entry.bytes), entry.generation))
+        Some((entry.from, std::mem::take(&mut entry.bytes), entry.slot.generation))
     }
 
     /// Puts a message back, if its entry is still there.
     pub fn bring_back(&mut self, at: u32, generation: u32, bytes: Vec<u8>) {
-        match self.get_mut(at).filter(|entry| entry.generation == generation) {
+        match self.get_mut(at).filter(|entry| entry.slot.generation == generation) {
             Some(entry) => entry.bytes = bytes,
             // Its length went when the entry did, as nothing.
             None => self.bytes -= bytes.len(),
@@ -253,14 +250,16 @@ impl Kept {
     /// Forgets one.
     pub fn forget(&mut self, at: u32) {
         let Some(entry) = self.get(at) else { return };
-        let (key_of_it, length) = (key(entry.id, entry.tag, entry.what), entry.bytes.len());
+        let (key_of_it, length) = (hashed(entry.key.id, entry.key.tag, entry.key.what), entry.bytes.len());
         let entries = &self.entries;
-        let of = |at: u32| entries.get(at as usize).map_or(CallKey(0, 0), |e| key(e.id, e.tag, e.what));
+        let of = |at: u32| {
+            entries.get(at as usize).map_or(CallKey(0, 0), |e| hashed(e.key.id, e.key.tag, e.key.what))
+        };
         self.index.remove(key_of_it, of);
         self.bytes -= length;
         if let Some(entry) = self.entries.get_mut(at as usize) {
-            entry.used = false;
-            entry.generation = entry.generation.wrapping_add(1);
+            entry.slot.used = false;
+            entry.slot.generation = entry.slot.generation.wrapping_add(1);
             if entry.bytes.capacity() > KEEP_CAPACITY {
                 entry.bytes = Vec::new();
             }
@@ -272,11 +271,11 @@ impl Kept {
     /// Sets when it has to be looked at.
     pub fn arm(&mut self, at: u32, due: Time) {
         let Some(entry) = self.get_mut(at) else { return };
-        if entry.due == due {
+        if entry.slot.due == due {
             return;
         }
-        entry.due = due;
-        let generation = entry.generation;
+        entry.slot.due = due;
+        let generation = entry.slot.generation;
         self.due.push(Reverse((due, at, generation)));
         self.prune();
         if self.due.len() > STALE * self.len() + SPARE {
@@ -287,7 +286,7 @@ impl Kept {
     }
 
     fn is_due(&self, (due, at, generation): (Time, u32, u32)) -> bool {
-        self.get(at).is_some_and(|entry| entry.generation == generation && entry.due == due)
+        self.get(at).is_some_and(|entry| entry.slot.generation == generation && entry.slot.due == due)
     }
 
     /// Takes what says nothing any more off the top.
@@ -309,73 +308,21 @@ impl Kept {
         }
         self.due.pop();
         if let Some(entry) = self.get_mut(at) {
-            entry.due = Time::FAR;
+            entry.slot.due = Time::FAR;
         }
         Some(at)
     }
 
-    /// When [`Kept::pop`] wants to be asked next.
+    /// When [`MessageStore::pop`] wants to be asked next.
     pub fn next(&self) -> Option<Time> {
         self.due.peek().map(|Reverse((due, ..))| *due)
-    }
-
-    /// Sends a response over a stream to `to`. If that is dead, it goes to `otherwise` (RFC 3261 section 18.2.2). That is
-    /// known at once of a connection that is closed already. If it is closed later, most callers have read what was
-    /// sent before: only the answer to an INVITE of this `call` may still be wanted, until [`Kept::acknowledged`].
-    pub fn write(
-        &mut self,
-        (now, call): (Time, Option<CallKey>),
-        to: Flow,
-        otherwise: Flow,
-        out: &mut Outbox,
-        write: impl FnOnce(&mut Vec<u8>),
-    ) {
-        if otherwise.remote == to.remote && to.conn.is_none() {
-            out.send_with(to, 0, write);
-            return;
-        }
-        self.written += 1;
-        let number = self.written;
-        let range = out.send_with(to, TransmitToken::Letter(number).to_u64(), write);
-        let bytes = out.bytes().get(range).unwrap_or(&[]);
-        let at = number as usize % LETTERS;
-        if self.letters.len() <= at {
-            let empty = || Letter { number: 0, to, bytes: Vec::new(), at: now, call: None };
-            self.letters.resize_with(at + 1, empty);
-        }
-        if let Some(letter) = self.letters.get_mut(at) {
-            (letter.number, letter.to, letter.at, letter.call) = (number, otherwise, now, call);
-            letter.bytes.clear();
-            letter.bytes.shrink_to(KEEP_CAPACITY);
-            letter.bytes.extend_from_slice(bytes);
-        }
-    }
-
-    /// The caller has got what was written to it.
-    pub fn acknowledged(&mut self, call: CallKey) {
-        for letter in self.letters.iter_mut().filter(|letter| letter.call == Some(call)) {
-            letter.number = 0;
-        }
-    }
-
-    /// A message that was written could not be sent: it is sent to the other place, unless it was long ago.
-    pub fn resend(&mut self, now: Time, number: u64, out: &mut Outbox) {
-        let wanted = |l: &&mut Letter| l.number == number && (l.call.is_some() || now.since(l.at) <= AT_ONCE);
-        let letter = self.letters.get_mut(number as usize % LETTERS).filter(wanted);
-        if let Some(letter) = letter {
-            out.send(letter.to, 0, &letter.bytes);
-            letter.number = 0;
-        }
     }
 }
 
 impl Entry {
     fn new(from: Flow) -> Entry {
         Entry {
-            what: What::ToNode,
-            call: CallKey(0, 0),
-            id: 0,
-            tag: Tag::Other,
+            key: MessageKey { what: What::ToNode, call: CallKey(0, 0), id: 0, tag: Tag::Other },
             from,
             bytes: Vec::new(),
             fresh: false,
@@ -393,10 +340,8 @@ impl Entry {
             ended: Time::ZERO,
             refused: None,
             tell_at: Time::ZERO,
-            rivals: Vec::new(),
-            due: Time::FAR,
-            generation: 0,
-            used: false,
+            earlier: Vec::new(),
+            slot: Slot { due: Time::FAR, generation: 0, used: false },
         }
     }
 
@@ -404,7 +349,7 @@ impl Entry {
     pub fn repeated(&mut self, now: Time) {
         // Until something comes back an INVITE's interval grows, and its sender gives it up after 64*T1 (RFC 3261
         // section 17.1.1.2).
-        let invite = self.tag == Tag::Invite && self.what != What::Refusal && !self.settled;
+        let invite = self.key.tag == Tag::Invite && self.key.what != What::Refusal && !self.settled;
         self.wait = (self.wait * 2).min(if invite { LATE } else { T2 });
         // A refusal of ours for as long (17.2.1, timer H), though its entry may be there longer.
         let more = self.refused.is_none() || now + self.wait < self.ended + LATE;
@@ -413,7 +358,7 @@ impl Entry {
 
     /// Something provisional has come back: an INVITE is repeated no more, others seldom (17.1.2.2).
     pub fn heard(&mut self) {
-        if self.tag == Tag::Invite {
+        if self.key.tag == Tag::Invite {
             self.repeat = Time::FAR;
         }
         if self.memory == Memory::InDoubt {
@@ -423,25 +368,25 @@ impl Entry {
     }
 
     /// Whether a node that answers it, and so had it once, is not the one whose answer it is to have.
-    pub fn is_rival(&self, node: NodeIndex) -> bool {
+    pub fn has_left(&self, node: NodeIndex) -> bool {
         self.refused.is_some() || self.node != node
     }
 
     /// Who had it before, or was the last to have it of what is refused, has said something provisional, and has not been
     /// told yet that it is over.
     pub fn rung(&self) -> impl Iterator<Item = NodeIndex> {
-        self.ringing().map(|rival| rival.node)
+        self.ringing().map(|other| other.node)
     }
 
     /// Those of them whose time has come to be told, or told again.
     pub fn to_tell(&self, now: Time) -> impl Iterator<Item = NodeIndex> {
-        self.ringing().filter(move |rival| rival.tell_at <= now).map(|rival| rival.node)
+        self.ringing().filter(move |other| other.tell_at <= now).map(|other| other.node)
     }
 
-    fn ringing(&self) -> impl Iterator<Item = Rival> {
-        let last = Rival { node: self.node, rang: self.rang, tell_at: self.tell_at };
+    fn ringing(&self) -> impl Iterator<Item = Earlier> {
+        let last = Earlier { node: self.node, rang: self.rang, tell_at: self.tell_at };
         let last = self.refused.is_some().then_some(last);
-        self.rivals.iter().copied().chain(last).filter(|rival| rival.rang)
+        self.earlier.iter().copied().chain(last).filter(|other| other.rang)
     }
 
     /// A node is told that it is over: again, if need be, after at least so long. One CANCEL is all that there has to be
@@ -449,25 +394,25 @@ impl Entry {
     pub fn put_off(&mut self, now: Time, node: NodeIndex, least: Duration) {
         let since = if self.settled { now.since(self.ended) } else { Duration::ZERO };
         let next = now + least.max(since / 4);
-        match self.rivals.iter_mut().find(|rival| rival.node == node) {
-            Some(rival) => rival.tell_at = next,
+        match self.earlier.iter_mut().find(|other| other.node == node) {
+            Some(other) => other.tell_at = next,
             None => self.tell_at = next,
         }
     }
 
     /// A node that had its INVITE rings, although the INVITE is over; it may do so for this long after its end.
-    pub fn wait_for_rivals(&mut self, ring: Duration) {
+    pub fn wait_for_earlier(&mut self, ring: Duration) {
         self.until = self.until.max(self.ended + ring);
     }
 
     /// Whether a node that does not have it any more rings, as far as is known: it has said something provisional since
     /// it was told that it is over, or it knows.
     pub fn mark(&mut self, node: NodeIndex, rings: bool) {
-        let known = self.rivals.iter_mut().find(|rival| rival.node == node);
+        let known = self.earlier.iter_mut().find(|other| other.node == node);
         match known {
-            Some(rival) => rival.rang = rings,
+            Some(other) => other.rang = rings,
             None if self.node == node => self.rang = if self.refused.is_some() { rings } else { self.rang },
-            None if rings => self.rivals.push(Rival { node, rang: true, tell_at: Time::ZERO }),
+            None if rings => self.earlier.push(Earlier { node, rang: true, tell_at: Time::ZERO }),
             None => {}
         }
     }
@@ -477,13 +422,24 @@ impl Entry {
         if self.node == node {
             return;
         }
-        let before = Rival { node: self.node, rang: self.rang, tell_at: self.tell_at };
-        let known = self.rivals.iter().position(|rival| rival.node == node);
-        let known = known.map(|at| self.rivals.swap_remove(at));
-        (self.node, self.rang, self.memory) = (node, known.is_some_and(|rival| rival.rang), Memory::Whole);
-        self.tell_at = known.map_or(Time::ZERO, |rival| rival.tell_at);
+        let before = Earlier { node: self.node, rang: self.rang, tell_at: self.tell_at };
+        let known = self.earlier.iter().position(|other| other.node == node);
+        let known = known.map(|at| self.earlier.swap_remove(at));
+        (self.node, self.rang, self.memory) = (node, known.is_some_and(|other| other.rang), Memory::Whole);
+        self.tell_at = known.map_or(Time::ZERO, |other| other.tell_at);
         // There are no more of them than nodes.
-        self.rivals.push(before);
+        self.earlier.push(before);
+    }
+
+    /// It goes to another node, and is repeated or not. One that rang may still do so, or has forgotten it.
+    pub fn move_to(&mut self, now: Time, node: NodeIndex, repeats: bool) {
+        let rang = self.rung().any(|other| other == node);
+        self.give_to(node);
+        self.memory = if rang { Memory::Renewed } else { Memory::Whole };
+        // One that has rung has as long as it had.
+        (self.until, self.settled) = (self.until.max(now + GIVE_UP), false);
+        self.wait = T1;
+        self.repeat = if repeats { now + T1 } else { Time::FAR };
     }
 
     /// A final response goes back: what is left of it is who else may answer.
@@ -504,27 +460,29 @@ impl Entry {
     }
 
     /// Whether another node may still answer it.
-    pub fn has_rivals(&self) -> bool {
-        !self.rivals.is_empty()
+    pub fn has_earlier(&self) -> bool {
+        !self.earlier.is_empty()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transmit::TransmitToken;
     use wire::ListenerId;
 
     fn flow(port: u16) -> Flow {
         Flow::udp(ListenerId(0), ([192, 0, 2, 1], port).into())
     }
 
-    fn keep(kept: &mut Kept, id: u64) -> Option<u32> {
-        kept.keep(What::ToNode, CallKey(id, 0), id, Tag::Invite, flow(1), b"message", Time::from_secs(9))
+    fn keep(kept: &mut MessageStore, id: u64) -> Option<u32> {
+        let key = MessageKey { what: What::ToNode, call: CallKey(id, 0), id, tag: Tag::Invite };
+        kept.keep(key, flow(1), b"message", Time::from_secs(9))
     }
 
     #[test]
     fn what_is_kept_is_found_until_it_is_forgotten() {
-        let mut kept = Kept::new(16);
+        let mut kept = MessageStore::new(16);
         let at = keep(&mut kept, 1).unwrap();
         assert_eq!(keep(&mut kept, 1), None, "twice");
         assert_eq!(kept.find(1, Tag::Invite, What::ToNode), Some(at));
@@ -541,7 +499,7 @@ mod tests {
 
     #[test]
     fn deadlines_that_were_put_off_take_no_room() {
-        let mut kept = Kept::new(16);
+        let mut kept = MessageStore::new(16);
         // One that is due soon hides them.
         let soon = keep(&mut kept, 99_999).expect("room");
         kept.arm(soon, Time::from_micros(1));
@@ -560,7 +518,7 @@ mod tests {
 
     #[test]
     fn deadlines_come_in_order_and_the_last_one_set_counts() {
-        let mut kept = Kept::new(16);
+        let mut kept = MessageStore::new(16);
         let (a, b) = (keep(&mut kept, 1).unwrap(), keep(&mut kept, 2).unwrap());
         kept.arm(a, Time::from_secs(1));
         kept.arm(b, Time::from_secs(2));
@@ -571,42 +529,5 @@ mod tests {
         kept.arm(b, Time::from_secs(4));
         kept.forget(b);
         assert_eq!(kept.next(), None);
-    }
-
-    #[test]
-    fn a_letter_goes_to_the_other_place_once_and_not_after_its_ack() {
-        let mut kept = Kept::new(16);
-        let mut out = Outbox::new();
-        let (now, call) = (Time::from_secs(1), CallKey(1, 2));
-        let sent = |kept: &mut Kept, out: &mut Outbox, call| {
-            kept.write((now, call), flow(1), flow(2), out, |buf| buf.extend_from_slice(b"answer"));
-            let Some(TransmitToken::Letter(number)) = TransmitToken::from_u64(out.transmits()[0].token)
-            else {
-                panic!("its token")
-            };
-            out.clear();
-            number
-        };
-        let number = sent(&mut kept, &mut out, Some(call));
-        (0..2).for_each(|_| kept.resend(now + T1, number, &mut out));
-        assert_eq!(out.transmits().len(), 1);
-        assert_eq!((out.transmits()[0].flow, out.bytes()), (flow(2), &b"answer"[..]));
-        out.clear();
-        let number = sent(&mut kept, &mut out, Some(call));
-        kept.acknowledged(call);
-        kept.resend(now + T1, number, &mut out);
-        // Whatever is no answer to an INVITE: only where the connection was gone already.
-        let number = sent(&mut kept, &mut out, None);
-        kept.resend(now + 3 * T1, number, &mut out);
-        assert!(out.is_empty());
-        kept.resend(now + T1, number, &mut out);
-        assert_eq!(out.transmits().len(), 1);
-        let number = sent(&mut kept, &mut Outbox::new(), Some(call));
-        for _ in 0..LETTERS {
-            sent(&mut kept, &mut Outbox::new(), None);
-        }
-        out.clear();
-        kept.resend(now, number, &mut out);
-        assert!(out.is_empty(), "too long ago");
     }
 }

@@ -3,12 +3,11 @@
 //! The runtime closes other connections after a short silence, and first when there is no room for more.
 
 use crate::Balancer;
+use crate::forwarding::respond::NODE_KEEPS;
 use sip_message::{Message, Method, Name, NameAddr, parse_u32};
 use wire::{Flow, Outbox};
 
-/// The connection of a node matters for this time after each answer on it, seconds.
-const NODE_KEEPS: u32 = 7_200;
-/// The same for a phone whose call is answered.
+/// The connection of a phone whose call is answered matters for this time, seconds.
 const CALL_KEEPS: u32 = 7_200;
 /// A phone's connection outlasts its registration by this time, seconds.
 const KEPT_LONGER: u32 = 60;
@@ -31,19 +30,15 @@ impl Balancer {
             },
             Method::Invite => {
                 if let Some(conn) = to.conn
-                    && self.dispatcher.calls_mut().uses(self.sealer.call(response.call_id()), conn)
+                    && self
+                        .dispatcher
+                        .calls_mut()
+                        .uses(self.forwarder.sealer().call(response.call_id()), conn)
                 {
                     out.uses(CALL_KEEPS);
                 }
             }
             _ => {}
-        }
-    }
-
-    /// The same of an answer of our own: a node that asks how we are keeps its connection.
-    pub(crate) fn mark_asking(&self, to: Flow, out: &mut Outbox) {
-        if to.conn.is_some() && self.cluster.is_node_ip(to.remote.ip()) {
-            out.keeps(NODE_KEEPS);
         }
     }
 }

@@ -8,20 +8,23 @@ mod connections;
 mod overload;
 mod phones;
 mod reflection;
-pub(crate) mod requests;
+mod requests;
 mod responses;
 
-use crate::cluster::probes::Probes;
-use crate::failover::cancel_fanout::Scattered;
-use crate::failover::lost_nodes::Orphans;
-use crate::failover::store::Kept;
+use crate::cluster::probes::{Asks, Probes};
+use crate::failover::retransmission::{Looked, Rescue};
+use crate::failover::state::Failover;
+use crate::failover::store::What;
+use crate::forwarding::forwarder::Forwarder;
+use crate::forwarding::step::Step;
 use crate::message::wait;
+use crate::timers::work;
 use crate::token::{Keys, Sealer};
-use crate::{Cluster, Dispatcher, Happened, Kind, Load, NodeStats, Settings, Tag};
+use crate::transmit::TransmitToken;
+use crate::{Cluster, Counts, Dispatcher, Happened, Kind, Load, NodeStats, Settings, Tag};
 use core::net::SocketAddr;
-use sip_message::{Flaw, Index, Message, Method, Parsed, Splices, parse};
+use sip_message::{Flaw, Index, Message, Method, Parsed, parse};
 use sip_proxy::transport::broken_stream;
-use std::mem;
 use std::sync::Arc;
 use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time};
 
@@ -40,46 +43,6 @@ pub enum Notice {
         /// Takes the report.
         show: Box<dyn FnOnce(Report) + Send>,
     },
-}
-
-/// What a worker counts. All of these only grow.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counts {
-    /// Requests received.
-    pub requests: u64,
-    /// Responses received.
-    pub responses: u64,
-    /// Requests forwarded to nodes.
-    pub forwarded: u64,
-    /// Requests forwarded to callers.
-    pub outward: u64,
-    /// Responses forwarded.
-    pub relayed: u64,
-    /// What could be neither read nor answered.
-    pub garbage: u64,
-    /// Responses with a Via that we did not seal, and ACKs of nothing.
-    pub stray: u64,
-    /// Requests refused as malformed.
-    pub malformed: u64,
-    /// Requests refused because they go round and round, or have been forwarded too often.
-    pub loops: u64,
-    /// Requests refused because they may not go where they want.
-    pub forbidden: u64,
-    /// Requests refused with 503.
-    pub unavailable: u64,
-    /// Requests within a dialog whose token none of our keys has sealed.
-    pub forged: u64,
-    /// Answers of a node that were passed on as 500: 503 because other nodes take calls, 482 because another one had the
-    /// INVITE before.
-    pub softened: u64,
-    /// Responses to datagrams not sent because they exceed three times what their sender sent.
-    pub withheld: u64,
-    /// Probes sent.
-    pub probes: u64,
-    /// Requests and refusals repeated here, because their sender's side is a stream and the other one loses datagrams.
-    pub repeated: u64,
-    /// INVITEs that were cancelled at a node, or ended with ACK and BYE, because another one has them.
-    pub withdrawn: u64,
 }
 
 /// What a worker is doing.
@@ -133,24 +96,12 @@ pub struct Setup {
 
 /// One worker's machine.
 pub struct Balancer {
-    pub(crate) settings: Arc<Settings>,
-    pub(crate) cluster: Arc<Cluster>,
-    pub(crate) dispatcher: Dispatcher,
-    pub(crate) sealer: Sealer,
-    pub(crate) counts: Counts,
-    pub(crate) draining: bool,
-    pub(crate) splices: Splices,
-    pub(crate) scratch: Vec<u8>,
-    pub(crate) probes: Option<Probes>,
-    pub(crate) kept: Kept,
-    /// A message that was kept is received once more.
-    pub(crate) feeding: bool,
-    /// The state of the cluster that was last looked at.
-    pub(crate) seen: u32,
-    pub(crate) orphans: Orphans,
-    pub(crate) scattered: Scattered,
-    pub(crate) life: u32,
-    index: Option<Box<Index>>,
+    cluster: Arc<Cluster>,
+    dispatcher: Dispatcher,
+    forwarder: Forwarder,
+    failover: Failover,
+    probes: Probes,
+    draining: bool,
 }
 
 impl Balancer {
@@ -162,21 +113,11 @@ impl Balancer {
         let (algorithm, rules) = (settings.algorithm, settings.rules);
         Balancer {
             dispatcher: Dispatcher::new(Arc::clone(&cluster), worker, algorithm, rules, calls, seed),
-            probes: Some(Probes::new(worker, workers, seed)),
-            kept: Kept::new(calls),
-            feeding: false,
-            seen: cluster.generation(),
-            orphans: Orphans::default(),
-            scattered: Scattered::default(),
-            life,
-            sealer,
-            counts: Counts::default(),
+            failover: Failover::new(calls, cluster.generation()),
+            probes: Probes::new(worker, workers, seed),
             draining: false,
-            splices: Splices::new(),
-            scratch: Vec::new(),
-            index: Some(Box::new(Index::with_memory())),
+            forwarder: Forwarder::new(settings, Arc::clone(&cluster), sealer, life),
             cluster,
-            settings,
         }
     }
 
@@ -186,7 +127,7 @@ impl Balancer {
         let exact = audit.then(|| self.dispatcher.calls().is_exact());
         let (alive, ended, transactions) = self.dispatcher.calls().held();
         Report {
-            counts: self.counts,
+            counts: self.forwarder.counts,
             happened: self.dispatcher.happened(),
             nodes: self.dispatcher.stats().to_vec(),
             loads: loads.to_vec(),
@@ -194,41 +135,111 @@ impl Balancer {
             alive,
             ended,
             transactions,
-            kept: self.kept.len(),
-            unkept: self.kept.missed,
+            kept: self.failover.len(),
+            unkept: self.failover.missed(),
             costs: self.dispatcher.chooser().estimated_costs(),
             draining: self.draining,
         }
     }
 
-    pub(crate) fn with_index<R>(&mut self, work: impl FnOnce(&mut Balancer, &mut Index) -> R) -> R {
-        let mut index = self.index.take().unwrap_or_default();
-        let result = work(self, &mut index);
-        self.index = Some(index);
+    /// Failover, and what it works with.
+    fn parts<'a>(&'a mut self, now: Time, out: &'a mut Outbox) -> (&'a mut Failover, Step<'a>) {
+        let Balancer { failover, dispatcher, forwarder, .. } = self;
+        (failover, Step { now, dispatcher, forwarder, out })
+    }
+
+    fn with_index<R>(&mut self, task: impl FnOnce(&mut Balancer, &mut Index) -> R) -> R {
+        let mut index = self.forwarder.take_index();
+        let result = task(self, &mut index);
+        self.forwarder.return_index(index);
         result
     }
 
     fn flawed(&mut self, flow: Flow, message: &Message<'_>, flaw: Flaw, out: &mut Outbox) {
         // Responses with a fault are dropped (RFC 3261 section 18.1.2), ACKs never answered.
         if message.is_request() && message.method() != Method::Ack {
-            self.counts.malformed += 1;
-            self.refuse(flow, message, flaw.status, flaw.reason.as_bytes(), b"", out);
+            self.forwarder.counts.malformed += 1;
+            self.forwarder.refuse(flow, message, flaw.status, flaw.reason.as_bytes(), b"", out);
         } else {
-            self.counts.garbage += 1;
+            self.forwarder.counts.garbage += 1;
         }
     }
 
     fn response(&mut self, now: Time, flow: Flow, response: &Message<'_>, out: &mut Outbox) {
-        let probe = self.sealer.open_probe(response.via_branch());
-        match (probe, &mut self.probes) {
-            (Some(probe), Some(probes)) => {
-                let (status, wait) = (response.status(), wait(response, Tag::Other));
-                let node = probes.answered(now, &self.settings, &self.cluster, probe, status, wait);
-                if let Some(node) = node {
-                    self.hear_probe(now, node, response);
+        let Some(probe) = self.forwarder.sealer().open_probe(response.via_branch()) else {
+            return self.relay(now, flow, response, out);
+        };
+        let (status, wait) = (response.status(), wait(response, Tag::Other));
+        let rules = &self.forwarder.settings().probing;
+        if let Some(node) = self.probes.answered(now, rules, &self.cluster, probe, (status, wait)) {
+            self.hear_probe(now, node, response, out);
+        }
+    }
+
+    /// Receives a message that is kept once more.
+    fn replay(&mut self, now: Time, at: u32, out: &mut Outbox) {
+        let (failover, mut step) = self.parts(now, out);
+        let Some(replay) = failover.take_out(&mut step, at) else { return };
+        let limits = self.forwarder.settings().message;
+        self.with_index(|this, index| {
+            // It was good when it came.
+            let (Parsed::Good(message) | Parsed::Bad(message, _)) = parse(&replay.bytes, index, &limits)
+            else {
+                return;
+            };
+            match replay.what {
+                What::ToNode | What::ToCaller => this.request(now, replay.from, &message, out),
+                What::Refusal => this.relay(now, replay.from, &message, out),
+                What::Own(node) => {
+                    let (failover, mut step) = this.parts(now, out);
+                    failover.send_own(&mut step, replay.from, &message, node, at);
                 }
             }
-            _ => self.relay(now, flow, response, out),
+        });
+        let (failover, mut step) = self.parts(now, out);
+        failover.put_back(&mut step, at, replay);
+    }
+
+    /// What is due of what is kept, and what has lost its node.
+    fn look_after(&mut self, now: Time, out: &mut Outbox) {
+        for _ in 0..work(now, self.failover.next_due()) {
+            let Some(at) = self.failover.pop(now) else { break };
+            let (failover, mut step) = self.parts(now, out);
+            let Looked::Replay(look) = failover.look_at(&mut step, at) else { continue };
+            self.replay(now, at, out);
+            if let Some(look) = look {
+                self.failover.look_again(at, look);
+            }
+        }
+        let (mut sends, looks) = self.failover.begin_search(now, &self.cluster);
+        for _ in 0..looks {
+            let (failover, mut step) = self.parts(now, out);
+            match failover.search(&mut step) {
+                None => return,
+                Some((_, Rescue::Wait(_))) => {}
+                Some((_, Rescue::Over)) => sends -= 1,
+                Some((at, Rescue::Replay)) => {
+                    self.replay(now, at, out);
+                    sends -= 1;
+                }
+            }
+            if sends == 0 {
+                return;
+            }
+        }
+    }
+
+    /// A transmit could not be sent. `unseen`: its peer cannot have read it.
+    fn lost(&mut self, now: Time, token: u64, unseen: bool, out: &mut Outbox) {
+        match TransmitToken::from_u64(token) {
+            Some(TransmitToken::Probe(at, serial)) => self.probes.returned(at, serial),
+            Some(token) => {
+                let (failover, mut step) = self.parts(now, out);
+                if let Some(at) = failover.lost(&mut step, token, unseen) {
+                    self.replay(now, at, out);
+                }
+            }
+            None => {}
         }
     }
 }
@@ -237,24 +248,24 @@ impl Machine for Balancer {
     type Notice = Notice;
 
     fn frame(&self, buffer: &[u8], resume: usize) -> Frame {
-        sip_message::frame(buffer, resume, &self.settings.message)
+        sip_message::frame(buffer, resume, &self.forwarder.settings().message)
     }
 
     /// Every message of a call carries its Call-ID, so its hash names the owner.
     fn owner(&self, message: &[u8], workers: u16) -> Option<u16> {
-        self.sealer.ownership().owner(message, workers)
+        self.forwarder.sealer().ownership().owner(message, workers)
     }
 
     fn receive(&mut self, now: Time, flow: Flow, bytes: &[u8], out: &mut Outbox) {
-        let limits = self.settings.message;
+        let limits = self.forwarder.settings().message;
         self.with_index(|this, index| match parse(bytes, index, &limits) {
-            Parsed::Garbage(_) => this.counts.garbage += 1,
+            Parsed::Garbage(_) => this.forwarder.counts.garbage += 1,
             Parsed::Good(message) if message.is_request() => {
-                this.counts.requests += 1;
+                this.forwarder.counts.requests += 1;
                 this.request(now, flow, &message, out);
             }
             Parsed::Good(message) => {
-                this.counts.responses += 1;
+                this.forwarder.counts.responses += 1;
                 this.response(now, flow, &message, out);
             }
             Parsed::Bad(message, flaw) => this.flawed(flow, &message, flaw, out),
@@ -263,16 +274,16 @@ impl Machine for Balancer {
     }
 
     fn refuse(&mut self, _now: Time, flow: Flow, head: &[u8], error: FrameError, out: &mut Outbox) {
-        let limits = self.settings.message;
+        let limits = self.forwarder.settings().message;
         let (status, reason) = broken_stream(error);
         self.with_index(|this, index| match parse(head, index, &limits) {
             Parsed::Good(message) | Parsed::Bad(message, _)
                 if message.is_request() && message.method() != Method::Ack =>
             {
-                this.counts.malformed += 1;
-                this.refuse(flow, &message, status, reason, b"", out);
+                this.forwarder.counts.malformed += 1;
+                this.forwarder.refuse(flow, &message, status, reason, b"", out);
             }
-            _ => this.counts.garbage += 1,
+            _ => this.forwarder.counts.garbage += 1,
         });
     }
 
@@ -290,18 +301,20 @@ impl Machine for Balancer {
     fn returned(&mut self, now: Time, to: SocketAddr, quoted: &[u8], _out: &mut Outbox) {
         let Some(branch) = branch_of(quoted) else { return };
         let node = |id| self.cluster.by_id(id).filter(|at| self.cluster.at(to) == Some(*at));
-        if let Some((id, serial)) = self.sealer.open_probe(branch) {
-            if let (Some(node), Some(probes)) = (node(id), &mut self.probes) {
-                probes.returned(node, serial);
+        if let Some((id, serial)) = self.forwarder.sealer().open_probe(branch) {
+            if let Some(node) = node(id) {
+                self.probes.returned(node, serial);
             }
             return;
         }
-        let Some(branch) = self.sealer.open_branch(branch).filter(|b| !b.to_caller) else { return };
+        let Some(branch) = self.forwarder.sealer().open_branch(branch).filter(|b| !b.to_caller) else {
+            return;
+        };
         let Some(node) = node(branch.node) else { return };
         match call_id_of(quoted) {
             Some(call_id) => {
                 let tag = Tag::of(Method::from_bytes(quoted.split(|&b| b == b' ').next().unwrap_or(b"")));
-                let call = self.sealer.call(call_id);
+                let call = self.forwarder.sealer().call(call_id);
                 self.dispatcher.returned(now, call, branch.id, tag, node, true);
             }
             // Too little came back to say which request it was: the next probe will tell.
@@ -314,13 +327,12 @@ impl Machine for Balancer {
             Notice::Look => self.look_after(now, out),
             Notice::Settings(settings) => {
                 self.dispatcher.set(settings.algorithm, settings.rules);
-                if settings.probing.interval.is_zero() && !self.settings.probing.interval.is_zero() {
+                let probed = !self.forwarder.settings().probing.interval.is_zero();
+                if settings.probing.interval.is_zero() && probed {
                     self.cluster.forget_probes();
                 }
-                self.settings = settings;
-                if let Some(probes) = &mut self.probes {
-                    probes.reset(now);
-                }
+                self.forwarder.set(settings);
+                self.probes.reset(now);
             }
             Notice::Drain(draining) => self.draining = draining,
             Notice::Report { audit, show } => {
@@ -333,19 +345,17 @@ impl Machine for Balancer {
 
     fn timeout(&mut self, now: Time, out: &mut Outbox) {
         self.dispatcher.timeout(now);
-        if let Some(mut probes) = self.probes.take() {
-            self.counts.probes += probes.timeout(now, &self.settings, &self.cluster, &self.sealer, out);
-            self.probes = Some(probes);
-        }
+        let (settings, sealer) = (self.forwarder.settings(), self.forwarder.sealer());
+        let asks = Asks { settings, cluster: &self.cluster, sealer };
+        let sent = self.probes.timeout(now, &asks, out);
+        self.forwarder.counts.probes += sent;
         self.look_after(now, out);
         self.dispatcher.calls_mut().release(out);
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        let probes =
-            self.probes.as_ref().and_then(|probes| probes.next_deadline(&self.settings, &self.cluster));
-        let orphans = self.orphans.next_deadline();
-        [self.dispatcher.next_deadline(), probes, self.kept.next(), orphans].into_iter().flatten().min()
+        let probes = self.probes.next_deadline(self.forwarder.settings(), &self.cluster);
+        [self.dispatcher.next_deadline(), probes, self.failover.next_deadline()].into_iter().flatten().min()
     }
 }
 
@@ -369,11 +379,4 @@ fn call_id_of(quoted: &[u8]) -> Option<&[u8]> {
         let named = name.eq_ignore_ascii_case(b"call-id") || name.eq_ignore_ascii_case(b"i");
         named.then(|| value.get(1..).unwrap_or(b"").trim_ascii())
     })
-}
-
-/// Keeps memory that a message was made in.
-pub(crate) fn take_scratch(scratch: &mut Vec<u8>) -> Vec<u8> {
-    let mut lines = mem::take(scratch);
-    lines.clear();
-    lines
 }

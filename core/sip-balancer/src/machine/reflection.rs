@@ -1,7 +1,7 @@
 //! Responses to a caller on datagrams, whose address may be forged (RFC 3261 section 26.1.5): see
 //! [`Replies`](crate::sessions::replies::Replies).
 
-use crate::machine::requests::Checked;
+use crate::forwarding::check::Checked;
 use crate::message::dialog_of;
 use crate::sessions::place::TxnPlace;
 use crate::sessions::replies::Reply;
@@ -9,11 +9,11 @@ use crate::token::Branch;
 use crate::{Balancer, Proof, Tag};
 use core::net::SocketAddr;
 use sip_message::{AuthParams, Message, Method, Name};
-use wire::Flow;
+use wire::{Flow, Outbox, Time};
 
 impl Balancer {
     fn receives(&self, address: SocketAddr) -> bool {
-        self.cluster.proven().has(self.sealer.address(address))
+        self.cluster.proven().has(self.forwarder.sealer().address(address))
     }
 
     /// What shows that the sender of a request receives, which is noted.
@@ -23,7 +23,7 @@ impl Balancer {
             return Proof::Shown;
         }
         if self.dispatcher.calls().has_got(c.call, back, dialog_of(request.to_tag())) {
-            self.cluster.proven().note(self.sealer.address(back));
+            self.cluster.proven().note(self.forwarder.sealer().address(back));
             return Proof::Shown;
         }
         match self.dispatcher.calls().has_got(
@@ -39,10 +39,11 @@ impl Balancer {
     /// Whether a response may go to the sender of a request, whose record is at `place`. Without one nothing is known.
     pub(crate) fn may_go(
         &mut self,
-        place: Option<TxnPlace>,
+        (now, place): (Time, Option<TxnPlace>),
         branch: &Branch,
         to: Flow,
         response: &Message<'_>,
+        out: &mut Outbox,
     ) -> bool {
         let Some(place) = place.filter(|_| !to.transport.is_reliable()) else { return true };
         let tag = Tag::of(response.method());
@@ -54,21 +55,7 @@ impl Balancer {
         if !txn.replies.is_bounded() {
             return true;
         }
-        self.repays(place, &reply_of(response))
-    }
-
-    /// Whether a reply may go to an address that had not shown that it receives when the request came. It is noted then,
-    /// else counted.
-    pub(crate) fn repays(&mut self, place: TxnPlace, reply: &Reply) -> bool {
-        let Some(txn) = self.dispatcher.calls().txn(place) else { return true };
-        let (back, accepted) = (txn.back, txn.replies.is_accepted(reply.status));
-        if let Some(back) = back.filter(|_| accepted) {
-            self.cluster.proven().note(self.sealer.address(back));
-        }
-        let goes = self.dispatcher.calls_mut().pays(place, reply)
-            || back.is_some_and(|back| self.receives(back) || self.cluster.is_node_ip(back.ip()));
-        self.counts.withheld += u64::from(!goes);
-        goes
+        self.parts(now, out).1.repays(place, &reply_of(response))
     }
 }
 

@@ -1,0 +1,130 @@
+//! Responses to streams of callers that may have to go to another port of theirs (RFC 3261 section 18.2.2).
+
+use crate::CallKey;
+use crate::transmit::TransmitToken;
+use core::time::Duration;
+use wire::{Flow, Outbox, Time};
+
+/// That a connection is gone already is known so soon, also from another worker.
+const AT_ONCE: Duration = Duration::from_secs(1);
+/// Messages to streams of callers that may be sent to another port of theirs.
+const LETTERS: usize = 256;
+
+/// A buffer that grew beyond this is freed after use.
+const KEEP_CAPACITY: usize = 4 << 10;
+
+#[derive(Debug)]
+struct StreamResponse {
+    number: u64,
+    to: Flow,
+    bytes: Vec<u8>,
+    at: Time,
+    call: Option<CallKey>,
+}
+
+/// The last of them.
+#[derive(Debug, Default)]
+pub(crate) struct StreamResponses {
+    kept: Vec<StreamResponse>,
+    written: u64,
+}
+
+impl StreamResponses {
+    /// Sends a response over a stream to `to`. If that is dead, it goes to `otherwise` (RFC 3261 section 18.2.2). That is
+    /// known at once of a connection that is closed already. If it is closed later, most callers have read what was
+    /// sent before: only the answer to an INVITE of this `call` may still be wanted, until [`StreamResponses::acknowledged`].
+    pub fn write(
+        &mut self,
+        (now, call): (Time, Option<CallKey>),
+        to: Flow,
+        otherwise: Flow,
+        out: &mut Outbox,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        if otherwise.remote == to.remote && to.conn.is_none() {
+            out.send_with(to, 0, write);
+            return;
+        }
+        self.written += 1;
+        let number = self.written;
+        let range = out.send_with(to, TransmitToken::Response(number).to_u64(), write);
+        let bytes = out.bytes().get(range).unwrap_or(&[]);
+        let at = number as usize % LETTERS;
+        if self.kept.len() <= at {
+            let empty = || StreamResponse { number: 0, to, bytes: Vec::new(), at: now, call: None };
+            self.kept.resize_with(at + 1, empty);
+        }
+        if let Some(letter) = self.kept.get_mut(at) {
+            (letter.number, letter.to, letter.at, letter.call) = (number, otherwise, now, call);
+            letter.bytes.clear();
+            letter.bytes.shrink_to(KEEP_CAPACITY);
+            letter.bytes.extend_from_slice(bytes);
+        }
+    }
+
+    /// The caller has got what was written to it.
+    pub fn acknowledged(&mut self, call: CallKey) {
+        for letter in self.kept.iter_mut().filter(|letter| letter.call == Some(call)) {
+            letter.number = 0;
+        }
+    }
+
+    /// A message that was written could not be sent: it is sent to the other place, unless it was long ago.
+    pub fn resend(&mut self, now: Time, number: u64, out: &mut Outbox) {
+        let wanted =
+            |l: &&mut StreamResponse| l.number == number && (l.call.is_some() || now.since(l.at) <= AT_ONCE);
+        let letter = self.kept.get_mut(number as usize % LETTERS).filter(wanted);
+        if let Some(letter) = letter {
+            out.send(letter.to, 0, &letter.bytes);
+            letter.number = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timers::T1;
+    use wire::ListenerId;
+
+    fn flow(port: u16) -> Flow {
+        Flow::udp(ListenerId(0), ([192, 0, 2, 1], port).into())
+    }
+
+    #[test]
+    fn a_letter_goes_to_the_other_place_once_and_not_after_its_ack() {
+        let mut letters = StreamResponses::default();
+        let mut out = Outbox::new();
+        let (now, call) = (Time::from_secs(1), CallKey(1, 2));
+        let sent = |letters: &mut StreamResponses, out: &mut Outbox, call| {
+            letters.write((now, call), flow(1), flow(2), out, |buf| buf.extend_from_slice(b"answer"));
+            let Some(TransmitToken::Response(number)) = TransmitToken::from_u64(out.transmits()[0].token)
+            else {
+                panic!("its token")
+            };
+            out.clear();
+            number
+        };
+        let number = sent(&mut letters, &mut out, Some(call));
+        (0..2).for_each(|_| letters.resend(now + T1, number, &mut out));
+        assert_eq!(out.transmits().len(), 1);
+        assert_eq!((out.transmits()[0].flow, out.bytes()), (flow(2), &b"answer"[..]));
+        out.clear();
+        let number = sent(&mut letters, &mut out, Some(call));
+        letters.acknowledged(call);
+        letters.resend(now + T1, number, &mut out);
+        // Whatever is no answer to an INVITE: only where the connection was gone already.
+        let number = sent(&mut letters, &mut out, None);
+        letters.resend(now + 3 * T1, number, &mut out);
+        assert!(out.is_empty());
+        letters.resend(now + T1, number, &mut out);
+        assert_eq!(out.transmits().len(), 1);
+        let number = sent(&mut letters, &mut Outbox::new(), Some(call));
+        for _ in 0..LETTERS {
+            sent(&mut letters, &mut Outbox::new(), None);
+        }
+        out.clear();
+        letters.resend(now, number, &mut out);
+        assert!(out.is_empty(), "too long ago");
+    }
+}
