@@ -20,7 +20,7 @@ pub enum Proof {
     Shown,
 }
 
-/// What is to be known of a request. ACK is none: see [`Dispatcher::ack`].
+/// What is to be known of a request. ACK is none: see [`Dispatcher::ack`](crate::Dispatcher::ack).
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// Its call.

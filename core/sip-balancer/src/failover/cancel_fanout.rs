@@ -52,13 +52,13 @@ impl Failover {
             }
         }
     }
+}
 
-    /// Whether a node's refusal of a CANCEL is for the caller: that of one that there is a record of is, and else that of
-    /// one node, where all were asked, to what the key says that seals now.
-    pub(crate) fn may_refuse_cancel(step: &Step<'_>, call: CallKey, b: &Branch, node: NodeIndex) -> bool {
-        let cluster = step.forwarder.cluster();
-        let first = || cluster.members().map(|(at, _)| at).find(|at| cluster.is_usable(step.now, *at));
-        step.dispatcher.calls().back(call, b.id, Tag::Cancel).is_some()
-            || (b.epoch == step.forwarder.sealer().epoch() && first() == Some(node))
-    }
+/// Whether a node's refusal of a CANCEL is for the caller: that of one that there is a record of is, and else that of
+/// one node, where all were asked, to what the key says that seals now.
+pub(crate) fn may_refuse_cancel(step: &Step<'_>, call: CallKey, b: &Branch, node: NodeIndex) -> bool {
+    let cluster = step.forwarder.cluster();
+    let first = || cluster.members().map(|(at, _)| at).find(|at| cluster.is_usable(step.now, *at));
+    step.dispatcher.calls().back(call, b.id, Tag::Cancel).is_some()
+        || (b.epoch == step.forwarder.sealer().epoch() && first() == Some(node))
 }

@@ -75,18 +75,10 @@ impl Failover {
             }
             // Where there is no room for the CANCEL it is sent once.
             if self.kept.find(id, Tag::Cancel, What::Own(node)).is_none() {
-                self.told(id, node);
+                self.kept.told(id, node);
             }
         }
         self.kept.get(at).is_some_and(|entry| entry.rung().next().is_some())
-    }
-
-    /// A node knows that an INVITE that it had is over.
-    pub(crate) fn told(&mut self, id: u64, node: NodeIndex) {
-        let at = self.kept.find(id, Tag::Invite, What::ToNode);
-        if let Some(entry) = at.and_then(|at| self.kept.get_mut(at)) {
-            entry.mark(node, false);
-        }
     }
 
     /// Something came back for what is kept: a response of this status from who has it.

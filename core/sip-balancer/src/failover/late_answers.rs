@@ -35,11 +35,11 @@ impl Failover {
             self.kept.forget(at);
         }
         if tag == Tag::Cancel && status >= 200 {
-            self.told(id, node);
+            self.kept.told(id, node);
         }
         // A CANCEL of ours and one of the caller's to one node are the same to it: it answers both at once.
         let wanted = tag == Tag::Cancel && calls.is_cancelled_at(call, id, node);
-        !wanted && (own.is_some() || (tag == Tag::Cancel && self.has_left(id, node)))
+        !wanted && (own.is_some() || (tag == Tag::Cancel && self.kept.has_left(id, node)))
     }
 
     /// A node that had an INVITE before answers it. Says whether it has the call by that.
@@ -116,7 +116,7 @@ impl Failover {
             }
             Some(refusal) if refusal.status() >= 300 => {
                 step.dispatcher.calls_mut().bar(call, id, node);
-                self.forget(id, Tag::Cancel, What::Own(node));
+                self.kept.forget_by(id, Tag::Cancel, What::Own(node));
                 self.acknowledge(step, at, node, refusal);
             }
             Some(yes) => {

@@ -42,14 +42,6 @@ impl Failover {
         Some(at)
     }
 
-    /// Whether an INVITE has been at another node before, so that both may have sent it to the same phone. That takes
-    /// the second one for a copy that came by another way and says 482 (RFC 3261 section 8.2.2.2). To the caller this
-    /// is no loop of its own, and it may well try again.
-    pub(crate) fn is_merged(&self, id: u64) -> bool {
-        let at = self.kept.find(id, Tag::Invite, What::ToNode);
-        at.and_then(|at| self.kept.get(at)).is_some_and(|entry| entry.fresh && entry.has_earlier())
-    }
-
     /// A phone takes an INVITE that its node got once more for a copy of the one that it rings for (`Memory::Renewed`,
     /// RFC 3261 section 8.2.2.2). So that one is there, and its answer finds the way that the INVITE has shown it. Says
     /// whether that is so; then the refusal is acknowledged here (17.1.1.3), and the caller hears it ring on.

@@ -16,7 +16,7 @@ use crate::{CallKey, NodeIndex, Tag};
 use core::cmp::Reverse;
 use core::time::Duration;
 use std::collections::BinaryHeap;
-use wire::{Flow, Time};
+use wire::{ConnId, Flow, Time};
 
 /// Most that are kept at one time.
 const MOST: usize = 65_536;
@@ -61,35 +61,35 @@ struct Slot {
 /// One of them.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    pub key: MessageKey,
+    pub(super) key: MessageKey,
     /// Where it came from, and the message.
-    pub from: Flow,
-    pub bytes: Vec<u8>,
+    pub(super) from: Flow,
+    pub(super) bytes: Vec<u8>,
     /// An INVITE outside a dialog.
-    pub fresh: bool,
+    pub(super) fresh: bool,
     /// Who has it, and whether that one has said something provisional.
-    pub node: NodeIndex,
-    pub rang: bool,
+    pub(super) node: NodeIndex,
+    pub(super) rang: bool,
     /// A node has answered with more than 100: a phone may be ringing, and the caller knows.
-    pub alerted: bool,
+    pub(super) alerted: bool,
     /// From one repetition to the next, and when that comes.
-    pub wait: Duration,
-    pub repeat: Time,
+    pub(super) wait: Duration,
+    pub(super) repeat: Time,
     /// When it is forgotten.
-    pub until: Time,
+    pub(super) until: Time,
     /// How often a way of it was found to lead nowhere, or its node silent.
-    pub tries: u8,
+    pub(super) tries: u8,
     /// It has left a node that ignored it.
-    pub ignored: bool,
+    pub(super) ignored: bool,
     /// What the node that has it and has said something provisional may have forgotten.
-    pub memory: Memory,
+    pub(super) memory: Memory,
     /// How often that one got it once more because of that.
-    pub reminded: u8,
+    pub(super) reminded: u8,
     /// A final response went back, and when.
-    pub settled: bool,
+    pub(super) settled: bool,
     ended: Time,
     /// It was our own, of this status: nobody has the call, whatever a node says.
-    pub refused: Option<u16>,
+    pub(super) refused: Option<u16>,
     /// From when on that one is told again that it is over.
     tell_at: Time,
     /// Who had it before.
@@ -196,6 +196,60 @@ impl MessageStore {
             self.entries.get(at as usize).map_or(CallKey(0, 0), |e| hashed(e.key.id, e.key.tag, e.key.what))
         };
         self.index.find(hashed(id, tag, what), of)
+    }
+
+    /// The connection that a request came on, if it is still kept.
+    pub fn conn_of(&self, id: u64, tag: Tag, what: What) -> Option<ConnId> {
+        self.get(self.find(id, tag, what)?)?.from.conn
+    }
+
+    /// How often the way of a request that is kept was found to lead nowhere.
+    pub fn tries(&self, id: u64, tag: Tag, what: What) -> u8 {
+        let at = self.find(id, tag, what);
+        at.and_then(|at| self.get(at)).map_or(0, |entry| entry.tries)
+    }
+
+    /// Forgets what is kept under an id, if it is.
+    pub fn forget_by(&mut self, id: u64, tag: Tag, what: What) {
+        if let Some(at) = self.find(id, tag, what) {
+            self.forget(at);
+        }
+    }
+
+    /// With which status an INVITE was refused here after a node had it, if it was.
+    pub fn refusal(&self, id: u64) -> Option<u16> {
+        let at = self.find(id, Tag::Invite, What::ToNode)?;
+        self.get(at)?.refused
+    }
+
+    /// The caller has got a refusal of ours: it is not repeated any more.
+    pub fn refusal_acknowledged(&mut self, id: u64) {
+        let Some(at) = self.find(id, Tag::Invite, What::ToNode) else { return };
+        if let Some(entry) = self.get_mut(at).filter(|entry| entry.refused.is_some()) {
+            entry.repeat = Time::FAR;
+        }
+    }
+
+    /// Whether a node that answers an INVITE is another one than the one whose answer it is to have.
+    pub fn has_left(&self, id: u64, node: NodeIndex) -> bool {
+        let at = self.find(id, Tag::Invite, What::ToNode);
+        at.and_then(|at| self.get(at)).is_some_and(|entry| entry.has_left(node))
+    }
+
+    /// Whether an INVITE has been at another node before, so that both may have sent it to the same phone. That takes
+    /// the second one for a copy that came by another way and says 482 (RFC 3261 section 8.2.2.2). To the caller this
+    /// is no loop of its own, and it may well try again.
+    pub fn is_merged(&self, id: u64) -> bool {
+        let at = self.find(id, Tag::Invite, What::ToNode);
+        at.and_then(|at| self.get(at)).is_some_and(|entry| entry.fresh && entry.has_earlier())
+    }
+
+    /// A node knows that an INVITE that it had is over.
+    pub fn told(&mut self, id: u64, node: NodeIndex) {
+        let at = self.find(id, Tag::Invite, What::ToNode);
+        if let Some(entry) = at.and_then(|at| self.get_mut(at)) {
+            entry.mark(node, false);
+        }
     }
 
     /// One of them.

@@ -7,8 +7,8 @@ use wire::{Flow, Outbox, Time};
 
 /// That a connection is gone already is known so soon, also from another worker.
 const AT_ONCE: Duration = Duration::from_secs(1);
-/// Messages to streams of callers that may be sent to another port of theirs.
-const LETTERS: usize = 256;
+/// Responses that are remembered.
+const MOST: usize = 256;
 
 /// A buffer that grew beyond this is freed after use.
 const KEEP_CAPACITY: usize = 4 << 10;
@@ -49,23 +49,23 @@ impl StreamResponses {
         let number = self.written;
         let range = out.send_with(to, TransmitToken::Response(number).to_u64(), write);
         let bytes = out.bytes().get(range).unwrap_or(&[]);
-        let at = number as usize % LETTERS;
+        let at = number as usize % MOST;
         if self.kept.len() <= at {
             let empty = || StreamResponse { number: 0, to, bytes: Vec::new(), at: now, call: None };
             self.kept.resize_with(at + 1, empty);
         }
-        if let Some(letter) = self.kept.get_mut(at) {
-            (letter.number, letter.to, letter.at, letter.call) = (number, otherwise, now, call);
-            letter.bytes.clear();
-            letter.bytes.shrink_to(KEEP_CAPACITY);
-            letter.bytes.extend_from_slice(bytes);
+        if let Some(response) = self.kept.get_mut(at) {
+            (response.number, response.to, response.at, response.call) = (number, otherwise, now, call);
+            response.bytes.clear();
+            response.bytes.shrink_to(KEEP_CAPACITY);
+            response.bytes.extend_from_slice(bytes);
         }
     }
 
     /// The caller has got what was written to it.
     pub fn acknowledged(&mut self, call: CallKey) {
-        for letter in self.kept.iter_mut().filter(|letter| letter.call == Some(call)) {
-            letter.number = 0;
+        for response in self.kept.iter_mut().filter(|response| response.call == Some(call)) {
+            response.number = 0;
         }
     }
 
@@ -73,10 +73,10 @@ impl StreamResponses {
     pub fn resend(&mut self, now: Time, number: u64, out: &mut Outbox) {
         let wanted =
             |l: &&mut StreamResponse| l.number == number && (l.call.is_some() || now.since(l.at) <= AT_ONCE);
-        let letter = self.kept.get_mut(number as usize % LETTERS).filter(wanted);
-        if let Some(letter) = letter {
-            out.send(letter.to, 0, &letter.bytes);
-            letter.number = 0;
+        let response = self.kept.get_mut(number as usize % MOST).filter(wanted);
+        if let Some(response) = response {
+            out.send(response.to, 0, &response.bytes);
+            response.number = 0;
         }
     }
 }
@@ -92,12 +92,12 @@ mod tests {
     }
 
     #[test]
-    fn a_letter_goes_to_the_other_place_once_and_not_after_its_ack() {
-        let mut letters = StreamResponses::default();
+    fn response_goes_to_the_other_place_once_and_not_after_its_ack() {
+        let mut responses = StreamResponses::default();
         let mut out = Outbox::new();
         let (now, call) = (Time::from_secs(1), CallKey(1, 2));
-        let sent = |letters: &mut StreamResponses, out: &mut Outbox, call| {
-            letters.write((now, call), flow(1), flow(2), out, |buf| buf.extend_from_slice(b"answer"));
+        let sent = |responses: &mut StreamResponses, out: &mut Outbox, call| {
+            responses.write((now, call), flow(1), flow(2), out, |buf| buf.extend_from_slice(b"answer"));
             let Some(TransmitToken::Response(number)) = TransmitToken::from_u64(out.transmits()[0].token)
             else {
                 panic!("its token")
@@ -105,26 +105,26 @@ mod tests {
             out.clear();
             number
         };
-        let number = sent(&mut letters, &mut out, Some(call));
-        (0..2).for_each(|_| letters.resend(now + T1, number, &mut out));
+        let number = sent(&mut responses, &mut out, Some(call));
+        (0..2).for_each(|_| responses.resend(now + T1, number, &mut out));
         assert_eq!(out.transmits().len(), 1);
         assert_eq!((out.transmits()[0].flow, out.bytes()), (flow(2), &b"answer"[..]));
         out.clear();
-        let number = sent(&mut letters, &mut out, Some(call));
-        letters.acknowledged(call);
-        letters.resend(now + T1, number, &mut out);
+        let number = sent(&mut responses, &mut out, Some(call));
+        responses.acknowledged(call);
+        responses.resend(now + T1, number, &mut out);
         // Whatever is no answer to an INVITE: only where the connection was gone already.
-        let number = sent(&mut letters, &mut out, None);
-        letters.resend(now + 3 * T1, number, &mut out);
+        let number = sent(&mut responses, &mut out, None);
+        responses.resend(now + 3 * T1, number, &mut out);
         assert!(out.is_empty());
-        letters.resend(now + T1, number, &mut out);
+        responses.resend(now + T1, number, &mut out);
         assert_eq!(out.transmits().len(), 1);
-        let number = sent(&mut letters, &mut Outbox::new(), Some(call));
-        for _ in 0..LETTERS {
-            sent(&mut letters, &mut Outbox::new(), None);
+        let number = sent(&mut responses, &mut Outbox::new(), Some(call));
+        for _ in 0..MOST {
+            sent(&mut responses, &mut Outbox::new(), None);
         }
         out.clear();
-        letters.resend(now, number, &mut out);
+        responses.resend(now, number, &mut out);
         assert!(out.is_empty(), "too long ago");
     }
 }

@@ -38,9 +38,9 @@ impl Balancer {
         }
         let tag = Tag::of(request.method());
         // What has been tried on that connection is not tried on another.
-        let failed = self.failover.tries(c.id, tag, What::ToCaller) > 0;
+        let failed = self.failover.messages().tries(c.id, tag, What::ToCaller) > 0;
         let Some(way) = self.forwarder.way_to_phone(&phone).filter(|_| !failed) else {
-            self.failover.forget(c.id, tag, What::ToCaller);
+            self.failover.messages_mut().forget_by(c.id, tag, What::ToCaller);
             return self.forwarder.refuse(from, request, 430, b"", b"", out);
         };
         let id = self.cluster.id(node);

@@ -147,15 +147,15 @@ impl Balancer {
 
     /// With which status a request was refused here before, if it is an INVITE: it has one final response.
     fn refused_before(&self, tag: Tag, id: u64) -> Option<u16> {
-        (tag == Tag::Invite).then(|| self.failover.refusal(id)).flatten()
+        (tag == Tag::Invite).then(|| self.failover.messages().refusal(id)).flatten()
     }
 
     fn ack(&mut self, now: Time, flow: Flow, request: &Message<'_>, c: &Checked<'_>, out: &mut Outbox) {
         // The end of a refusal of ours, or one that has been forwarded too often.
         if self.forwarder.sealer().is_tag(request.to_tag(), c.id) || request.max_forwards() == Some(0) {
-            return self.failover.refusal_acknowledged(c.id);
+            return self.failover.messages_mut().refusal_acknowledged(c.id);
         }
-        self.failover.forget(c.id, Tag::Invite, What::Refusal);
+        self.failover.messages_mut().forget_by(c.id, Tag::Invite, What::Refusal);
         self.proof(request, c);
         if flow.transport.is_reliable() {
             self.failover.responses().acknowledged(c.call);
@@ -192,12 +192,12 @@ impl Balancer {
             };
         }
         let node = self.cluster.is_node_ip(from.remote.ip());
-        let failed = self.failover.tries(c.id, Tag::of(request.method()), What::ToCaller) > 0;
+        let failed = self.failover.messages().tries(c.id, Tag::of(request.method()), What::ToCaller) > 0;
         let way = self.forwarder.way_out(from, request, c, &dialog, failed).filter(|_| node);
         let Some(way) = way else {
             // A phone that was called on its connection has no other way.
             if node && dialog.by_node {
-                self.failover.forget(c.id, Tag::of(request.method()), What::ToCaller);
+                self.failover.messages_mut().forget_by(c.id, Tag::of(request.method()), What::ToCaller);
                 return self.forwarder.refuse(from, request, 430, b"", b"", out);
             }
             self.forwarder.counts.forbidden += 1;

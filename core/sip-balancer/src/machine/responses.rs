@@ -1,6 +1,6 @@
 //! Responses: back by what our Via says (RFC 3261 section 16.11).
 
-use crate::failover::state::Failover;
+use crate::failover::cancel_fanout::may_refuse_cancel;
 use crate::failover::store::What;
 use crate::forwarding::respond::Told;
 use crate::message::{answer_of, dialog_of, otherwise, wait};
@@ -105,7 +105,7 @@ impl Balancer {
         if seen == Seen::Counted && step.forwarder.cluster().speaks(node) {
             step.hear(node, response);
         }
-        if tag == Tag::Invite && seen != Seen::Counted && failover.has_left(branch.id, node) {
+        if tag == Tag::Invite && seen != Seen::Counted && failover.messages().has_left(branch.id, node) {
             if !failover.answered_late(&mut step, branch.id, node, response) {
                 return None;
             }
@@ -118,7 +118,7 @@ impl Balancer {
             step.forwarder.counts.stray += 1;
             return None;
         }
-        if tag == Tag::Cancel && status >= 300 && !Failover::may_refuse_cancel(&step, call, branch, node) {
+        if tag == Tag::Cancel && status >= 300 && !may_refuse_cancel(&step, call, branch, node) {
             return None;
         }
         if seen != Seen::Counted && tag == Tag::Invite && (200..300).contains(&status) {
@@ -148,7 +148,9 @@ impl Balancer {
                 }
                 _ => Told::All,
             },
-            482 if Tag::of(response.method()) == Tag::Invite && self.failover.is_merged(branch.id) => {
+            482 if Tag::of(response.method()) == Tag::Invite
+                && self.failover.messages().is_merged(branch.id) =>
+            {
                 Told::Error
             }
             // RFC 5626 section 5.3.1 defines 430 between edge and home; callers know 480 (RFC 3261 section 21.4.18).
@@ -211,7 +213,7 @@ impl Balancer {
         if transport.is_reliable() {
             let tag = Tag::of(response.method());
             let what = if branch.to_caller { What::ToCaller } else { What::ToNode };
-            conn = self.failover.conn_of(branch.id, tag, what);
+            conn = self.failover.messages().conn_of(branch.id, tag, what);
             remote.set_port(self.peer_port(branch, &via, call, tag));
         }
         Some((Flow { transport, listener, remote, conn }, via.port_or_default(), None))

@@ -27,8 +27,8 @@ impl Dispatcher {
         let Some(&txn) = self.calls.sessions.txn(place) else { return Err(NoWay::NoCall) };
         let mut node = txn.node;
         // One that rang and whose node is gone is rung for once more, by another.
-        let orphan = txn.fresh && txn.heard && !self.cluster.is_usable(now, node);
-        if txn.open && (!txn.heard || orphan) && r.tag != Tag::Cancel {
+        let lost = txn.fresh && txn.heard && !self.cluster.is_usable(now, node);
+        if txn.open && (!txn.heard || lost) && r.tag != Tag::Cancel {
             if txn.fresh && !txn.delivery.missed && now.since(txn.began) >= SILENCE {
                 self.calls.sessions.note(place, |txn| txn.delivery.missed = true);
                 self.failed(now, node, Why::Silent);
@@ -141,7 +141,7 @@ impl Dispatcher {
         txn.trail.fallen(txn.node, down) + usize::from(down(txn.node)) >= MOST_FALLS
     }
 
-    /// An INVITE has waited for [`Rules::silent_after`] and its node has said nothing to anybody: the node is doubted,
+    /// An INVITE has waited for [`Rules::silent_after`](crate::Rules::silent_after) and its node has said nothing to anybody: the node is doubted,
     /// and the INVITE goes to another one when it is repeated. Says whether it does wait.
     pub fn silent(&mut self, now: Time, call: CallKey, id: u64) -> bool {
         let place = self.calls.invite_of(call, id);
