@@ -6,12 +6,14 @@
 //!
 //! | folder | what |
 //! |---|---|
-//! | `policy` | who gets a new call: algorithms, costs, refusals |
-//! | `cluster` | the nodes as all workers see them: members, health, load, probes, overload |
+//! | `policy` | who gets a new call: algorithms, costs, refusals, overload |
+//! | `cluster` | the nodes as all workers see them: members, health, load, rests, probes |
 //! | `sessions` | calls, transactions and counters of one worker, and which node a request goes to |
 //! | `forwarding` | messages checked and written, without a memory of calls |
 //! | `failover` | requests that may have to be sent once more, and what becomes of who had them first |
 //! | `machine` | the same with bytes: one worker's machine |
+//! | `request`, `method`, `message` | requests and responses as the other parts see them |
+//! | `settings` | what the operator decided |
 //! | `token` | what messages carry so that nothing need be remembered |
 #![forbid(unsafe_code)]
 

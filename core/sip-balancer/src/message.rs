@@ -40,7 +40,7 @@ pub(crate) fn wait(response: &Message<'_>, tag: Tag) -> Option<Duration> {
     parse_u32(digits).map(|seconds| Duration::from_secs(seconds.into()))
 }
 
-/// What assignment is told of a response.
+/// A response as assignment sees it.
 pub(crate) fn answer_of(response: &Message<'_>, tag: Tag) -> Answer {
     let status = response.status();
     let dialog = if status < 200 { 0 } else { dialog_of(response.to_tag()) };

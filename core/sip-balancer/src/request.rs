@@ -1,4 +1,4 @@
-//! What assignment is told of requests and responses, and what it says of them. Nothing here is read from a message.
+//! Requests and responses as assignment sees them, and what it decides. Nothing here is read from a message.
 
 use crate::{NodeIndex, Tag};
 use core::net::SocketAddr;

@@ -48,7 +48,7 @@ impl Load {
 pub(crate) struct Loads(Box<[Row]>);
 
 impl Loads {
-    /// Rows of so many workers, each with so many nodes.
+    /// Rows of all workers, each with places for `nodes`.
     pub fn new(workers: u16, nodes: usize) -> Loads {
         let row = |_| Row((0..nodes).map(|_| Given::default()).collect());
         Loads((0..workers.max(1)).map(row).collect())

@@ -3,8 +3,8 @@
 //! A probe asks one thing: whether the node is there. One that answers 503 is, and only wants nothing new: it keeps what
 //! it has. One that leaves a probe unanswered, and answers something else meanwhile, is there as well.
 
+use crate::cluster::rest::LONGEST_REST;
 use crate::hash::scramble;
-use crate::sessions::dispatch::LONGEST_REST;
 use crate::token::Sealer;
 use crate::transmit::TransmitToken;
 use crate::{Cluster, Health, MOST_NODES, NodeIndex, Probing, Settings, Why};

@@ -10,6 +10,8 @@ use wire::Time;
 const LEAST_REST: Duration = Duration::from_secs(2);
 const SOON: Duration = Duration::from_secs(30);
 const MOST_REST: Duration = Duration::from_secs(32);
+/// Longest rest that a Retry-After can ask for.
+pub(crate) const LONGEST_REST: Duration = Duration::from_secs(600);
 
 /// A time that all workers share; zero: none.
 #[derive(Debug, Default)]

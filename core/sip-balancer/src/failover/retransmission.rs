@@ -4,7 +4,8 @@
 //! seen to by these rules, each of which stands in one place:
 //!
 //! - It ends by its deadline. Without an answer until then its sender gets 408 (`end`).
-//! - One that its node says nothing to goes to another: soon where it says nothing to anybody, else later (`look_at`).
+//! - One that its node says nothing to goes to another: soon where it says nothing to anybody, else later
+//!   (`weigh_silence`).
 //! - One whose node is down goes to another node, or waits for one while a phone rings; else it is refused (`rescue`).
 //! - One that rang at a node that is back goes there once more, in case that has forgotten it (`remind`).
 //! - What its sender has cancelled is never sent again: where it would have to be, its sender gets 487 (`take_out`).
@@ -27,6 +28,7 @@ const MOST_TRIES: u8 = 3;
 /// So long a node may say nothing to an INVITE while it answers what came later: until the second repetition has come
 /// (RFC 3261 section 17.1.1.2), so that it must have had one of three.
 const IGNORED: Duration = Duration::from_millis(1_500);
+
 /// A message that is to be received once more, taken out of the store.
 pub(crate) struct Replay {
     pub what: What,
@@ -228,7 +230,7 @@ impl Failover {
     }
 
     /// Gives what is kept at `at` to another node, if it is an INVITE whose node has gone down. Without another one it
-    /// stays while somebody may still answer it, or its sender repeats it.
+    /// stays while a node may still answer it, or its sender repeats it.
     pub(crate) fn rescue(&mut self, step: &mut Step<'_>, at: u32) -> Rescue {
         let open = |e: &&Entry| e.fresh && !e.settled;
         let Some(entry) = self.kept.get(at).filter(open) else { return Rescue::Wait(Time::FAR) };

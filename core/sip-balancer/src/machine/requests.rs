@@ -42,7 +42,7 @@ impl Balancer {
         self.forwarder.unavailable(flow, request, out);
     }
 
-    /// What assignment is told of a request.
+    /// A request as assignment sees it.
     fn wanted<'a>(&mut self, flow: Flow, request: &Message<'a>, c: &Checked<'_>) -> Request<'a> {
         let tag = Tag::of(request.method());
         let by_aor = tag == Tag::Register && self.forwarder.settings().register == RegisterBy::Aor;

@@ -4,6 +4,7 @@
 //! bytes, simulations and property tests from nothing.
 
 use crate::cluster::outliers::Outliers;
+use crate::cluster::rest::LONGEST_REST;
 use crate::policy::overload::Overload;
 use crate::sessions::place::{Place, TxnPlace};
 use crate::sessions::replies::Replies;
@@ -21,8 +22,6 @@ use wire::Time;
 
 /// A refusal counts as an answer that took so long at least, microseconds: T1.
 const REFUSED: u32 = 500_000;
-/// Longest rest that a Retry-After can ask for.
-pub(crate) const LONGEST_REST: Duration = Duration::from_secs(600);
 
 /// What happened, in numbers that only grow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
