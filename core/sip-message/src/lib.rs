@@ -54,7 +54,7 @@ pub use name_addr::NameAddr;
 pub use number::{hex16, parse_u32, parse_u64, push_u64, unhex16};
 pub use params::{Params, find_quote, unquote};
 pub use parse::{Flaw, Parsed, parse};
-pub use response::{reason_phrase, write_response};
+pub use response::{Response, reason_phrase};
 pub use splice::{Splices, apply_packed};
 pub use uri::{
     Scheme, Uri, UriError, canonical_user, is_base64url, parse_ip as host_ip, plain_aor, push_canonical_user,

@@ -6,41 +6,52 @@ use crate::via::push_received;
 use crate::{Message, Name};
 use core::net::SocketAddr;
 
-/// Appends a response to `request` (RFC 3261 section 8.2.6.2): status line, every Via with the
-/// topmost one completed from the packet's source, From, To, Call-ID and CSeq as received, then
-/// `extra` (whole header lines), then `Content-Length: 0`.
-///
-/// `to_tag` is added to a To without tag, except in a 100 (section 8.2.6.2); empty adds none. A 100
-/// repeats the Timestamp (section 8.2.6.1).
-/// `source` is where the request came from, with whether to add an `rport` unasked; `None` leaves
-/// the Via alone (the bytes at hand have been through this already).
-pub fn write_response(
-    request: &Message<'_>,
-    status: u16,
-    reason: &[u8],
-    to_tag: &[u8],
-    source: Option<(SocketAddr, bool)>,
-    extra: &[u8],
-    out: &mut Vec<u8>,
-) {
-    out.reserve(512);
-    push_status_line(status, reason, out);
-    push_vias(request, source, out);
-    let tag = if status > 100 && request.to_tag().is_empty() { to_tag } else { b"" };
-    let mut lines = Lines::new(request, out);
-    for name in [Name::From, Name::To, Name::CallId, Name::CSeq] {
-        if let Some(span) = request.first_span(name) {
-            lines.push(span, if name == Name::To { tag } else { b"" });
+/// A response made from a request: what is not taken from that.
+#[derive(Clone, Copy, Debug)]
+pub struct Response<'a> {
+    /// The status code.
+    pub status: u16,
+    /// The reason phrase; the usual one if empty.
+    pub reason: &'a [u8],
+    /// Added to a To without tag, except in a 100 (RFC 3261 section 8.2.6.2); empty adds none.
+    pub tag: &'a [u8],
+    /// Where the request came from, with whether to add an `rport` unasked; `None` leaves the Via alone (the bytes at hand
+    /// have been through this already).
+    pub source: Option<(SocketAddr, bool)>,
+    /// Whole header lines to add.
+    pub extra: &'a [u8],
+}
+
+impl Response<'_> {
+    /// One with the usual reason phrase and nothing else.
+    pub const fn new(status: u16) -> Response<'static> {
+        Response { status, reason: b"", tag: b"", source: None, extra: b"" }
+    }
+
+    /// Appends the response to `request` (section 8.2.6.2): status line, every Via with the topmost one completed from the
+    /// source, From, To, Call-ID and CSeq as received, the extra lines, then `Content-Length: 0`. A 100 repeats the
+    /// Timestamp (section 8.2.6.1).
+    pub fn write(&self, request: &Message<'_>, out: &mut Vec<u8>) {
+        let status = self.status;
+        out.reserve(512);
+        push_status_line(status, self.reason, out);
+        push_vias(request, self.source, out);
+        let tag = if status > 100 && request.to_tag().is_empty() { self.tag } else { b"" };
+        let mut lines = Lines::new(request, out);
+        for name in [Name::From, Name::To, Name::CallId, Name::CSeq] {
+            if let Some(span) = request.first_span(name) {
+                lines.push(span, if name == Name::To { tag } else { b"" });
+            }
         }
+        if status == 100
+            && let Some(span) = request.first_span(Name::Timestamp)
+        {
+            lines.push(span, b"");
+        }
+        lines.flush();
+        out.extend_from_slice(self.extra);
+        out.extend_from_slice(b"Content-Length: 0\r\n\r\n");
     }
-    if status == 100
-        && let Some(span) = request.first_span(Name::Timestamp)
-    {
-        lines.push(span, b"");
-    }
-    lines.flush();
-    out.extend_from_slice(extra);
-    out.extend_from_slice(b"Content-Length: 0\r\n\r\n");
 }
 
 fn push_status_line(status: u16, reason: &[u8], out: &mut Vec<u8>) {

@@ -117,7 +117,7 @@ fn white_space_around_a_value_is_none_of_it() {
                 assert_eq!(m.header(Name::Subject).map(|h| h.value), Some(&b""[..]));
                 assert_eq!(m.body(), b"body");
                 let mut out = Vec::new();
-                write_response(&m, 200, b"", b"", None, b"", &mut out);
+                Response::new(200).write(&m, &mut out);
                 let answer = String::from_utf8(out).unwrap();
                 assert!(
                     answer.contains(
@@ -172,7 +172,7 @@ fn answers_do_not_repeat_stray_line_ends_or_nul() {
             let Parsed::Bad(m, flaw) = p else { panic!("{stray:?} gave {p:?}") };
             assert_eq!(flaw.status, 400);
             let mut out = Vec::new();
-            write_response(&m, 400, b"", b"t", None, b"", &mut out);
+            Response { tag: b"t", ..Response::new(400) }.write(&m, &mut out);
             let out = String::from_utf8(out).unwrap();
             assert!(out.contains("From: \"A"), "{out}");
             assert!(!out.contains('\0') && !out.replace("\r\n", "").contains(['\r', '\n']), "{out:?}");
@@ -259,7 +259,8 @@ fn responses_copy_what_they_must() {
         let Parsed::Good(m) = parsed else { panic!("{parsed:?}") };
         let mut out = Vec::new();
         let source = "192.0.2.1:5062".parse().unwrap();
-        write_response(&m, 486, b"", b"tt", Some((source, false)), b"Server: s\r\n", &mut out);
+        Response { tag: b"tt", source: Some((source, false)), extra: b"Server: s\r\n", ..Response::new(486) }
+            .write(&m, &mut out);
         assert_eq!(
             String::from_utf8(out).unwrap(),
             "SIP/2.0 486 Busy Here\r\n\
@@ -273,7 +274,7 @@ fn responses_copy_what_they_must() {
              Content-Length: 0\r\n\r\n"
         );
         let mut out = Vec::new();
-        write_response(&m, 100, b"", b"tt", None, b"", &mut out);
+        Response { tag: b"tt", ..Response::new(100) }.write(&m, &mut out);
         assert!(!String::from_utf8(out).unwrap().contains("tag=tt"));
     });
 }
@@ -295,7 +296,7 @@ proptest! {
         let mut index = Index::new();
         if let Parsed::Good(m) | Parsed::Bad(m, _) = parse(&bytes, &mut index, &Limits::default()) {
             let mut out = Vec::new();
-            write_response(&m, 400, b"", b"t", Some(("1.2.3.4:5".parse().unwrap(), true)), b"", &mut out);
+            Response { tag: b"t", source: Some(("1.2.3.4:5".parse().unwrap(), true)), ..Response::new(400) }.write(&m, &mut out);
             prop_assert!(out.starts_with(b"SIP/2.0 400"));
             let head = &out[..out.len() - 4];
             for name in [Name::Via, Name::From, Name::To, Name::CallId] {

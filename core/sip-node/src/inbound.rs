@@ -7,7 +7,7 @@ use crate::proxied::ProxiedId;
 use crate::services::{Counter, Services};
 use core::hash::Hasher;
 use core::net::SocketAddr;
-use sip_message::{Message, Method, hex16, push_u64, write_response};
+use sip_message::{Message, Method, Response, hex16, push_u64};
 use sip_proxy::transport::{always_rport, repays, reply_flow};
 use sip_transaction::{Inbound, Payer, Prepared, ServerId};
 use wire::{Flow, Outbox, Time};
@@ -81,7 +81,9 @@ impl<S: Services> Node<S> {
         let source = Some((flow.remote, always_rport(flow, request)));
         let oc = self.oc_of(flow.remote, request);
         let sent = out.send_with(reply_flow(flow, request), 0, |buf| {
-            told(oc, buf, |buf| write_response(request, status, reason, &tag, source, extra, buf));
+            told(oc, buf, |buf| {
+                Response { reason, tag: &tag, source, extra, ..Response::new(status) }.write(request, buf)
+            });
         });
         if !repays(flow, request, sent.len()) {
             out.take_back();
@@ -125,7 +127,9 @@ impl<S: Services> Node<S> {
         let source = Some((flow.remote, always_rport(flow, request)));
         let oc = self.oc_of(flow.remote, request);
         self.layer.respond(now, id, status, out, |buf| {
-            told(oc, buf, |buf| write_response(request, status, reason, &tag, source, extra, buf));
+            told(oc, buf, |buf| {
+                Response { reason, tag: &tag, source, extra, ..Response::new(status) }.write(request, buf)
+            });
         });
         self.letters.keep(&mut self.layer, out);
     }
@@ -174,7 +178,9 @@ impl<S: Services> Node<S> {
         let tag = if status == 100 { [0; 16] } else { self.server_tag(id) };
         let oc = source.and_then(|(remote, _)| self.oc_of(remote, request));
         self.layer.respond(now, id, status, out, |buf| {
-            told(oc, buf, |buf| write_response(request, status, b"", &tag, source, extra, buf));
+            told(oc, buf, |buf| {
+                Response { tag: &tag, source, extra, ..Response::new(status) }.write(request, buf)
+            });
         });
         self.letters.keep(&mut self.layer, out);
     }
@@ -220,7 +226,7 @@ impl<S: Services> Node<S> {
         // The tag of what we may answer the cancelled request with (9.2).
         let tag = self.server_tag(invite.unwrap_or(id));
         self.layer.respond(now, id, 200, out, |buf| {
-            write_response(request, 200, b"", &tag, source, b"", buf);
+            Response { tag: &tag, source, ..Response::new(200) }.write(request, buf);
         });
         let Some(invite) = invite.filter(|&i| self.layer.is_answered(i) == Some(false)) else { return };
         let Some(user) = self.layer.user_of(invite) else { return };

@@ -14,7 +14,7 @@ use crate::watch::NO_TARGET;
 use core::mem;
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
-use sip_message::{Limits, Message, Method, Name, NameAddr, Parsed, Uri, parse, write_response};
+use sip_message::{Limits, Message, Method, Name, NameAddr, Parsed, Response, Uri, parse};
 use sip_proxy::context::{Action, BranchId};
 use sip_proxy::loops::read_branch;
 use sip_proxy::rewrite;
@@ -483,7 +483,7 @@ impl<S: Services> Node<S> {
             let (source, tag) = (Some((p.source.remote, p.always_rport)), self.server_tag(p.server));
             let status = response.status();
             self.with_request(p, None, |_, _, request| {
-                write_response(request, status, b"", &tag, source, b"", &mut bytes);
+                Response { tag: &tag, source, ..Response::new(status) }.write(request, &mut bytes);
             });
         }
         bytes.shrink_to_fit();
@@ -570,7 +570,9 @@ impl<S: Services> Node<S> {
         self.with_request(p, request, |node, p, request| {
             let tag = node.server_tag(p.server);
             node.layer.respond(now, p.server, status, out, |buf| {
-                told(oc, buf, |buf| write_response(request, status, b"", &tag, source, extra, buf));
+                told(oc, buf, |buf| {
+                    Response { tag: &tag, source, extra, ..Response::new(status) }.write(request, buf)
+                });
             });
             node.letters.keep(&mut node.layer, out);
             if p.invite {

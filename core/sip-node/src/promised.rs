@@ -3,7 +3,7 @@
 use crate::inbound::{retry_after, told};
 use crate::node::Node;
 use crate::services::{Counter, Services, StoreDown, Unregistered};
-use sip_message::write_response;
+use sip_message::Response;
 use sip_proxy::transport::{always_rport, reply_flow};
 use sip_registrar::Reply;
 use sip_transaction::{Payer, Prepared, ServerId};
@@ -83,7 +83,14 @@ impl<S: Services> Node<S> {
         let Promised { answers, bytes } = &mut self.promised;
         let start = bytes.len();
         told(oc, bytes, |buf| {
-            write_response(request, reply.status, reply.reason, &tag, source, &reply.headers, buf);
+            Response {
+                reason: reply.reason,
+                tag: &tag,
+                source,
+                extra: &reply.headers,
+                ..Response::new(reply.status)
+            }
+            .write(request, buf);
         });
         answers.push(Answer { to, at: start..bytes.len(), extra: reply.headers.len(), keeps });
     }

@@ -22,7 +22,7 @@ pub use station::{Kind, Model, Station};
 use crate::metrics::Hist;
 use core::net::SocketAddr;
 use core::time::Duration;
-use sip_message::{Index, Limits, Message, Method, Name, Parsed, parse, reason_phrase, write_response};
+use sip_message::{Index, Limits, Message, Method, Name, Parsed, Response, parse, reason_phrase};
 use transactions::{State, Ticket, Transactions};
 use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time, Transport};
 
@@ -34,7 +34,7 @@ const T4: Duration = Duration::from_secs(5);
 const LONG: Duration = Duration::from_millis(64 * T1_MS);
 /// An INVITE without a response for so long gets a 100 (RFC 3261 section 17.2.1).
 const TRYING_AFTER: Duration = Duration::from_millis(200);
-/// What every response ends with that `write_response` makes.
+/// What every response ends with that `Response::write` makes.
 const END: &[u8] = b"Content-Length: 0\r\n\r\n";
 
 /// What other threads tell back ends.
@@ -279,7 +279,7 @@ impl Backend {
         let (_, tag) = self.transactions.names.dialog(at, message);
         let source = Some((flow.remote, true));
         out.send_with(back(flow, message), 0, |out| {
-            write_response(message, status, b"", &tag, source, b"", out);
+            Response { tag: &tag, source, ..Response::new(status) }.write(message, out);
         });
     }
 
@@ -481,7 +481,8 @@ fn headers(message: &Message<'_>, flow: Flow, tag: &[u8], scratch: &mut Vec<u8>,
         routes.extend_from_slice(b"\r\n");
     }
     scratch.clear();
-    write_response(message, 200, b"", tag, Some((flow.remote, true)), &routes, scratch);
+    Response { tag, source: Some((flow.remote, true)), extra: &routes, ..Response::new(200) }
+        .write(message, scratch);
     let begin = scratch.iter().position(|&byte| byte == b'\n').map_or(0, |at| at + 1);
     let end = scratch.len() - END.len();
     out.clear();

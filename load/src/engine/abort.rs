@@ -16,7 +16,7 @@ use crate::metrics::{CallEnd, Failure};
 use crate::scenario::{self, Lines, Side};
 use core::mem;
 use core::time::Duration;
-use sip_message::{Index, Limits, Message, Method, Name, NameAddr, Parsed, parse, push_u64, write_response};
+use sip_message::{Index, Limits, Message, Method, Name, NameAddr, Parsed, Response, parse, push_u64};
 use wire::{Flow, Outbox, Time};
 
 /// 64 T1: how long a request is repeated, or an answer to a cancelled INVITE awaited (RFC 3261 sections
@@ -175,7 +175,7 @@ fn refuse(call: &Call, unexpected: Option<&Message<'_>>, farewell: &mut Vec<u8>)
         tag.extend_from_slice(to.param(b"tag").unwrap_or_default());
     }
     let tag = if tag.is_empty() { b"load" } else { tag.as_slice() };
-    write_response(&invite, status, b"", tag, None, b"", farewell);
+    Response { tag, ..Response::new(status) }.write(&invite, farewell);
 }
 
 /// Acknowledges a 2xx and ends the call that it began.

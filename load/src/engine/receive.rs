@@ -9,7 +9,7 @@ use super::unwanted;
 use super::{CallIds, Engine};
 use crate::metrics::{Direction, Failure, Method as Counted, Unexpected};
 use crate::scenario::{self, Expect, Op, Optional, Outline, Outlines, Recv, Scenario, Side, Vars};
-use sip_message::{Message, Method, write_response};
+use sip_message::{Message, Method, Response};
 use wire::{Flow, Outbox, Time};
 
 /// Where in a scenario a message belongs.
@@ -496,7 +496,8 @@ pub(super) fn plain_answer(flow: Flow, request: &Message<'_>, out: &mut Outbox) 
 fn answer(flow: Flow, request: &Message<'_>, status: u16, out: &mut Outbox) {
     if request.method() != Method::Ack {
         out.send_with(flow, 0, |buf| {
-            write_response(request, status, b"", b"load", Some((flow.remote, false)), b"", buf);
+            Response { tag: b"load", source: Some((flow.remote, false)), ..Response::new(status) }
+                .write(request, buf);
         });
     }
 }

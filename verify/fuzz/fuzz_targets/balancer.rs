@@ -10,7 +10,7 @@ use fuzz::{Feed, check_head, check_output};
 use libfuzzer_sys::fuzz_target;
 use sip_balancer::token::{Key, Keys};
 use sip_balancer::*;
-use sip_message::{Index, Method, Name, Parsed, parse};
+use sip_message::{Index, Method, Name, Parsed, Response, parse};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -275,7 +275,7 @@ impl Bench {
             lines.extend_from_slice(&m.bytes()[header.line]);
         }
         let tag = format!("node{}", to.remote.ip());
-        sip_message::write_response(&m, status, b"", tag.as_bytes(), None, &lines, &mut text);
+        Response { tag: tag.as_bytes(), extra: &lines, ..Response::new(status) }.write(&m, &mut text);
         self.receive(to, &text);
     }
 
@@ -324,7 +324,7 @@ impl Bench {
         for header in m.headers(Name::RecordRoute) {
             lines.extend_from_slice(&m.bytes()[header.line]);
         }
-        sip_message::write_response(&m, status, b"", b"callee", None, &lines, &mut text);
+        Response { tag: b"callee", extra: &lines, ..Response::new(status) }.write(&m, &mut text);
         let offer = b";oc;oc-algo=\"loss\"";
         if let Some(at) = text.windows(offer.len()).position(|w| w == offer).filter(|_| argument & 3 != 3) {
             let wish = format!(";oc={};oc-algo=\"loss\";oc-validity=5000", 30 * u32::from(argument & 3));

@@ -4,7 +4,7 @@
 
 use fuzz::{Feed, check_head, check_output};
 use libfuzzer_sys::fuzz_target;
-use sip_message::{Index, Limits, Message, Name, Parsed, Splices, parse};
+use sip_message::{Index, Limits, Message, Name, Parsed, Response, Splices, parse};
 use sip_proxy::rewrite::{self, Outgoing};
 use std::net::SocketAddr;
 
@@ -106,7 +106,7 @@ fuzz_target!(|data: &[u8]| {
     let mut out = Vec::new();
     if message.is_request() {
         let extra = b"X-Extra: 1\r\n";
-        sip_message::write_response(&message, 404, b"", b"tag1", Some((source, true)), extra, &mut out);
+        Response { tag: b"tag1", source: Some((source, true)), extra, ..Response::new(404) }.write(&message, &mut out);
         if good {
             check_output(&out, |n| {
                 assert_eq!((n.status(), n.cseq(), n.call_id()), (404, message.cseq(), message.call_id()));

@@ -9,7 +9,7 @@ use fuzz::world::{self, DOMAIN, PASSWORD, World};
 use fuzz::{Feed, check_head, check_output};
 use libfuzzer_sys::fuzz_target;
 use sip_auth::{Algorithm, Question, ha1, response};
-use sip_message::{Index, Name, Parsed, parse};
+use sip_message::{Index, Name, Parsed, Response, parse};
 use sip_node::{Node, Notice, Settings};
 use sip_proxy::locate::{Answer, Kind, Naptr, Srv};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -139,7 +139,7 @@ impl Bench {
         for header in m.headers(Name::RecordRoute) {
             lines.extend_from_slice(&m.bytes()[header.line]);
         }
-        sip_message::write_response(&m, status, b"", b"callee", None, &lines, &mut text);
+        Response { tag: b"callee", extra: &lines, ..Response::new(status) }.write(&m, &mut text);
         self.receive(flow, &text);
     }
 

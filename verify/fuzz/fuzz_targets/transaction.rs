@@ -5,7 +5,7 @@
 
 use fuzz::{Feed, flow};
 use libfuzzer_sys::fuzz_target;
-use sip_message::{Index, Message, Method, Parsed, parse};
+use sip_message::{Index, Message, Method, Parsed, Response, parse};
 use sip_transaction::{ClientId, ClientRequest, Event, Inbound, Layer, Limits, Outcome, Payer, ServerId, Timers};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -100,7 +100,7 @@ impl Bench {
         let mark = format!("X-Id: {}\r\n", id.as_u64());
         let mut text = Vec::new();
         with(&server.request, |m| {
-            sip_message::write_response(m, status, b"", b"tag", None, mark.as_bytes(), &mut text);
+            Response { tag: b"tag", extra: mark.as_bytes(), ..Response::new(status) }.write(m, &mut text);
         });
         let write = |out: &mut Vec<u8>| out.extend_from_slice(&text);
         let sent = self.layer.respond(self.now, id, status, &mut self.out, write);
@@ -152,7 +152,7 @@ impl Bench {
         let client = self.clients.get_mut(&id).expect("it was picked");
         let mut text = Vec::new();
         let tag: &[u8] = if choice & 1 == 0 { b"one" } else { b"two" };
-        with(&client.request, |m| sip_message::write_response(m, status, b"", tag, None, b"", &mut text));
+        with(&client.request, |m| Response { tag, ..Response::new(status) }.write(m, &mut text));
         let mut text = String::from_utf8(text).expect("text");
         if choice & 6 == 6 {
             // The answer to a CANCEL, or of a peer that confuses methods.

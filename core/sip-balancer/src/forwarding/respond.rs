@@ -2,7 +2,7 @@
 
 use crate::forwarding::forwarder::Forwarder;
 use crate::message::origin;
-use sip_message::{Message, Method, Name, push_u64, write_response as answer};
+use sip_message::{Message, Method, Name, Response, push_u64};
 use sip_proxy::rewrite::{write_response, write_response_as};
 use sip_proxy::transport::{always_rport, repays, reply_flow};
 use wire::{Flow, Outbox};
@@ -59,8 +59,8 @@ impl Forwarder {
         let tag =
             self.sealer.tag(self.sealer.id(self.sealer.epoch(), &origin(request, back.remote.ip(), call)));
         let source = Some((flow.remote, always_rport(flow, request)));
-        let write = |buf: &mut Vec<u8>| answer(request, status, reason, &tag, source, extra, buf);
-        let sent = out.send_with(back, 0, write);
+        let answer = Response { reason, tag: &tag, source, extra, ..Response::new(status) };
+        let sent = out.send_with(back, 0, |buf| answer.write(request, buf));
         if !repays(flow, request, sent.len()) {
             self.counts.withheld += 1;
             return out.take_back();

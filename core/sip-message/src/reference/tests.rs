@@ -254,7 +254,7 @@ fn same_response(m: &Message<'_>, plain: &Reading, text: &str) {
     let sources = [None, Some((source, false)), Some((source, true))];
     for (tag, source) in [&b""[..], b"own"].into_iter().zip(sources).chain([(&b"x"[..], sources[2])]) {
         let mut out = Vec::new();
-        write_response(m, 486, b"", tag, source, b"Server: s\r\n", &mut out);
+        Response { tag, source, extra: b"Server: s\r\n", ..Response::new(486) }.write(m, &mut out);
         let wanted = plain_response(plain, tag, source);
         assert_eq!(String::from_utf8_lossy(&out), String::from_utf8_lossy(&wanted), "{text:?}");
     }

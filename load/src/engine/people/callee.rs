@@ -12,7 +12,7 @@ use crate::metrics::{
 };
 use crate::population::{CallToken, Kind as Course};
 use core::time::Duration;
-use sip_message::{Message, Method, Name, push_u64, reason_phrase, write_response};
+use sip_message::{Message, Method, Name, Response, push_u64, reason_phrase};
 use std::mem;
 use wire::{Flow, ListenerId, Outbox, Time};
 
@@ -110,7 +110,7 @@ impl Callee {
     }
 }
 
-/// The end of what [`write_response`] writes, which a session description takes the place of.
+/// The end of what [`Response::write`] writes, which a session description takes the place of.
 const NO_BODY: &[u8] = b"Content-Length: 0\r\n\r\n";
 
 impl People {
@@ -169,7 +169,7 @@ impl People {
             put(&mut routes, &[b"Record-Route: ", header.value, b"\r\n"]);
         }
         let source = Some((flow.remote, false));
-        write_response(message, 180, b"", &tag, source, &routes, &mut c.head);
+        Response { tag: &tag, source, extra: &routes, ..Response::new(180) }.write(message, &mut c.head);
         let line = memchr::memchr(b'\n', &c.head).map_or(0, |end| end + 1);
         c.head.truncate(c.head.len() - NO_BODY.len());
         c.head.drain(..line);
@@ -268,7 +268,8 @@ impl People {
     fn plain(&mut self, now: Time, flow: Flow, message: &Message<'_>, status: u16, out: &mut Outbox) {
         self.metrics.response_sent(now);
         out.send_with(flow, 0, |text| {
-            write_response(message, status, b"", b"load", Some((flow.remote, false)), b"", text);
+            Response { tag: b"load", source: Some((flow.remote, false)), ..Response::new(status) }
+                .write(message, text);
         });
     }
 

@@ -11,7 +11,7 @@ use crate::metrics::{self, Began, Bye, CallEnd, Direction, Failure, TransactionE
 use crate::population::{Kind as Course, Plan, Side};
 use core::ops::Range;
 use core::time::Duration;
-use sip_message::{Message, Method, Name, push_u64, write_response};
+use sip_message::{Message, Method, Name, Response, push_u64};
 use std::mem;
 use wire::{Flow, Outbox, Time};
 
@@ -536,7 +536,7 @@ impl People {
         let planned = c.plan.hang_up == Side::Callee;
         self.metrics.response_sent(now);
         out.send_with(flow, 0, |text| {
-            write_response(message, 200, b"", b"", Some((flow.remote, false)), b"", text);
+            Response { source: Some((flow.remote, false)), ..Response::new(200) }.write(message, text);
         });
         // If both have hung up, ours is answered too.
         if let Some(established) = established.filter(|_| state == State::Talking) {

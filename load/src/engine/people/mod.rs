@@ -38,9 +38,7 @@ use digests::Digests;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use register::Registration;
-use sip_message::{
-    Index, Limits, Message, Method, Parsed, Uri, find_call_id, find_vias, parse, write_response,
-};
+use sip_message::{Index, Limits, Message, Method, Parsed, Response, Uri, find_call_id, find_vias, parse};
 use slab::Slab;
 use std::mem;
 use timer::GIVE_UP;
@@ -326,7 +324,8 @@ impl People {
             };
             self.metrics.response_sent(now);
             out.send_with(flow, 0, |buf| {
-                write_response(message, status, b"", b"load", Some((flow.remote, false)), b"", buf);
+                Response { tag: b"load", source: Some((flow.remote, false)), ..Response::new(status) }
+                    .write(message, buf);
             });
         }
         if ours && method != Method::Invite {

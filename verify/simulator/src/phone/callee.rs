@@ -4,7 +4,7 @@ use super::client::Party;
 use super::{Dialog, Final, Manner, Packet, Phone, Source};
 use crate::text::{string, uri_of};
 use core::time::Duration;
-use sip_message::{Message, Method, Name, write_response};
+use sip_message::{Message, Method, Name, Response};
 use wire::Time;
 
 const T1: Duration = Duration::from_millis(500);
@@ -114,7 +114,8 @@ impl Phone {
             tag => tag,
         };
         let mut bytes = Vec::new();
-        write_response(message, status, b"", tag.as_bytes(), None, lines.as_bytes(), &mut bytes);
+        Response { tag: tag.as_bytes(), extra: lines.as_bytes(), ..Response::new(status) }
+            .write(message, &mut bytes);
         self.out.push(Packet { to: from.address, conn: from.conn, bytes: bytes.clone() });
         let via = message.via();
         let (branch, sent_by) = (string(via.branch), string(via.host));

@@ -8,7 +8,7 @@ mod server;
 use super::*;
 use core::net::SocketAddr;
 use core::time::Duration;
-use sip_message::{Message, Method, Parsed};
+use sip_message::{Message, Method, Parsed, Response};
 use wire::{Flow, ListenerId, Transport};
 
 /// A layer, what it wants sent, and the time.
@@ -86,7 +86,7 @@ pub(super) fn tcp(last: u8) -> Flow {
 pub(super) fn answer(request: &Request, status: u16, to_tag: &str) -> Vec<u8> {
     let mut out = Vec::new();
     parsed(request.text().as_bytes(), |message| {
-        sip_message::write_response(message, status, b"", to_tag.as_bytes(), None, b"", &mut out);
+        Response { tag: to_tag.as_bytes(), ..Response::new(status) }.write(message, &mut out);
     });
     out
 }
@@ -145,7 +145,7 @@ impl Bench {
     pub fn hear(&mut self, id: ClientId, request: &str, status: u16, method: &str, to_tag: &str) -> Outcome {
         let mut text = Vec::new();
         parsed(request.as_bytes(), |message| {
-            sip_message::write_response(message, status, b"", to_tag.as_bytes(), None, b"", &mut text);
+            Response { tag: to_tag.as_bytes(), ..Response::new(status) }.write(message, &mut text);
         });
         let text = String::from_utf8(text).expect("text");
         let (head, rest) = text.split_once("CSeq: 7 ").expect("a CSeq");
