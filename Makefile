@@ -28,10 +28,6 @@ FUZZ_SECONDS ?= 600
 # Seeds of the simulator in one run.
 SIM_SEEDS ?= 1000
 
-# What is measured against builds of others: no profile, the compiler's defaults.
-PLAIN := $(TARGET)/plain/release/strowger
-BUILD_PLAIN = $(CARGO) build --release $(LOCKED) -p strowger --bin strowger --target-dir $(TARGET)/plain
-
 # One line before each step, so that a long log can be searched.
 section = @printf '\n=== %s\n' "$(1)"
 
@@ -170,13 +166,13 @@ fuzz: setup-test ## every fuzz target for FUZZ_SECONDS (600)
 # ---------------------------------------------------------------- measure it
 .PHONY: bench
 bench: setup-bench ## cost of a call against Kamailio and a bare relay, plain builds, mixed traffic among it
-	$(BUILD_PLAIN)
-	python3 verify/bench/bench.py --bin $(PLAIN) $(BENCH_ARGS)
+	$(BUILD_RELEASE)
+	python3 verify/bench/bench.py --bin $(RELEASE) $(BENCH_ARGS)
 
 .PHONY: bench-emulated
 bench-emulated: setup-emulation ## the instructions of `bench` alone, counted in emulated machines (15 minutes)
-	$(BUILD_PLAIN)
-	python3 verify/bench/bench.py --bin $(PLAIN) --reps 0 --count emulated $(BENCH_ARGS)
+	$(BUILD_RELEASE)
+	python3 verify/bench/bench.py --bin $(RELEASE) --reps 0 --count emulated $(BENCH_ARGS)
 
 .PHONY: bench-balance
 bench-balance: setup-bench ## what a call costs the balancer against Kamailio's dispatcher and a bare relay (30 minutes)

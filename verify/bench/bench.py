@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a call costs: Strowger, a well-tuned Kamailio and a bare relay on the same calls.
 
-    verify/bench/bench.py --bin target/plain/release/strowger [--reps 3] [--rate 1000] [--seconds 5]
+    verify/bench/bench.py --bin target/release/strowger [--reps 3] [--rate 1000] [--seconds 5]
 
 One run gives, for each workload and server, CPU microseconds and instructions (user and kernel) per
 call and per message, and their ratios. Servers take turns within each repetition, so that whatever
@@ -19,8 +19,8 @@ finished transactions. Idle work (timers) counts.
 Messages are those that the server received and sent in the window, as the generator counts them: it is at the other
 end of each. Servers differ: one that leaves out a 100 has fewer.
 
-`make bench` measures plain builds (`cargo build --release`), as Kamailio is Debian's own build. The released program is
-built with a profile of calls such as these (verify/profile/cargo.sh) and takes less.
+`make bench` measures a plain build (`make build`), as Kamailio is Debian's own build. `make build-profiled` makes a
+program by a profile of these very calls, which takes less.
 
 The workload `mixed` has the messages of 29 kinds of clients in seven flows, in an order that a seed gives
 (mixed/README.md). The others have one kind of client, which favours a server that learns the shape of messages.
@@ -149,7 +149,8 @@ class Bench:
 
     def strowger(self, name, workload):
         w = WORKLOADS[workload]
-        config = '' if name == 'strowger' else 'udp_segmentation = "off"\n'
+        config = ''.join(line + '\n' for line in getattr(self.o, 'config', ()))
+        config += '' if name == 'strowger' else 'udp_segmentation = "off"\n'
         config += w.get('config', '') + '[auth]\nin_dialog = true\nchallenge = [%s]\n' % ', '.join('"%s"' % m for m in w['challenge'])
         if w['users'] and not self.data:
             # Importing 100,000 users once; each run gets a copy.
@@ -291,6 +292,12 @@ class Bench:
         return False
 
 
+def add_config(parser):
+    """The option by which a mechanism of Strowger's is switched off for a measurement."""
+    parser.add_argument('--config', action='append', default=[], metavar='LINE',
+                        help="a line of Strowger's configuration, such as 'timers.trying = \"0s\"'; may be repeated")
+
+
 def asked(server, workload):
     """The relay knows no digest, so it is measured with one workload."""
     return server != 'relay' or workload in ('proxy200', 'balance', 'stateless')
@@ -368,7 +375,7 @@ def table(rows_):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.split('\n')[0])
-    p.add_argument('--bin', default='target/plain/release/strowger', help='the strowger binary, a plain build')
+    p.add_argument('--bin', default='target/release/strowger', help='the strowger binary')
     p.add_argument('--servers', default='strowger,kamailio,relay', type=lambda s: s.split(','),
                    help='alone: Strowger with udp_segmentation = "off"')
     p.add_argument('--workloads', default='proxy200,proxy200-digest,register-digest,mixed', type=lambda s: s.split(','),
@@ -376,6 +383,7 @@ def main():
     p.add_argument('--rate', type=int, default=1000, help='calls a second')
     p.add_argument('--seconds', type=float, default=5, help='length of each of the two windows')
     p.add_argument('--reps', type=int, default=3)
+    add_config(p)
     p.add_argument('--generator', default='load', choices=('load', 'sipp'), help='what makes the calls')
     p.add_argument('--count', default='auto', choices=('auto', 'perf', 'emulated', 'no'),
                    help='how instructions are counted: by perf here, in an emulated machine (slow), not at all; '

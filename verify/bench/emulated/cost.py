@@ -21,6 +21,7 @@ def main():
     p.add_argument('--workloads', default='proxy200,proxy200-digest,register-digest,mixed', type=lambda s: s.split(','))
     p.add_argument('--rate', type=int, default=1000, help='calls a second of the emulated clock')
     p.add_argument('--seconds', type=float, default=2, help='length of the window')
+    bench.add_config(p)
     p.add_argument('--generator', default='load', choices=('load', 'sipp'), help='what makes the calls')
     p.add_argument('--grades', default='single', type=lambda s: s.split(','),
                    help="Strowger with one worker (single), or with two and steering by the kernel (kernel) or over rings "

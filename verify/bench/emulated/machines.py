@@ -33,7 +33,7 @@ def count(options):
 def machine(options, servers, results):
     """One machine from power on to power off; its results are added to `results`."""
     command = [RUN, options.bin, '--servers', ','.join(servers), '--workloads', ','.join(options.workloads),
-               '--rate', str(options.rate), '--seconds', str(SECONDS), '--generator', options.generator]
+               *(word for line in getattr(options, 'config', ()) for word in ('--config', line)), '--rate', str(options.rate), '--seconds', str(SECONDS), '--generator', options.generator]
     done = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                             errors='replace')
     others = []
