@@ -3,10 +3,10 @@
 
 use crate::found::Found;
 use crate::settings::{Bounds, Settings};
+use crate::uris::leads_to;
 use core::net::{IpAddr, SocketAddr};
 use sip_message::{Uri, host_ip};
 use sip_proxy::token::Role;
-use wire::Transport;
 
 /// Who asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -185,7 +185,7 @@ impl Places {
         if let Some(ip) = host_ip(host) {
             return there(SocketAddr::new(ip, port));
         }
-        let same = |(name, _): &&(Vec<u8>, Holder)| name.eq_ignore_ascii_case(crate::admit::undotted(host));
+        let same = |(name, _): &&(Vec<u8>, Holder)| name.eq_ignore_ascii_case(crate::uris::undotted(host));
         let mut names = self.names.iter().enumerate().filter(|(_, named)| same(named));
         names.any(|(number, (_, holder))| *holder == Holder::Trunk(at) || self.found.of(number).any(there))
     }
@@ -198,7 +198,7 @@ impl Places {
 
     /// Whose target has this name.
     pub fn named(&self, host: &[u8]) -> Option<Holder> {
-        let host = crate::admit::undotted(host);
+        let host = crate::uris::undotted(host);
         self.names.iter().find(|(name, _)| name.eq_ignore_ascii_case(host)).map(|(_, holder)| *holder)
     }
 
@@ -251,13 +251,6 @@ impl Places {
 fn is_shared(settings: &Settings, ip: IpAddr) -> bool {
     let ip = ip.to_canonical();
     ip.is_loopback() || settings.listeners.iter().any(|l| l.address.ip().to_canonical() == ip)
-}
-
-/// The host and port that a URI leads to (RFC 3263 section 4).
-pub(crate) fn leads_to<'a>(uri: &Uri<'a>) -> (&'a [u8], u16) {
-    let host = uri.param(b"maddr").filter(|maddr| !maddr.is_empty()).unwrap_or(uri.host);
-    let transport = crate::targets::transport_of(uri);
-    (host, uri.port.unwrap_or(Transport::default_port(transport)))
 }
 
 #[cfg(test)]

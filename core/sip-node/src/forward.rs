@@ -8,25 +8,22 @@ use crate::outcome::has_more;
 use crate::overload::Category;
 use crate::prompt::Group;
 use crate::proxied::{Pending, Proxied, ProxiedId, Reach, Target};
-use crate::reach::is_anothers;
+use crate::routing::is_anothers;
 use crate::services::{Counter, Question, Services};
-use crate::settings::{Mode, Trying, is_secure};
+use crate::settings::{Trying, is_secure};
 use crate::short::Short;
+use crate::site::{OC, callee_end, caller_end};
+use crate::uris::is_sips;
 use crate::watch::sort_hops;
 use core::mem;
-use core::net::SocketAddr;
 use sip_message::{Message, Method, Name, Uri};
 use sip_proxy::context::{Action, BranchId};
-use sip_proxy::locate::{Ability, Answer, AskId, Destination, Error, Located, Lookup, Step, Want, locate};
+use sip_proxy::locate::{Answer, AskId, Destination, Error, Located, Lookup, Step, Want, locate};
 use sip_proxy::loops::write_branch;
 use sip_proxy::rewrite::{Outgoing, edit_request};
-use sip_proxy::token::{End, Ends, Role};
-use sip_proxy::transport::reply_flow;
+use sip_proxy::token::{End, Role};
 use sip_transaction::ClientRequest;
 use wire::{Flow, Outbox, Time, Transport};
-
-/// What says that we can be told of overload.
-pub(crate) const OC: &[u8] = b";oc;oc-algo=\"loss,rate\"";
 
 /// Whether a request begins something, which is better refused at once than late. One without To tag may still belong to
 /// something that goes on, with a peer of RFC 2543 (RFC 3261 section 12.2.1.1).
@@ -87,7 +84,7 @@ impl<S: Services> Node<S> {
         actions: &mut Vec<Action>,
         out: &mut Outbox,
     ) {
-        let settings = self.settings.clone();
+        let settings = self.site.settings().clone();
         let Some(listener) = settings.listener(flow.listener) else {
             return self.branch_lost(now, p, branch, actions);
         };
@@ -107,7 +104,7 @@ impl<S: Services> Node<S> {
             };
         }
         let Some(client) = self.layer.reserve_client(p.payer) else {
-            self.services.count(Counter::Overload);
+            self.site.services().count(Counter::Overload);
             p.overloaded = true;
             return p.context.branch_failed(now, branch, 503, actions);
         };
@@ -128,8 +125,8 @@ impl<S: Services> Node<S> {
                 .targets
                 .get(usize::from(branch.target()))
                 .map_or(End::new(flow, role), |t| callee_end(flow, role, p.text(&t.uri), p.text(&t.routes)));
-            let ends = self.ends(request, caller, callee);
-            self.push_routes(&ends, request, &mut lines);
+            let ends = self.site.ends(request, caller, callee, self.calls.keeper());
+            self.site.push_routes(&ends, request, &mut lines);
         }
         let Some(target) = p.targets.get(usize::from(branch.target())) else { return };
         let outgoing = Outgoing {
@@ -166,7 +163,7 @@ impl<S: Services> Node<S> {
             out.yields();
         }
         let elsewhere = p.targets.get(usize::from(branch.target())).is_some_and(|t| t.elsewhere);
-        if elsewhere && !self.has_heard(flow.remote) {
+        if elsewhere && !self.site.has_heard(flow.remote) {
             self.layer.spare(client);
         }
         if has_datagram(p, branch, flow) {
@@ -174,7 +171,7 @@ impl<S: Services> Node<S> {
         }
         self.scratch = lines;
         p.clients.push((branch, client));
-        self.services.count(Counter::Forwarded);
+        self.site.services().count(Counter::Forwarded);
         self.watch_branch(now, p, branch, actions);
         if p.invite && settings.proxy.trying == Trying::Learned {
             self.expect(now, p, flow);
@@ -213,7 +210,7 @@ impl<S: Services> Node<S> {
         let dice = self.next_random();
         let goes = self.neighbours.lets(now, flow.remote, category, dice >> 16);
         if !goes {
-            self.services.count(Counter::HeldBack);
+            self.site.services().count(Counter::HeldBack);
         }
         goes
     }
@@ -222,52 +219,6 @@ impl<S: Services> Node<S> {
     pub(crate) fn count_within(&mut self, now: Time, flow: Flow) {
         if !self.neighbours.is_empty() {
             self.neighbours.lets(now, flow.remote, Category::Within, 0);
-        }
-    }
-
-    /// The ends of a dialog that a request may set up, and the names that they bear in it.
-    pub(crate) fn ends(&self, request: &Message<'_>, caller: End, callee: End) -> Ends {
-        let mark = |uri| self.aor_of(uri).map_or(0, |aor| self.sealer.mark(aor.text()));
-        let calling = if caller.role == Role::Local { mark(request.from_uri()) } else { 0 };
-        // Without transactions there is no table of calls.
-        let keeper = if self.settings.proxy.mode == Mode::Stateless { 0 } else { self.calls.keeper() };
-        Ends { caller, callee, called: mark(request.to_uri()), calling, keeper }
-    }
-
-    /// Our Record-Route: one value for each side where they differ (RFC 5658), both with the sealed
-    /// ends of the dialog.
-    pub(crate) fn push_routes(&self, ends: &Ends, request: &Message<'_>, lines: &mut Vec<u8>) {
-        let (near, far) = (ends.caller.listener, ends.callee.listener);
-        let sides = [Some(far), (near != far).then_some(near)];
-        let secure = is_sips(request.request_uri());
-        for listener in sides.into_iter().flatten().filter_map(|l| self.settings.listener(l)) {
-            lines.extend_from_slice(listener.record_route_prefix(secure));
-            lines.extend_from_slice(b";d=");
-            self.sealer.seal(ends, request.call_id(), request.from_tag(), lines);
-            lines.extend_from_slice(b">\r\n");
-        }
-    }
-
-    /// About how long a request that came over `from` will be when it leaves: what tells whether a
-    /// datagram may carry it (section 18.1.1). A Path and a longer Request-URI are not reckoned in.
-    pub(crate) fn grown(&self, from: Flow, request: &Message<'_>) -> usize {
-        request.bytes().len() + self.growth(from, request.method().creates_dialog())
-    }
-
-    /// What is added to a request that came over `from` before it leaves by datagram, bytes.
-    pub(crate) fn growth(&self, from: Flow, recorded: bool) -> usize {
-        let Some(near) = self.settings.listener(from.listener) else { return 0 };
-        // A branch, what a trunk is told, Max-Breadth, and what a datagram's Via is completed with.
-        let via =
-            near.via_prefix().len() + 43 + OC.len() + 17 + if from.transport.is_reliable() { 0 } else { 40 };
-        // The sealed ends of a dialog, with both addresses.
-        let token = if near.address.is_ipv4() { 47 } else { 79 };
-        let route = near.record_route_prefix(false).len() + token;
-        // One for each side where they differ, as they may in the family of their addresses.
-        let differ = from.transport.is_reliable() || !near.address.is_ipv4();
-        match recorded && self.settings.proxy.record_route {
-            false => via,
-            true => via + route * if differ { 2 } else { 1 },
         }
     }
 
@@ -284,23 +235,12 @@ impl<S: Services> Node<S> {
         actions: &mut Vec<Action>,
         out: &mut Outbox,
     ) {
-        let Some(wish) = self.voicemail_wish(now, p.source, request, cause) else {
+        let Some(wish) = self.router().voicemail_wish(now, p.source, request, cause) else {
             return p.context.branch_failed(now, branch, 480, actions);
         };
         let target = wish.store(p);
         p.targets.push(target);
         self.start_branch(now, p, branch, breadth, request, actions, out);
-    }
-
-    /// What this server can send with.
-    pub(crate) fn ability(&self) -> Ability {
-        let listeners = &self.settings.listeners;
-        Ability {
-            transports: listeners.iter().map(|l| l.transport).collect(),
-            v4: listeners.iter().any(|l| l.address.is_ipv4()),
-            v6: listeners.iter().any(|l| l.address.is_ipv6()),
-            v6_first: false,
-        }
     }
 
     /// From a URI to addresses (RFC 3263); the branch goes on at once if none has to be asked for.
@@ -316,11 +256,11 @@ impl<S: Services> Node<S> {
         actions: &mut Vec<Action>,
         out: &mut Outbox,
     ) {
-        let able = self.ability();
+        let able = self.site.ability();
         let seed = self.next_random();
         // Of a phone it is not known whether it accepts connections.
         let phone = p.targets.get(usize::from(branch.target())).is_some_and(|t| t.role == Role::Local);
-        let large = !phone && self.grown(p.source, request) > self.settings.proxy.mtu;
+        let large = !phone && self.site.grown(p.source, request) > self.site.settings().proxy.mtu;
         let located = match Uri::parse(p.text(uri)) {
             Ok(uri) => locate(&want(&uri, large), &able, seed),
             Err(_) => Err(Error::BadHost),
@@ -367,8 +307,8 @@ impl<S: Services> Node<S> {
                         Lookup::Full => Some(Answer::Failed),
                         Lookup::Joined => None,
                         Lookup::Ask => {
-                            self.services.count(Counter::Lookups);
-                            self.services.ask(Question { kind, name: name.into() });
+                            self.site.services().count(Counter::Lookups);
+                            self.site.services().ask(Question { kind, name: name.into() });
                             None
                         }
                     };
@@ -410,10 +350,11 @@ impl<S: Services> Node<S> {
         let Some(target) = p.targets.get(usize::from(branch.target())) else { return };
         let mut hops = Short::None;
         for d in found.unwrap_or(&[]) {
-            let allowed = self.places.let_through(&self.settings, target.bounds, target.role, d.address)
-                && !(is_guarded(target.elsewhere, target.role, p.role)
-                    && is_anothers(&self.services, now, d.address, hops_of(p)));
-            let listener = self.settings.listener_for(d.transport, d.address, near);
+            let allowed =
+                self.site.places().let_through(self.site.settings(), target.bounds, target.role, d.address)
+                    && !(is_guarded(target.elsewhere, target.role, p.role)
+                        && is_anothers(self.site.services(), now, d.address, hops_of(p)));
+            let listener = self.site.settings().listener_for(d.transport, d.address, near);
             if let Some(listener) = listener.filter(|_| allowed) {
                 let (transport, remote) = (d.transport, d.address);
                 hops.push(Flow { transport, listener, remote, conn: None });
@@ -429,7 +370,7 @@ impl<S: Services> Node<S> {
                 Err(error) => status_of(error),
                 // Found, but nowhere that a request may go.
                 Ok(_) => {
-                    self.services.count(Counter::Forbidden);
+                    self.site.services().count(Counter::Forbidden);
                     403
                 }
             };
@@ -461,34 +402,12 @@ pub(crate) fn is_private(request: &Message<'_>) -> bool {
     wishes.any(|wish| wish.trim_ascii().eq_ignore_ascii_case(b"id"))
 }
 
-/// The caller's end of a dialog, as its request shows it.
-pub(crate) fn caller_end(source: Flow, request: &Message<'_>, role: Role) -> End {
-    let via = request.via();
-    let own = via.host_ip.map(|ip| SocketAddr::new(ip, via.port_or_default()));
-    End::new(reply_flow(source, request), role).known_as(own)
-}
-
-/// The callee's end, if `routes` lead there directly. A phone of ours that is reached elsewhere than its
-/// Contact says is behind address translation.
-pub(crate) fn callee_end(hop: Flow, role: Role, uri: &[u8], routes: &[u8]) -> End {
-    let direct = role == Role::Local && routes.is_empty() && hop.transport == Transport::Udp;
-    let uri = Uri::parse(uri).ok().filter(|_| direct);
-    let own = uri.and_then(|uri| Some(SocketAddr::new(uri.host_ip()?, uri.port.unwrap_or(5060))));
-    End::new(hop, role).known_as(own)
-}
-
 /// Whether the same host is tried by datagram if a connection to it does not come about.
 fn has_datagram(p: &Proxied, branch: BranchId, flow: Flow) -> bool {
     let target = p.targets.get(usize::from(branch.target()));
     let later = target.map_or(&[][..], |t| t.hops.get(usize::from(branch.attempt()) + 1..).unwrap_or(&[]));
     flow.transport != Transport::Udp
         && later.iter().any(|hop| hop.transport == Transport::Udp && hop.remote.ip() == flow.remote.ip())
-}
-
-/// Whether a URI asks for security all the way.
-fn is_sips(uri: &[u8]) -> bool {
-    // The colon first: most URIs have another byte there.
-    uri.get(4) == Some(&b':') && uri.get(..4).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"sips"))
 }
 
 /// Whether a request may go this way: not in the clear if it came with a `sips:` Request-URI, or leaves

@@ -1,8 +1,9 @@
 //! Addresses of the operator's targets that are given by name. Each worker looks the names up regularly, with
 //! or without calls, because a request to such an address must follow the rules of the target.
 
-use crate::node::{Node, domain};
+use crate::node::Node;
 use crate::services::Services;
+use crate::site::domain;
 use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -126,22 +127,22 @@ impl Found {
 impl<S: Services> Node<S> {
     /// Looks up the targets whose time has come.
     pub(crate) fn find_targets(&mut self, now: Time) {
-        while let Some((at, uri)) = self.places.found.due(now) {
-            let mut seed = self.keyed(domain::TARGETS);
+        while let Some((at, uri)) = self.site.places_mut().found.due(now) {
+            let mut seed = self.site.keyed(domain::TARGETS);
             seed.write_u64(now.as_micros());
             let found = match Uri::parse(&uri) {
                 Ok(uri) => self.locate_now(now, &uri, false, seed.finish()),
                 Err(_) => Some(Default::default()),
             };
             if let Some(found) = found {
-                self.places.found.note(now, at, found.as_slice());
+                self.site.places_mut().found.note(now, at, found.as_slice());
             }
         }
     }
 
     /// The DNS has answered something.
     pub(crate) fn find_further(&mut self, now: Time) {
-        self.places.found.look();
+        self.site.places_mut().found.look();
         self.find_targets(now);
     }
 }

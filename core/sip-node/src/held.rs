@@ -1,17 +1,12 @@
 //! What is held of requests, and on whose account (see `docs/design/memory.md`).
 
-use crate::admit::Admitted;
-use crate::emergency::is_urgent;
 use crate::inbound::RETRY_AFTER;
-use crate::node::{Node, domain};
+use crate::node::Node;
 use crate::proxied::Proxied;
 use crate::services::{Counter, Services};
-use core::hash::Hasher;
 use core::net::IpAddr;
 use core::time::Duration;
-use sip_message::Message;
-use sip_proxy::token::Role;
-use sip_transaction::{Payer, Prepared, Short};
+use sip_transaction::{Prepared, Short};
 use wire::{Flow, Outbox, Time};
 
 /// How long a refusal for lack of room is reported.
@@ -65,31 +60,6 @@ impl Shortages {
 }
 
 impl<S: Services> Node<S> {
-    /// On whose account a new request is kept, and whether its sender has shown that it receives what is sent to it.
-    pub(crate) fn standing(&self, flow: Flow, request: &Message<'_>, a: &Admitted<'_>) -> (Payer, bool) {
-        if !self.settings.auth.enabled || a.caller.role != Role::Stranger {
-            return (Payer::PROVEN, true);
-        }
-        let source = self.account_of(self.settings.auth.source(flow.remote.ip(), request));
-        let reliable = flow.transport.is_reliable();
-        match &a.dialog {
-            // The token shows nothing here: the other end knows it, too, and may write this one's address.
-            Some(_) => (Payer::known(source), reliable),
-            None if is_urgent(self.settings.emergency.as_ref(), request) => (Payer::known(source), reliable),
-            None => (Payer::unproven(source), reliable),
-        }
-    }
-
-    /// A number for the network of an unproven sender: an address, of IPv6 what one customer usually has.
-    fn account_of(&self, source: IpAddr) -> u64 {
-        let mut hash = self.keyed(domain::ACCOUNT);
-        match source.to_canonical() {
-            IpAddr::V4(v4) => hash.write(&v4.octets()),
-            IpAddr::V6(v6) => hash.write(&v6.octets()[..7]),
-        }
-        hash.finish()
-    }
-
     /// Refuses for lack of room.
     #[cold]
     pub(crate) fn crowded(
@@ -100,10 +70,10 @@ impl<S: Services> Node<S> {
         kind: Shortage,
         out: &mut Outbox,
     ) {
-        self.services.count(Counter::Overload);
-        let source = self.settings.auth.source(flow.remote.ip(), request);
+        self.site.services().count(Counter::Overload);
+        let source = self.site.settings().auth.source(flow.remote.ip(), request);
         if self.shortages.note(now, kind, source) {
-            self.services.crowded(kind, source);
+            self.site.services().crowded(kind, source);
         }
         self.refuse(flow, request, 503, b"", RETRY_AFTER, out);
     }

@@ -1,10 +1,11 @@
 //! Requests as they come in: what is refused without memory of it, ACK and CANCEL.
 
-use crate::admit::{Admitted, Way};
-use crate::node::{Node, domain};
+use crate::admitted::{Admitted, Way};
+use crate::node::Node;
 use crate::overload::{Verdict, Wish, fill, take_out};
 use crate::proxied::ProxiedId;
 use crate::services::{Counter, Services};
+use crate::site::domain;
 use core::hash::Hasher;
 use core::net::SocketAddr;
 use sip_message::{Message, Method, Response, hex16, push_u64};
@@ -20,11 +21,11 @@ impl<S: Services> Node<S> {
         }
         // Whether it is new, and who is called, is to be read where nobody has looked for long. All else that can be done
         // before is done while that is fetched.
-        let callee = self.expect_callee(request);
+        let callee = self.ingress().expect_callee(request);
         let request = self.layer.prepare(request);
-        let way = self.way(&request);
+        let way = self.ingress().way(&request);
         if let Some(callee) = callee {
-            self.services.fetch(callee);
+            self.site.services().fetch(callee);
         }
         let found = self.layer.absorb(now, &request, reply_of(flow, &request), out);
         match found {
@@ -40,8 +41,8 @@ impl<S: Services> Node<S> {
         let request = self.layer.prepare(request);
         match self.layer.absorb(now, &request, reply_of(flow, &request), out) {
             None if self.verdict == Some(Verdict::Refuse) => self.shed(flow, &request, out),
-            None => self.services.count(Counter::Unanswered),
-            Some(found) => self.found(now, flow, &request, found, self.way(&request), out),
+            None => self.site.services().count(Counter::Unanswered),
+            Some(found) => self.found(now, flow, &request, found, self.ingress().way(&request), out),
         }
         self.layer.finish(request);
     }
@@ -137,10 +138,10 @@ impl<S: Services> Node<S> {
     /// Refuses new work for want of time (section 21.5.4).
     #[cold]
     pub(crate) fn shed(&mut self, flow: Flow, request: &Prepared<'_>, out: &mut Outbox) {
-        self.services.count(Counter::Refused);
+        self.site.services().count(Counter::Refused);
         // A proxy would send us nothing at all for so long, of anybody (RFC 7339 section 5.10.2 asks for none); whoever
         // adds a second Via is one.
-        let proxy = request.via_count() > 1 || self.settings.trunk_of(flow.remote.ip()).is_some();
+        let proxy = request.via_count() > 1 || self.site.settings().trunk_of(flow.remote.ip()).is_some();
         let again = if proxy { Vec::new() } else { retry_after(self.overload.retry_after()) };
         self.refuse(flow, request, 503, b"", &again, out);
     }
@@ -149,7 +150,7 @@ impl<S: Services> Node<S> {
     /// ACK have in common, which the transaction layer has hashed already.
     pub(crate) fn stateless_tag(&mut self, request: &Prepared<'_>) -> [u8; 16] {
         let hash = self.layer.hash_of(request);
-        let mut tag = self.keyed(domain::TAG);
+        let mut tag = self.site.keyed(domain::TAG);
         tag.write_u64(hash);
         // Tags of server transactions are of a number alone.
         tag.write_u8(0);
@@ -158,7 +159,7 @@ impl<S: Services> Node<S> {
 
     /// A To tag for the answers of a server transaction.
     pub(crate) fn server_tag(&self, id: ServerId) -> [u8; 16] {
-        let mut hash = self.keyed(domain::TAG);
+        let mut hash = self.site.keyed(domain::TAG);
         hash.write_u64(id.as_u64());
         hex16(hash.finish())
     }
@@ -192,7 +193,7 @@ impl<S: Services> Node<S> {
             return;
         }
         if request.max_forwards() == Some(0) {
-            return self.services.count(Counter::Garbage);
+            return self.site.services().count(Counter::Garbage);
         }
         self.forward_unproven(now, flow, request, way, out);
     }
@@ -214,7 +215,7 @@ impl<S: Services> Node<S> {
         if !matched {
             // Anybody can send these; they are worth no memory.
             self.layer.abandon_server(id);
-            if self.settings.proxy.mode == crate::settings::Mode::Stateless {
+            if self.site.settings().proxy.mode == crate::settings::Mode::Stateless {
                 // It has not passed the checks that other requests pass (section 16.3 step 3).
                 if request.max_forwards() == Some(0) {
                     return self.refuse(flow, request, 483, b"", b"", out);

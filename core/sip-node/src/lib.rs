@@ -16,15 +16,18 @@
 
 mod access;
 mod admit;
+mod admitted;
+mod anonymous;
+mod bindings;
 mod callees;
 mod calls;
 mod dispatch;
 mod emergency;
 mod forward;
 mod found;
-mod heard;
 mod held;
 mod inbound;
+mod ingress;
 mod letters;
 mod node;
 mod outcome;
@@ -33,27 +36,25 @@ mod prober;
 mod promised;
 mod prompt;
 mod proxied;
-mod reach;
 mod registration;
 mod returned;
-mod routes;
+mod routing;
 mod services;
 mod settings;
 mod short;
+mod site;
 mod stateless;
-mod strangers;
-mod targets;
 #[cfg(test)]
 mod tests;
 mod trunk_ref;
+mod uris;
 mod watch;
-mod within;
 
 pub use calls::Call;
 pub use emergency::Emergency;
-pub use heard::Heard;
 pub use held::Shortage;
-pub use node::{Keys, Node, NodeConfig, Notice, Report};
+pub use ingress::Strangers;
+pub use node::{Node, NodeConfig, Notice, Report};
 pub use overload::{Common, Rules as OverloadRules, Standing};
 pub use services::{Counter, Question, Refusal, Services, Span, StoreDown, Troubled, Unregistered};
 pub use settings::{
@@ -61,5 +62,5 @@ pub use settings::{
 };
 pub use sip_health::{Failure, Gateway, Gateways};
 pub use sip_proxy::feedback::Algorithm;
-pub use strangers::Strangers;
+pub use site::{Heard, Keys};
 pub use watch::List;

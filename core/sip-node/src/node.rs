@@ -1,10 +1,11 @@
 //! The node: one worker's whole machine.
 
-use crate::access::Places;
+use crate::admitted::Admitted;
+use crate::bindings::Bindings;
 use crate::calls::Calls;
 use crate::emergency::is_urgent;
-use crate::heard::Heard;
 use crate::held::{Shortage, Shortages};
+use crate::ingress::Ingress;
 use crate::letters::Letters;
 use crate::overload::{
     Algorithm, Change, Common, Kind as Screened, Neighbours, Overload, Standing, Verdict, Wish as OcWish,
@@ -15,24 +16,19 @@ use crate::promised::Promised;
 use crate::prompt::Prompt;
 use crate::proxied::{ProxiedId, ProxiedSlab};
 use crate::returned;
+use crate::routing::{Plan, Router, Wish};
 use crate::services::{Counter, Services};
 use crate::settings::{Mode, Settings};
+use crate::site::{Heard, Keys, Site};
 use crate::stateless::NOBODY;
-use crate::targets::Wish;
-use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use sip_auth::NonceSerial;
 use sip_message::{Index, Message, Method, Parsed, Splices, find_call_id, parse};
 use sip_proxy::context::Action;
-use sip_proxy::gathered::Gathered;
 use sip_proxy::locate::{Answer, Cache, Kind};
-use sip_proxy::loops::LoopGuard;
-use sip_proxy::token::Sealer;
 use sip_proxy::transport::broken_stream;
-use sip_steering::Ownership;
 use sip_transaction::{Event, Layer, Limits, Prepared, Timers};
-use siphasher::sip::SipHasher13;
 use std::mem;
 use std::sync::Arc;
 use wire::{ConnId, Flow, Frame, FrameError, Load, Machine, Outbox, Time};
@@ -89,28 +85,6 @@ pub struct Report {
     pub shortages: Vec<(Shortage, IpAddr)>,
 }
 
-/// Secrets that all workers share. They outlive restarts, so that dialogs do.
-#[derive(Clone)]
-pub struct Keys {
-    /// Seals dialogs into Record-Route.
-    pub dialog: [u8; 16],
-    /// Chooses owners, marks loops and stateless branches, makes tags.
-    pub hash: [u8; 16],
-}
-
-impl Keys {
-    /// Who owns what, as the nodes have it.
-    pub fn ownership(&self) -> Ownership {
-        let key = |half: u8| {
-            let mut hash = SipHasher13::new_with_key(&self.hash);
-            hash.write(&[domain::OWNER, half]);
-            hash.finish().to_le_bytes()
-        };
-        let [low, high] = [key(0), key(1)];
-        Ownership::new(&core::array::from_fn(|n| if n < 8 { low[n] } else { high[n - 8] }))
-    }
-}
-
 /// What a node is made from besides its settings and services.
 #[derive(Clone)]
 pub struct NodeConfig {
@@ -130,25 +104,18 @@ pub struct NodeConfig {
 
 /// One worker's machine.
 pub struct Node<S> {
-    pub(crate) services: S,
-    pub(crate) settings: Arc<Settings>,
-    pub(crate) places: Places,
+    pub(crate) site: Site<S>,
     pub(crate) layer: Layer,
     pub(crate) proxied: ProxiedSlab,
     pub(crate) calls: Calls,
     pub(crate) shortages: Shortages,
     pub(crate) dns: Cache,
-    pub(crate) sealer: Sealer,
-    pub(crate) guard: LoopGuard,
-    pub(crate) key: [u8; 16],
-    ownership: Ownership,
     pub(crate) serial: NonceSerial,
     pub(crate) random: u64,
     pub(crate) draining: bool,
     pub(crate) overload: Overload,
     pub(crate) neighbours: Neighbours,
     pub(crate) letters: Letters,
-    pub(crate) heard: Arc<Heard>,
     pub(crate) prompt: Prompt,
     pub(crate) prober: Prober,
     /// What becomes of the request at hand if it is new, in an overload; `None`: it has to be asked about if it is.
@@ -176,25 +143,18 @@ impl<S: Services> Node<S> {
         let mut overload = Overload::new(settings.overload, a.rotate_left(32) ^ b);
         overload.set_numbers(settings.emergency.as_ref());
         Node {
-            services,
             calls: Calls::new(settings.calls, config.seed),
             shortages: Shortages::default(),
             overload,
             neighbours,
             letters: Letters::default(),
-            heard: Arc::default(),
             prompt: Prompt::default(),
             prober: Prober::new(config.worker),
             verdict: None,
-            places: Places::of(&settings),
-            settings,
+            site: Site::new(&config.keys, settings, services),
             layer: Layer::new(config.timers, config.transactions, config.seed),
             proxied: ProxiedSlab::default(),
             dns: Cache::new(config.dns_cache, [b, a]),
-            sealer: Sealer::new(config.keys.dialog),
-            guard: LoopGuard::new(config.keys.hash),
-            key: config.keys.hash,
-            ownership: config.keys.ownership(),
             serial: NonceSerial::new(config.worker),
             random: a ^ b.rotate_left(17),
             draining: false,
@@ -216,6 +176,41 @@ impl<S: Services> Node<S> {
         self.overload.join(common, worker.into());
     }
 
+    /// It is one of the workers that share this.
+    pub fn share_heard(&mut self, heard: Arc<Heard>) {
+        self.site.share_heard(heard);
+    }
+
+    /// Where requests go.
+    pub(crate) const fn router(&self) -> Router<'_, S> {
+        Router::new(&self.site, &self.calls)
+    }
+
+    /// What requests show.
+    pub(crate) const fn ingress(&self) -> Ingress<'_, S> {
+        Ingress::new(&self.site, &self.calls)
+    }
+
+    /// What is bound.
+    pub(crate) const fn bindings(&self) -> Bindings<'_, S> {
+        Bindings::new(&self.site)
+    }
+
+    /// Decides where a request goes.
+    pub(crate) fn plan(&mut self, now: Time, flow: Flow, request: &Message<'_>, a: &Admitted<'_>) -> Plan {
+        // Its memory comes back with `Node::take_back`.
+        let room = mem::take(&mut self.wishes);
+        self.router().plan_into(room, now, flow, request, a)
+    }
+
+    /// Keeps the memory of a plan's targets.
+    pub(crate) fn take_back(&mut self, mut wishes: Vec<(u16, Wish)>) {
+        wishes.clear();
+        if wishes.capacity() <= 16 {
+            self.wishes = wishes;
+        }
+    }
+
     /// Runs `work` with an index to parse with. Nested uses get an index of their own.
     pub(crate) fn with_index<R>(&mut self, work: impl FnOnce(&mut Node<S>, &mut Index) -> R) -> R {
         let mut index = self.index.take().or_else(|| self.spare_index.take()).unwrap_or_default();
@@ -226,25 +221,6 @@ impl<S: Services> Node<S> {
             self.spare_index = Some(index);
         }
         result
-    }
-
-    /// A hash under the workers' shared key.
-    pub(crate) fn keyed(&self, domain: u8) -> SipHasher13 {
-        let mut hash = SipHasher13::new_with_key(&self.key);
-        hash.write_u8(domain);
-        hash
-    }
-
-    /// The same of several fields.
-    pub(crate) fn gathered<const N: usize>(&self, domain: u8) -> Gathered<N, SipHasher13> {
-        let mut text = Gathered::new(SipHasher13::new_with_key(&self.key));
-        text.add(&[domain]);
-        text
-    }
-
-    /// The worker that owns a Call-ID.
-    pub(crate) fn owner_of(&self, call_id: &[u8], workers: u16) -> Option<u16> {
-        self.ownership.owner_of(call_id, workers)
     }
 
     /// The next number of a generator that need not be secret (choice among equal servers).
@@ -273,12 +249,12 @@ impl<S: Services> Node<S> {
     #[cold]
     fn passes(&mut self, flow: Flow, bytes: &[u8]) -> bool {
         let mut unread = false;
-        self.verdict = match screen(bytes, self.settings.emergency.as_ref()) {
+        self.verdict = match screen(bytes, self.site.settings().emergency.as_ref()) {
             Screened::First => Some(Verdict::Take),
             Screened::Unsure => None,
             // What this server sent itself was taken on before.
             Screened::New(..) | Screened::Probe(_) | Screened::Emergency(..)
-                if self.settings.listeners.iter().any(|l| l.address == flow.remote) =>
+                if self.site.settings().listeners.iter().any(|l| l.address == flow.remote) =>
             {
                 Some(Verdict::Take)
             }
@@ -286,11 +262,11 @@ impl<S: Services> Node<S> {
             | Screened::Emergency(call_id, _)
             | Screened::Probe(call_id)) => {
                 let invite = matches!(kind, Screened::New(_, true) | Screened::Emergency(_, true));
-                let (source, call) = (self.source(flow.remote), self.ownership.lot(call_id));
+                let (source, call) = (self.site.source(flow.remote), self.site.ownership().lot(call_id));
                 let stream = flow.transport.is_reliable();
                 let verdict = match kind {
                     Screened::Probe(_) => {
-                        let known = self.settings.is_neighbour(flow.remote.ip());
+                        let known = self.site.settings().is_neighbour(flow.remote.ip());
                         self.overload.judge_probe(source, call, stream, known)
                     }
                     Screened::Emergency(..) => self.overload.judge_emergency(source, call, invite, stream),
@@ -299,8 +275,8 @@ impl<S: Services> Node<S> {
                 // What repeats an accepted request is found out by its transaction; without transactions it goes the way
                 // that it went before, for to refuse it now would end a call that rings.
                 // On a stream nothing is repeated but by a hop in front that keeps no transactions.
-                let stateless = self.settings.proxy.mode == Mode::Stateless;
-                let repeats = !stream || self.settings.auth.is_front(flow.remote.ip());
+                let stateless = self.site.settings().proxy.mode == Mode::Stateless;
+                let repeats = !stream || self.site.settings().auth.is_front(flow.remote.ip());
                 let asks = verdict != Verdict::Take && (stateless || verdict == Verdict::Drop && repeats);
                 let known = asks && self.overload.knows(call);
                 unread = verdict == Verdict::Drop && !known;
@@ -313,7 +289,7 @@ impl<S: Services> Node<S> {
             }
         };
         if unread {
-            self.services.count(Counter::Unanswered);
+            self.site.services().count(Counter::Unanswered);
         }
         !unread
     }
@@ -322,19 +298,19 @@ impl<S: Services> Node<S> {
     /// has begun. Until all are noted a repetition may be dropped; the next one is read.
     #[cold]
     fn remember_pending(&mut self) {
-        let Node { proxied, ownership, overload, .. } = self;
+        let Node { proxied, site, overload, .. } = self;
         proxied.walk(|p| {
             if let Some(call_id) = find_call_id(p.request()) {
-                overload.remember(ownership.lot(call_id));
+                overload.remember(site.ownership().lot(call_id));
             }
         });
     }
 
     /// What becomes of new work in an overload.
     pub(crate) fn judge(&mut self, flow: Flow, request: &Message<'_>) -> Verdict {
-        let (source, call) = (self.source(flow.remote), self.ownership.lot(request.call_id()));
+        let (source, call) = (self.site.source(flow.remote), self.site.ownership().lot(request.call_id()));
         let (invite, stream) = (request.method() == Method::Invite, flow.transport.is_reliable());
-        match is_urgent(self.settings.emergency.as_ref(), request) {
+        match is_urgent(self.site.settings().emergency.as_ref(), request) {
             true => self.overload.judge_emergency(source, call, invite, stream),
             false => self.overload.judge(source, call, invite, stream),
         }
@@ -343,33 +319,28 @@ impl<S: Services> Node<S> {
     /// A request of this call is asked for its credentials in an overload.
     #[cold]
     pub(crate) fn challenges(&mut self, flow: Flow, call_id: &[u8]) {
-        self.overload.challenges(self.source(flow.remote), self.ownership.lot(call_id));
+        self.overload.challenges(self.site.source(flow.remote), self.site.ownership().lot(call_id));
     }
 
     /// What the sender of a request is to be told of our load with each response, if it asks for it (RFC 7339 section
     /// 5.1) and is a trunk or in front of us: nobody else learns how we are.
     pub(crate) fn oc_of(&mut self, remote: SocketAddr, request: &Message<'_>) -> Option<OcWish> {
-        let nobody = self.settings.trunks.is_empty() && self.settings.auth.fronts.is_empty();
+        let nobody = self.site.settings().trunks.is_empty() && self.site.settings().auth.fronts.is_empty();
         if nobody || !self.overload.tells() {
             return None;
         }
         let algorithm = offer(request.via().raw)?;
-        if !self.settings.is_neighbour(remote.ip()) {
+        if !self.site.settings().is_neighbour(remote.ip()) {
             return None;
         }
-        let room = self.overload.has_room_for(self.source(remote));
+        let room = self.overload.has_room_for(self.site.source(remote));
         room.then(|| self.oc_for(remote, algorithm))
     }
 
     /// The same of one that asked before.
     pub(crate) fn oc_for(&mut self, remote: SocketAddr, algorithm: Algorithm) -> OcWish {
-        let source = self.source(remote);
+        let source = self.site.source(remote);
         self.overload.wish(source, algorithm)
-    }
-
-    /// A number for whoever sends from here.
-    fn source(&self, remote: SocketAddr) -> u64 {
-        self.ownership.source(remote.ip())
     }
 
     /// A message for this worker. If it is worker `me` of so many who asks whether it is, and it is not, the answer is
@@ -385,20 +356,20 @@ impl<S: Services> Node<S> {
         // A message of another worker is that one's to judge.
         let mine = |node: &Node<S>| {
             asks.is_none_or(|(me, workers)| {
-                node.ownership.owner(bytes, workers).is_none_or(|owner| owner == me)
+                node.site.ownership().owner(bytes, workers).is_none_or(|owner| owner == me)
             })
         };
         if self.overload.sheds() && mine(self) && !self.passes(flow, bytes) {
             return None;
         }
-        let limits = self.settings.message;
+        let limits = self.site.settings().message;
         self.with_index(|node, index| {
             let parsed = parse(bytes, index, &limits);
             let other = asks.and_then(|(me, workers)| {
                 let owner = match &parsed {
-                    Parsed::Good(message) => node.ownership.owner_of(message.call_id(), workers),
+                    Parsed::Good(message) => node.site.ownership().owner_of(message.call_id(), workers),
                     // What the index says of these is not all that is in them.
-                    Parsed::Bad(..) | Parsed::Garbage(_) => node.ownership.owner(bytes, workers),
+                    Parsed::Bad(..) | Parsed::Garbage(_) => node.site.ownership().owner(bytes, workers),
                 };
                 owner.filter(|owner| *owner != me)
             });
@@ -406,13 +377,13 @@ impl<S: Services> Node<S> {
                 return other;
             }
             match parsed {
-                Parsed::Garbage(_) => node.services.count(Counter::Garbage),
+                Parsed::Garbage(_) => node.site.services().count(Counter::Garbage),
                 Parsed::Good(message) if message.is_request() => {
-                    node.services.count_method(message.method());
+                    node.site.services().count_method(message.method());
                     node.request(now, flow, &message, out);
                 }
                 Parsed::Good(message) => {
-                    node.services.count(Counter::Responses);
+                    node.site.services().count(Counter::Responses);
                     node.response(now, flow, &message, out);
                 }
                 Parsed::Bad(message, flaw) => node.flawed(flow, &message, flaw, out),
@@ -424,10 +395,10 @@ impl<S: Services> Node<S> {
     fn flawed(&mut self, flow: Flow, message: &Message<'_>, flaw: sip_message::Flaw, out: &mut Outbox) {
         // Responses with a fault are dropped (RFC 3261 section 18.1.2), ACKs never answered.
         if message.is_request() && message.method() != Method::Ack {
-            self.services.count(Counter::Malformed);
+            self.site.services().count(Counter::Malformed);
             self.refuse(flow, &Prepared::unread(message), flaw.status, flaw.reason.as_bytes(), b"", out);
         } else {
-            self.services.count(Counter::Garbage);
+            self.site.services().count(Counter::Garbage);
         }
     }
 
@@ -480,13 +451,13 @@ impl<S: Services> Machine for Node<S> {
     type Notice = Notice;
 
     fn frame(&self, buffer: &[u8], resume: usize) -> Frame {
-        sip_message::frame(buffer, resume, &self.settings.message)
+        sip_message::frame(buffer, resume, &self.site.settings().message)
     }
 
     /// By the Call-ID, which every message of a call carries: requests, responses, ACK, CANCEL and BYE, on
     /// datagrams and streams alike. What has none begins nothing.
     fn owner(&self, message: &[u8], workers: u16) -> Option<u16> {
-        self.ownership.owner(message, workers)
+        self.site.ownership().owner(message, workers)
     }
 
     fn receive(&mut self, now: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
@@ -510,18 +481,18 @@ impl<S: Services> Machine for Node<S> {
 
     fn refuse(&mut self, _now: Time, flow: Flow, head: &[u8], error: FrameError, out: &mut Outbox) {
         if head.is_empty() {
-            return self.services.count(Counter::Garbage);
+            return self.site.services().count(Counter::Garbage);
         }
-        let limits = self.settings.message;
+        let limits = self.site.settings().message;
         let (status, reason) = broken_stream(error);
         self.with_index(|node, index| match parse(head, index, &limits) {
             Parsed::Good(message) | Parsed::Bad(message, _)
                 if message.is_request() && message.method() != Method::Ack =>
             {
-                node.services.count(Counter::Malformed);
+                node.site.services().count(Counter::Malformed);
                 node.refuse(flow, &Prepared::unread(&message), status, reason, b"", out);
             }
-            _ => node.services.count(Counter::Garbage),
+            _ => node.site.services().count(Counter::Garbage),
         });
     }
 
@@ -530,7 +501,7 @@ impl<S: Services> Machine for Node<S> {
     }
 
     fn undeliverable(&mut self, now: Time, token: u64, out: &mut Outbox) {
-        self.letters.send_again(token, &self.settings, out);
+        self.letters.send_again(token, self.site.settings(), out);
         self.cut_off(now, token, out);
     }
 
@@ -552,12 +523,11 @@ impl<S: Services> Machine for Node<S> {
             Notice::Settings(settings) => {
                 self.calls.set_limit(settings.calls);
                 if self.overload.set_rules(settings.overload).is_some() {
-                    self.services.overloaded(false, Duration::ZERO);
+                    self.site.services().overloaded(false, Duration::ZERO);
                 }
                 self.overload.set_numbers(settings.emergency.as_ref());
                 self.neighbours.set_workers(settings.overload.workers);
-                self.places.renew(&settings);
-                self.settings = settings;
+                self.site.set_settings(settings);
                 self.prober.look();
             }
             Notice::Located { kind, name, answer, ttl } => self.located(now, kind, &name, answer, ttl, out),
@@ -572,7 +542,7 @@ impl<S: Services> Machine for Node<S> {
             if change == Change::Entered {
                 self.proxied.begin_walk();
             }
-            self.services.overloaded(change == Change::Entered, load.behind);
+            self.site.services().overloaded(change == Change::Entered, load.behind);
         }
         if self.overload.sheds() {
             self.remember_pending();
@@ -602,19 +572,6 @@ impl<S: Services> Machine for Node<S> {
 
     fn next_deadline(&self) -> Option<Time> {
         let probe = Some(self.prober.wakes()).filter(|wakes| *wakes != Time::FAR);
-        self.layer.next_deadline().into_iter().chain(probe).chain(self.places.found.wakes()).min()
+        self.layer.next_deadline().into_iter().chain(probe).chain(self.site.places().found.wakes()).min()
     }
-}
-
-/// Keeps the uses of the shared hash key apart.
-pub(crate) mod domain {
-    pub const OWNER: u8 = 1;
-    pub const TAG: u8 = 2;
-    pub const STATELESS: u8 = 3;
-    /// What is sealed is text that anybody may write; what he learns of hashes of other uses must not be a seal.
-    pub const SEAL: u8 = 4;
-    pub const SEAL_V6: u8 = 5;
-    pub const ACCOUNT: u8 = 6;
-    pub const HEARD: u8 = 7;
-    pub const TARGETS: u8 = 8;
 }

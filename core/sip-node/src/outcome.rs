@@ -1,15 +1,15 @@
 //! What comes back: responses, timeouts, answers of the resolver; and the actions that follow.
 
-use crate::forward::OC;
 use crate::inbound::{RETRY_AFTER, passed_on, told};
 use crate::node::Node;
 use crate::overload::wish;
 use crate::prober::is_probe;
 use crate::prompt::Group;
 use crate::proxied::{Back, Proxied, ProxiedId};
+use crate::routing::Wish;
 use crate::services::{Counter, Services, Span};
 use crate::settings::Bounds;
-use crate::targets::Wish;
+use crate::site::OC;
 use crate::watch::NO_TARGET;
 use core::mem;
 use core::net::{IpAddr, Ipv4Addr};
@@ -31,8 +31,8 @@ const CALL_KEEPS: u32 = 7_200;
 impl<S: Services> Node<S> {
     /// A response without a flaw (RFC 3261 section 16.7).
     pub(crate) fn response(&mut self, now: Time, flow: Flow, response: &Message<'_>, out: &mut Outbox) {
-        if !self.is_our_via(response) {
-            return self.services.count(Counter::Stray);
+        if !self.site.is_our_via(response) {
+            return self.site.services().count(Counter::Stray);
         }
         let client = read_branch(response.via_branch()).and_then(|b| ClientId::decode(b.client));
         let Some(client) = client else { return self.stateless_response(flow, response, out) };
@@ -43,21 +43,9 @@ impl<S: Services> Node<S> {
                 self.branch_response(now, flow, id, branch, response, out);
             }
             Outcome::Deliver { user } if is_probe(user) => self.probe_answered(now, user),
-            Outcome::Deliver { .. } | Outcome::Unknown => self.services.count(Counter::Stray),
+            Outcome::Deliver { .. } | Outcome::Unknown => self.site.services().count(Counter::Stray),
             Outcome::Absorbed => {}
         }
-    }
-
-    /// Whether this server wrote the topmost Via, as far as `sent-by` says (RFC 3261 section 18.1.2).
-    fn is_our_via(&self, response: &Message<'_>) -> bool {
-        let value = response.header(Name::Via).map_or(&b""[..], |via| via.value);
-        // Nearly always it comes back as it was written.
-        let as_written = |prefix: &[u8]| prefix.strip_prefix(b"Via: ").is_some_and(|p| value.starts_with(p));
-        if self.settings.listeners.iter().any(|l| as_written(l.via_prefix())) {
-            return true;
-        }
-        let via = response.via();
-        self.settings.is_self(via.host, via.port)
     }
 
     fn branch_response(
@@ -139,7 +127,7 @@ impl<S: Services> Node<S> {
         if let Some(hop) = hop.filter(|hop| unproven && hop.remote.ip() == flow.remote.ip()) {
             // Of a stranger the Request-URI may be anything.
             let contact = (target.role != Role::Stranger).then(|| p.text(&target.uri));
-            self.note_heard(contact, p.text(&target.routes), hop.remote);
+            self.site.note_heard(contact, p.text(&target.routes), hop.remote);
         }
         if !self.listens_to(target) {
             return;
@@ -208,13 +196,14 @@ impl<S: Services> Node<S> {
     /// Takes the Contacts of a 3xx over as targets (section 16.7 step 4); `false`: pass it on. Only for
     /// callers who might have called those targets themselves.
     fn recurse(&self, now: Time, proxied: &mut Proxied, branch: BranchId, response: &Message<'_>) -> bool {
-        if !self.settings.proxy.recurse || proxied.role != Role::Local || proxied.context.is_answered() {
+        if !self.site.settings().proxy.recurse || proxied.role != Role::Local || proxied.context.is_answered()
+        {
             return false;
         }
         let from = proxied.targets.get(usize::from(branch.target()));
         let from = from.and_then(|target| target.hops.get(usize::from(branch.attempt())));
         let bounds = from.map_or(Bounds::Outside, |hop| Bounds::of(hop.remote));
-        let at_home = from.and_then(|hop| self.places.at(&self.settings, hop.remote));
+        let at_home = from.and_then(|hop| self.site.places().at(self.site.settings(), hop.remote));
         let mut wishes = Vec::new();
         for value in response.values(Name::Contact).take(16) {
             let Ok(contact) = NameAddr::parse(value) else { continue };
@@ -223,15 +212,17 @@ impl<S: Services> Node<S> {
                 continue;
             }
             let q = contact.param(b"q").and_then(parse_q).unwrap_or(1000);
-            match self.local_aor(&uri, contact.uri) {
+            match self.site.local_aor(&uri, contact.uri) {
                 Some(aor) => {
-                    let size = proxied.request().len() + self.growth(proxied.source, proxied.record_route);
-                    let bound = self.bound(now, proxied.source, size, &aor);
+                    let size =
+                        proxied.request().len() + self.site.growth(proxied.source, proxied.record_route);
+                    let bound = self.router().bound(now, proxied.source, size, &aor);
                     wishes.extend(bound.into_iter().map(|(_, wish)| (q, wish)));
                 }
                 // A trunk may redirect to another host of its own.
                 None => {
-                    let same = at_home.is_some() && self.places.of_uri(&self.settings, &uri) == at_home;
+                    let same =
+                        at_home.is_some() && self.site.places().of_uri(self.site.settings(), &uri) == at_home;
                     let role = if same { Role::Trunk } else { Role::Stranger };
                     // Who is no target of the operator's may name a host that never asked for calls.
                     let elsewhere = at_home.is_none();
@@ -245,7 +236,7 @@ impl<S: Services> Node<S> {
         for (q, wish) in wishes {
             let known = proxied.targets.iter().any(|t| *proxied.text(&t.uri) == *wish.uri);
             // One after the other: before what waits, in the order of their q.
-            let q = if self.settings.proxy.parallel { q } else { 1000 };
+            let q = if self.site.settings().proxy.parallel { q } else { 1000 };
             if !known && proxied.context.add_target(q).is_some() {
                 let target = wish.store(proxied);
                 proxied.targets.push(target);
@@ -314,7 +305,7 @@ impl<S: Services> Node<S> {
                 });
             }
             Action::StartVoicemail { branch, cause, breadth } => {
-                self.services.count(Counter::Voicemail);
+                self.site.services().count(Counter::Voicemail);
                 self.with_request(p, request, |node, p, request| {
                     node.start_voicemail(now, p, branch, cause, breadth, request, actions, out);
                 });
@@ -408,7 +399,7 @@ impl<S: Services> Node<S> {
         });
         if sent {
             self.letters.keep(&mut self.layer, out);
-            self.services.count(Counter::Relayed);
+            self.site.services().count(Counter::Relayed);
             if matches!(response.method(), Method::Invite | Method::Update) {
                 self.calls.responded(now, status, response, back.place);
             }
@@ -448,7 +439,7 @@ impl<S: Services> Node<S> {
             return out.take_back();
         }
         self.letters.keep(&mut self.layer, out);
-        self.services.count(Counter::Relayed);
+        self.site.services().count(Counter::Relayed);
     }
 
     /// Notes what a final response means for calls.
@@ -458,15 +449,15 @@ impl<S: Services> Node<S> {
         }
         if p.invite {
             let counter = if status < 300 { Counter::CallsAnswered } else { Counter::CallsFailed };
-            self.services.count(counter);
+            self.site.services().count(counter);
         }
         if !p.invite || status < 300 {
             let what = if p.invite { Span::CallSetup } else { Span::Answer };
             let micros = now.since(p.started).as_micros();
-            self.services.observe(what, u64::try_from(micros).unwrap_or(u64::MAX));
+            self.site.services().observe(what, u64::try_from(micros).unwrap_or(u64::MAX));
         }
         self.calls.concluded(response.method(), status, response);
-        if p.invite && status < 300 && !self.settings.proxy.record_route {
+        if p.invite && status < 300 && !self.site.settings().proxy.record_route {
             // Its BYE goes from phone to phone; nobody here will see the call end.
             self.calls.left(response);
         }
@@ -542,7 +533,7 @@ impl<S: Services> Node<S> {
             });
             if sent {
                 node.letters.keep(&mut node.layer, out);
-                node.services.count(Counter::Relayed);
+                node.site.services().count(Counter::Relayed);
                 node.concluded(now, p, best.status(), &best);
             }
         });
@@ -576,7 +567,7 @@ impl<S: Services> Node<S> {
             });
             node.letters.keep(&mut node.layer, out);
             if p.invite {
-                node.services.count(Counter::CallsFailed);
+                node.site.services().count(Counter::CallsFailed);
             }
             node.calls.concluded(request.method(), status, request);
         });

@@ -122,7 +122,7 @@ impl<S: Services> Node<S> {
         }
         let mut jobs = mem::take(&mut self.prober.jobs);
         jobs.retain_mut(|job| {
-            let wanted = job.gateway.is_marked(&job.flow) && self.settings.gateways.has(&job.gateway);
+            let wanted = job.gateway.is_marked(&job.flow) && self.site.settings().gateways.has(&job.gateway);
             if wanted {
                 self.probe_one(now, job, out);
             } else if let Some(client) = job.client.take() {
@@ -149,7 +149,7 @@ impl<S: Services> Node<S> {
     }
 
     fn send_probe(&mut self, now: Time, job: &Job, out: &mut Outbox) -> Option<ClientId> {
-        let settings = Arc::clone(&self.settings);
+        let settings = Arc::clone(self.site.settings());
         let listener = settings.listener(job.flow.listener)?;
         let call_id = self.probe_call_id();
         let client = self.layer.reserve_client(Payer::PROVEN)?;
@@ -188,9 +188,9 @@ impl<S: Services> Node<S> {
             return known;
         }
         let (seed, worker, workers) =
-            (self.next_random(), self.prober.worker, self.settings.overload.workers);
+            (self.next_random(), self.prober.worker, self.site.settings().overload.workers);
         let name = |n: u64| [&b"probe-"[..], &hex16(seed.wrapping_add(n))].concat();
-        let mine = |id: &Vec<u8>| workers < 2 || self.owner_of(id, workers) == Some(worker);
+        let mine = |id: &Vec<u8>| workers < 2 || self.site.owner_of(id, workers) == Some(worker);
         (0..ATTEMPTS).map(name).find(mine).unwrap_or_else(|| name(0))
     }
 }

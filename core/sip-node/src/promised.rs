@@ -97,7 +97,7 @@ impl<S: Services> Node<S> {
 
     /// Has the changes of the round written, then answers: 200, or 503 if they could not be written and that matters.
     pub(crate) fn answer_promised(&mut self, now: Time, out: &mut Outbox) {
-        let kept = self.services.keep();
+        let kept = self.site.services().keep();
         let mut promised = mem::take(&mut self.promised);
         for Answer { to, at, extra, keeps } in &promised.answers {
             let Some(answer) = promised.bytes.get(at.clone()) else { continue };
@@ -105,7 +105,7 @@ impl<S: Services> Node<S> {
                 Ok(()) => (200, Counter::Registered),
                 Err(_) => (503, Counter::RegisterRefused(Unregistered::Store)),
             };
-            self.services.count(counter);
+            self.site.services().count(counter);
             let write = |buf: &mut Vec<u8>| match kept {
                 Ok(()) => buf.extend_from_slice(answer),
                 Err(StoreDown { retry_after }) => refuse(answer, *extra, retry_after, buf),

@@ -2,9 +2,9 @@
 
 use crate::overload::Algorithm;
 use crate::prompt::Group;
+use crate::routing::Wish;
 use crate::settings::Bounds;
 use crate::short::Short;
-use crate::targets::Wish;
 use crate::trunk_ref::TrunkRef;
 use crate::watch::Watch;
 use core::net::IpAddr;
@@ -151,6 +151,35 @@ pub(crate) struct Proxied {
     pub lookups: Vec<Pending>,
     /// Final responses kept for later, without our Via.
     pub kept: Vec<(BranchId, Vec<u8>)>,
+}
+
+impl Wish {
+    /// Moves the wish into the target set of `proxied`.
+    pub fn store(self, proxied: &mut Proxied) -> Target {
+        let uri = proxied.push_text(|t| t.extend_from_slice(&self.uri));
+        let routes = proxied.push_text(|t| t.extend_from_slice(&self.routes));
+        let last_route = proxied.push_text(|t| t.extend_from_slice(&self.last_route));
+        let reach = if self.locate.is_empty() {
+            Reach::Known
+        } else {
+            Reach::Locate(proxied.push_text(|t| t.extend_from_slice(&self.locate)))
+        };
+        Target {
+            uri,
+            routes,
+            last_route,
+            reach,
+            hops: self.hops,
+            bounds: self.bounds,
+            role: self.role,
+            trunk: self.trunk,
+            watch: self.watch,
+            instance: !self.instance.is_empty(),
+            flow_only: self.flow_only,
+            elsewhere: self.elsewhere,
+            next: self.next,
+        }
+    }
 }
 
 impl Proxied {

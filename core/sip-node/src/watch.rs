@@ -139,7 +139,7 @@ impl<S: Services> Node<S> {
         }
         let Some((watch, hop, addresses)) = watched(p, branch) else { return };
         let (gateway, doubted) = (Arc::clone(&watch.gateway), watch.doubted);
-        self.services.count(Counter::TargetSilent);
+        self.site.services().count(Counter::TargetSilent);
         self.doubt(now, &gateway, hop, Failure::Silent, addresses);
         // Where there is nothing else, a target that has answered so far has the time of timer B.
         if has_more(p, branch) || replace(p, branch) || doubted {
@@ -152,7 +152,7 @@ impl<S: Services> Node<S> {
         let Some((watch, hop, addresses)) = watched(p, branch) else { return };
         if p.context.is_silent(branch) {
             let gateway = Arc::clone(&watch.gateway);
-            self.services.count(Counter::TargetUnreachable);
+            self.site.services().count(Counter::TargetUnreachable);
             self.doubt(now, &gateway, hop, Failure::Unreachable, addresses);
         }
     }
@@ -161,7 +161,7 @@ impl<S: Services> Node<S> {
     fn doubt(&mut self, now: Time, gateway: &Arc<Gateway>, hop: Flow, failure: Failure, addresses: usize) {
         gateway.failed(now, failure);
         if self.prober.has_room() && gateway.mark(now, &hop, failure, addresses) {
-            self.services.target_lost(gateway.uri(), &hop, failure);
+            self.site.services().target_lost(gateway.uri(), &hop, failure);
             self.prober.begin(now, gateway, Flow { conn: None, ..hop });
         }
     }
@@ -177,7 +177,7 @@ impl<S: Services> Node<S> {
     /// Something came from an address of a target.
     pub(crate) fn target_heard(&self, now: Time, gateway: &Gateway, hop: &Flow) {
         if gateway.heard(now, hop) {
-            self.services.target_back(gateway.uri(), hop);
+            self.site.services().target_back(gateway.uri(), hop);
         }
     }
 
@@ -198,7 +198,7 @@ impl<S: Services> Node<S> {
         let name = last.trunk.as_ref().and_then(|trunk| trunk.get()).map(|trunk| &trunk.name[..]);
         let targets = p.targets.iter().filter_map(|t| Some(t.watch.as_ref()?.gateway.uri()));
         let troubled = Troubled { list: watch.list, name, targets: targets.collect(), status };
-        self.services.targets_exhausted(&troubled);
+        self.site.services().targets_exhausted(&troubled);
         true
     }
 }

@@ -626,13 +626,14 @@ fn a_name_is_the_same_however_it_is_read() {
             for scheme in ["sip:", "SIP:", "sips:", "tel:", ""] {
                 for rest in ["", ":5060", ";lr", "?x=y", ">"] {
                     let text = format!("{scheme}{user}{host}{rest}").into_bytes();
-                    let parts = |aor: &admit::Aor<'_>| {
+                    let parts = |aor: &site::Aor<'_>| {
                         (aor.text().to_vec(), aor.user().to_vec(), aor.domain().to_vec())
                     };
                     // Without the text it is put together from the parts.
                     let uri = sip_message::Uri::parse(&text).ok();
-                    let written = uri.and_then(|uri| lab.node.local_aor(&uri, b"")).map(|aor| parts(&aor));
-                    let read = lab.node.aor_of(&text).map(|aor| parts(&aor));
+                    let written =
+                        uri.and_then(|uri| lab.node.site.local_aor(&uri, b"")).map(|aor| parts(&aor));
+                    let read = lab.node.site.aor_of(&text).map(|aor| parts(&aor));
                     assert_eq!(read, written, "{}", String::from_utf8_lossy(&text));
                     ours += usize::from(read.is_some());
                 }

@@ -2,7 +2,6 @@
 
 use super::super::{CALL, Verdict};
 use super::Shares;
-
 /// Calls for help that are taken on in a window whatever else there is: what part of all that may be taken on, and no fewer
 /// than this; of one source no more than half of them.
 const URGENT: f32 = 0.1;

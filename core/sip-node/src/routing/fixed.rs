@@ -1,17 +1,17 @@
 //! Static routes: what the operator decided about a domain, a prefix or a number.
 
 use crate::access::{Access, By, Place, access};
-use crate::admit::Admitted;
-use crate::node::Node;
+use crate::admitted::Admitted;
+use crate::routing::{Plan, Router, Wish, redirection};
 use crate::services::Services;
 use crate::settings::{Bounds, Route, RouteAction};
-use crate::targets::{Plan, Wish, is_same, push_bracketed, redirection, with_user};
+use crate::uris::{is_same, push_bracketed, with_user};
 use crate::watch::{List, Watch};
 use sip_message::{Message, Uri};
 use sip_proxy::token::Role;
 use wire::{Flow, Time};
 
-impl<S: Services> Node<S> {
+impl<S: Services> Router<'_, S> {
     /// The first static route that matches. Those that lead out are for who may go out: to a fixed URI or
     /// into our own domains a trunk may call, with the called number to another host only our own users and
     /// trunks that may transit.
@@ -23,7 +23,7 @@ impl<S: Services> Node<S> {
         a: &Admitted<'_>,
         (domain, user): (&[u8], &[u8]),
     ) -> Option<Plan> {
-        let route = self.settings.routes.iter().find(|r| {
+        let route = self.site.settings().routes.iter().find(|r| {
             r.domain.as_deref().is_none_or(|d| d == domain)
                 && r.prefix.as_deref().is_none_or(|p| user.starts_with(p))
                 && r.user.as_deref().is_none_or(|u| u == user)
@@ -45,7 +45,9 @@ impl<S: Services> Node<S> {
                 }
                 let mut targets: Vec<_> = targets
                     .iter()
-                    .map(|target| (target, self.settings.watch(target, List::Route, route.silent_after_ms)))
+                    .map(|target| {
+                        (target, self.site.settings().watch(target, List::Route, route.silent_after_ms))
+                    })
                     .collect();
                 targets.sort_by_key(|(_, watch)| watch.as_ref().is_some_and(Watch::is_last));
                 // Each in the place of the one before; the phones of one of our users all at once.
@@ -70,15 +72,15 @@ impl<S: Services> Node<S> {
     /// address, a call would come without the credentials that it came with. `None`: it names somebody
     /// else.
     fn of_user(&self, now: Time, near: Flow, request: &Message<'_>, uri: &[u8]) -> Option<Vec<(u16, Wish)>> {
-        let aor = self.aor_of(uri)?;
-        let phones = self.bound(now, near, self.grown(near, request), &aor);
-        let known = !phones.is_empty() || self.services.is_user(aor.user(), aor.domain());
+        let aor = self.site.aor_of(uri)?;
+        let phones = self.bound(now, near, self.site.grown(near, request), &aor);
+        let known = !phones.is_empty() || self.site.services().is_user(aor.user(), aor.domain());
         known.then_some(phones)
     }
 
     /// Whether a static route takes whatever number was called to another host.
     fn leads_out(&self, route: &Route, targets: &[Vec<u8>]) -> bool {
-        let open = |uri: Uri<'_>| uri.user.is_none() && !self.is_local_host(&uri);
+        let open = |uri: Uri<'_>| uri.user.is_none() && !self.site.is_local_host(&uri);
         route.user.is_none() && targets.iter().any(|target| Uri::parse(target).is_ok_and(open))
     }
 }

@@ -5,20 +5,26 @@
 //! outsider writes into Request-URI, Route or tags opens nothing.
 
 mod dialogs;
+mod emergency;
+mod fixed;
+mod policy;
+mod reach;
+mod target;
 mod trunks;
 
+pub(crate) use reach::is_anothers;
+pub(crate) use target::{Plan, Wish};
+
 use crate::access::{Access, Asker, By, Holder, Place, access};
-use crate::admit::{Admitted, Aor, Caller, undotted};
-use crate::node::Node;
-use crate::proxied::{Proxied, Reach, Target};
+use crate::admitted::{Admitted, Caller};
+use crate::calls::Calls;
 use crate::services::Services;
 use crate::settings::Bounds;
-use crate::short::{Short, Text};
-use crate::trunk_ref::TrunkRef;
-use crate::watch::{List, Watch};
-use core::mem;
+use crate::site::{Aor, Site};
+use crate::uris::{escape_param, is_same, push_bracketed, transport_of, undotted};
+use crate::watch::List;
 use core::net::SocketAddr;
-use sip_message::{Message, Method, Name, Scheme, Uri, canonical_user, request_target};
+use sip_message::{Message, Method, Scheme, Uri, canonical_user, request_target};
 use sip_proxy::token::Role;
 use sip_registrar::BindingView;
 use wire::{Flow, ListenerId, Time, Transport};
@@ -26,181 +32,20 @@ use wire::{Flow, ListenerId, Time, Transport};
 /// The most bytes that a datagram carries over IPv4.
 const LARGEST_DATAGRAM: usize = 65_507;
 
-/// What is to be done with a request that is not for the server itself.
-#[derive(Debug)]
-pub(crate) enum Plan {
-    /// Try these, in groups of falling q.
-    Forward(Vec<(u16, Wish)>),
-    /// Answer 302 with these Contact values.
-    Redirect(Vec<u8>),
-    /// Answer with this status.
-    Refuse(u16),
-    /// Answer 403: its dialog is none that this server knows, and it should.
-    NoDialog,
-    /// The callee exists but has no binding: voicemail or 480.
-    Offline,
+/// Decides where a request goes: to which bindings, trunks, hosts, or nowhere. It reads the server and its calls.
+pub(crate) struct Router<'a, S> {
+    site: &'a Site<S>,
+    calls: &'a Calls,
 }
 
-impl Plan {
-    /// The same as a redirect server does it: the caller is told where to go (section 8.3). It goes on as
-    /// a proxy where that would be the very URI that was asked for, and within dialogs.
-    pub fn redirected(self, a: &Admitted<'_>) -> Plan {
-        let Plan::Forward(wishes) = self else { return self };
-        let setup = a.dialog.is_none() && a.routing.next.is_none();
-        let mut contacts = Vec::new();
-        for (_, first) in wishes.iter().filter(|_| setup) {
-            let mut next = Some(first);
-            while let Some(wish) = next.filter(|w| !is_same(&a.uri, &w.uri)) {
-                push_bracketed(&wish.uri, &mut contacts);
-                next = wish.next.as_deref();
-            }
-        }
-        if contacts.is_empty() { Plan::Forward(wishes) } else { Plan::Redirect(contacts) }
+impl<'a, S: Services> Router<'a, S> {
+    /// The routes of a server with these calls.
+    pub const fn new(site: &'a Site<S>, calls: &'a Calls) -> Router<'a, S> {
+        Router { site, calls }
     }
 }
 
-/// A target as routing sees it, in owned text.
-#[derive(Clone, Debug)]
-pub(crate) struct Wish {
-    pub uri: Text,
-    /// Whole Route lines.
-    pub routes: Vec<u8>,
-    /// Addresses, if they are known.
-    pub hops: Short<Flow>,
-    /// The URI to look up if they are not.
-    pub locate: Vec<u8>,
-    /// Where what `locate` leads to may be.
-    pub bounds: Bounds,
-    pub role: Role,
-    pub trunk: Option<TrunkRef>,
-    pub watch: Option<Watch>,
-    /// Strict routing: the Route line to put last.
-    pub last_route: Vec<u8>,
-    /// The instance that the binding belongs to (RFC 5626); empty: none.
-    pub instance: Vec<u8>,
-    /// Only the flow of the registration leads there (RFC 5626).
-    pub flow_only: bool,
-    /// Chosen by a sender that has not proven that it is there: the device of a Contact, the other end of a dialog.
-    pub elsewhere: bool,
-    /// What is tried in its place if it cannot be reached.
-    pub next: Option<Box<Wish>>,
-}
-
-impl Wish {
-    pub fn new(uri: &[u8], role: Role) -> Wish {
-        Wish {
-            uri: request_target(uri)[..].into(),
-            routes: Vec::new(),
-            hops: Short::None,
-            locate: Vec::new(),
-            bounds: Bounds::Outside,
-            role,
-            trunk: None,
-            watch: None,
-            last_route: Vec::new(),
-            instance: Vec::new(),
-            flow_only: false,
-            elsewhere: false,
-            next: None,
-        }
-    }
-
-    /// One target out of several that stand for each other, in failover order; those that do not answer come last.
-    pub fn chain(wishes: impl DoubleEndedIterator<Item = Wish>) -> Option<Wish> {
-        let (mut first, mut last) = (None, None);
-        for wish in wishes.rev() {
-            let list: &mut Option<Wish> = if wish.is_last() { &mut last } else { &mut first };
-            *list = Some(Wish { next: list.take().map(Box::new), ..wish });
-        }
-        match (first, last) {
-            (Some(mut first), Some(last)) => {
-                first.append(last);
-                Some(first)
-            }
-            (first, last) => first.or(last),
-        }
-    }
-
-    /// Whether others are tried before it, because it does not answer.
-    pub fn is_last(&self) -> bool {
-        self.watch.as_ref().is_some_and(Watch::is_last)
-    }
-
-    /// Puts another at the end of the chain.
-    pub fn append(&mut self, wish: Wish) {
-        let mut last = &mut self.next;
-        while let Some(next) = last {
-            last = &mut next.next;
-        }
-        *last = Some(Box::new(wish));
-    }
-
-    /// Takes in another flow of the same phone: after its others, but before them if the request is too `large` for a
-    /// datagram and only the new one is a stream.
-    fn join(&mut self, wish: Wish, large: bool) {
-        let by_stream = |w: &Wish| w.hops.first().is_some_and(|hop| hop.transport.is_reliable());
-        if large && by_stream(&wish) && !by_stream(self) {
-            let others = mem::replace(self, wish);
-            self.next = Some(Box::new(others));
-        } else {
-            self.append(wish);
-        }
-    }
-
-    /// To be looked up by its own URI.
-    pub fn located(uri: &[u8], role: Role, bounds: Bounds) -> Wish {
-        Wish { locate: uri.to_vec(), bounds, ..Wish::new(uri, role) }
-    }
-
-    /// Whether a request goes the same way to both.
-    pub fn leads_where(&self, other: &Wish) -> bool {
-        (&self.hops, &self.routes, &self.locate) == (&other.hops, &other.routes, &other.locate)
-    }
-
-    /// Moves the wish into the target set of `proxied`.
-    pub fn store(self, proxied: &mut Proxied) -> Target {
-        let uri = proxied.push_text(|t| t.extend_from_slice(&self.uri));
-        let routes = proxied.push_text(|t| t.extend_from_slice(&self.routes));
-        let last_route = proxied.push_text(|t| t.extend_from_slice(&self.last_route));
-        let reach = if self.locate.is_empty() {
-            Reach::Known
-        } else {
-            Reach::Locate(proxied.push_text(|t| t.extend_from_slice(&self.locate)))
-        };
-        Target {
-            uri,
-            routes,
-            last_route,
-            reach,
-            hops: self.hops,
-            bounds: self.bounds,
-            role: self.role,
-            trunk: self.trunk,
-            watch: self.watch,
-            instance: !self.instance.is_empty(),
-            flow_only: self.flow_only,
-            elsewhere: self.elsewhere,
-            next: self.next,
-        }
-    }
-}
-
-impl<S: Services> Node<S> {
-    /// Decides where a request goes.
-    pub(crate) fn plan(&mut self, now: Time, flow: Flow, request: &Message<'_>, a: &Admitted<'_>) -> Plan {
-        // Its memory comes back with `Node::take_back`.
-        let room = mem::take(&mut self.wishes);
-        self.plan_into(room, now, flow, request, a)
-    }
-
-    /// Keeps the memory of a plan's targets.
-    pub(crate) fn take_back(&mut self, mut wishes: Vec<(u16, Wish)>) {
-        wishes.clear();
-        if wishes.capacity() <= 16 {
-            self.wishes = wishes;
-        }
-    }
-
+impl<S: Services> Router<'_, S> {
     pub(crate) fn plan_into(
         &self,
         room: Vec<(u16, Wish)>,
@@ -225,7 +70,7 @@ impl<S: Services> Node<S> {
         if uri.scheme == Scheme::Tel {
             return self.number(room, now, flow, request, a);
         }
-        match self.local_aor(uri, a.routing.request_uri) {
+        match self.site.local_aor(uri, a.routing.request_uri) {
             Some(aor) => self.inward(room, now, flow, request, a, &aor),
             None => self.outward(now, flow, request, a),
         }
@@ -245,7 +90,7 @@ impl<S: Services> Node<S> {
     /// What to send a request of `size` bytes with where a URI chose `transport`: instead of UDP TCP if it
     /// is large, and then UDP after all for those who have no TCP (section 18.1.1).
     fn by_size(&self, transport: Transport, uri: &Uri<'_>, size: usize) -> &'static [Transport] {
-        let large = size > self.settings.proxy.mtu && uri.param(b"transport").is_none();
+        let large = size > self.site.settings().proxy.mtu && uri.param(b"transport").is_none();
         match transport {
             Transport::Udp if large => &[Transport::Tcp, Transport::Udp],
             Transport::Udp => &[Transport::Udp],
@@ -259,11 +104,12 @@ impl<S: Services> Node<S> {
 
     /// A flow whose listener may be from before a restart with other listeners.
     pub(crate) fn valid_flow(&self, flow: Flow, near: ListenerId) -> Flow {
-        let fits = self.settings.listener(flow.listener).is_some_and(|l| l.transport == flow.transport);
+        let fits =
+            self.site.settings().listener(flow.listener).is_some_and(|l| l.transport == flow.transport);
         if fits {
             return flow;
         }
-        let listener = self.settings.listener_for(flow.transport, flow.remote, near).unwrap_or(near);
+        let listener = self.site.settings().listener_for(flow.transport, flow.remote, near).unwrap_or(near);
         Flow { listener, ..flow }
     }
 
@@ -272,9 +118,9 @@ impl<S: Services> Node<S> {
     fn preloaded_route(&self, near: Flow, request: &Message<'_>, a: &Admitted<'_>, next: &[u8]) -> Plan {
         let bounds = Bounds::of(near.remote);
         let uri = Uri::parse(next).ok();
-        let holder = uri.as_ref().and_then(|uri| self.places.of_uri(&self.settings, uri));
+        let holder = uri.as_ref().and_then(|uri| self.site.places().of_uri(self.site.settings(), uri));
         match access(self.asker(&a.caller), By::Route, place_of(holder)) {
-            Access::Open if uri.as_ref().is_none_or(|uri| self.may_name(uri, bounds)) => {}
+            Access::Open if uri.as_ref().is_none_or(|uri| self.site.may_name(uri, bounds)) => {}
             Access::Rules => return self.routed_over_trunk(request, a, uri.as_ref()),
             _ => return Plan::Refuse(403),
         }
@@ -287,7 +133,7 @@ impl<S: Services> Node<S> {
     }
 
     pub(crate) fn may_transit(&self, caller: &Caller<'_>) -> bool {
-        caller.trunk.and_then(|t| self.settings.trunks.get(t)).is_some_and(|t| t.may_transit)
+        caller.trunk.and_then(|t| self.site.settings().trunks.get(t)).is_some_and(|t| t.may_transit)
     }
 
     /// For a user of one of our domains, or what looks like one.
@@ -306,9 +152,9 @@ impl<S: Services> Node<S> {
         if aor.user().is_empty() {
             return Plan::Refuse(404);
         }
-        if self.settings.proxy.mode == crate::settings::Mode::Redirect {
+        if self.site.settings().proxy.mode == crate::settings::Mode::Redirect {
             let (mut contacts, mut some) = (Vec::new(), false);
-            self.services.bindings(aor.text(), now, &mut |binding| {
+            self.site.services().bindings(aor.text(), now, &mut |binding| {
                 some = true;
                 if !is_same(&a.uri, binding.contact) {
                     push_contact(binding, &mut contacts);
@@ -318,17 +164,17 @@ impl<S: Services> Node<S> {
                 return redirection(contacts);
             }
         }
-        let targets = self.bound_into(room, now, flow, self.grown(flow, request), aor);
+        let targets = self.bound_into(room, now, flow, self.site.grown(flow, request), aor);
         if !targets.is_empty() {
             return Plan::Forward(targets);
         }
-        if self.services.is_user(aor.user(), aor.domain()) {
+        if self.site.services().is_user(aor.user(), aor.domain()) {
             return Plan::Offline;
         }
         match self.by_prefix(a, aor.user()) {
             Some(plan) => plan,
             // With authentication off nobody is known, so nobody can be unknown.
-            None if !self.settings.auth.enabled => Plan::Refuse(404),
+            None if !self.site.settings().auth.enabled => Plan::Refuse(404),
             // Strangers learn nothing about who exists.
             None if a.caller.role == Role::Stranger => Plan::Refuse(480),
             None => Plan::Refuse(404),
@@ -350,8 +196,8 @@ impl<S: Services> Node<S> {
         size: usize,
         aor: &Aor<'_>,
     ) -> Vec<(u16, Wish)> {
-        let large = size > self.settings.proxy.mtu;
-        self.services.bindings(aor.text(), now, &mut |binding| {
+        let large = size > self.site.settings().proxy.mtu;
+        self.site.services().bindings(aor.text(), now, &mut |binding| {
             let mut wish = self.binding_wish(near, binding);
             if size > LARGEST_DATAGRAM {
                 self.add_stream(&mut wish);
@@ -372,10 +218,12 @@ impl<S: Services> Node<S> {
         if let Some(plan) = self.static_route(now, near, request, a, (&host, &user)) {
             return plan;
         }
-        let size = self.grown(near, request);
+        let size = self.site.grown(near, request);
         let asker = self.asker(&a.caller);
         let outbound = matches!(asker, Asker::Proven | Asker::Transit);
-        if outbound && let Some(at) = self.settings.trunks.iter().position(|t| t.domains.contains(&host)) {
+        if outbound
+            && let Some(at) = self.site.settings().trunks.iter().position(|t| t.domains.contains(&host))
+        {
             return self.over_domain_trunk(at, a);
         }
         let bounds = Bounds::of(near.remote);
@@ -388,11 +236,11 @@ impl<S: Services> Node<S> {
             (Access::Open, Some(remote)) if place != Place::Elsewhere => {
                 Plan::Forward(vec![(1000, self.spelled_out(near, size, a, remote))])
             }
-            (Access::Open, _) if self.may_name(&a.uri, bounds) => {
+            (Access::Open, _) if self.site.may_name(&a.uri, bounds) => {
                 let wish = Wish::located(a.routing.request_uri, Role::Stranger, bounds);
                 Plan::Forward(vec![(1000, Wish { elsewhere: has_begun(request), ..wish })])
             }
-            (Access::Exact, _) if self.is_service(a) && self.may_name(&a.uri, bounds) => {
+            (Access::Exact, _) if self.is_service(a) && self.site.may_name(&a.uri, bounds) => {
                 Plan::Forward(vec![(1000, Wish::located(a.routing.request_uri, Role::Trunk, bounds))])
             }
             (Access::Rules, _) => self.over_named_trunk(a),
@@ -412,14 +260,14 @@ impl<S: Services> Node<S> {
         let spelled = uri.host_ip().filter(|_| uri.param(b"maddr").is_none());
         let remote = spelled
             .map(|ip| SocketAddr::new(ip, uri.port.unwrap_or_else(|| transport_of(uri).default_port())));
-        let holder = self.places.of_uri(&self.settings, uri);
+        let holder = self.site.places().of_uri(self.site.settings(), uri);
         let Some(remote) = remote else { return (place_of(holder), None, None) };
-        if self.settings.is_admin(remote) {
+        if self.site.settings().is_admin(remote) {
             return (Place::Own, Some(remote), None);
         }
         let place = match self.phone_at(now, near, uri, remote, asker) {
             (true, phone) => return (Place::Phone, Some(remote), phone),
-            _ if holder.is_none() && self.services.has_contact(remote) => Place::Gateway,
+            _ if holder.is_none() && self.site.services().has_contact(remote) => Place::Gateway,
             _ => place_of(holder),
         };
         (place, Some(remote), None)
@@ -427,8 +275,8 @@ impl<S: Services> Node<S> {
 
     /// Whether the Request-URI is an emergency or voicemail target as the operator wrote it.
     fn is_service(&self, a: &Admitted<'_>) -> bool {
-        let emergency = self.settings.emergency.iter().flat_map(|emergency| &emergency.targets);
-        let voicemail = self.settings.voicemail.iter().map(|voicemail| &voicemail.uri);
+        let emergency = self.site.settings().emergency.iter().flat_map(|emergency| &emergency.targets);
+        let voicemail = self.site.settings().voicemail.iter().map(|voicemail| &voicemail.uri);
         emergency.chain(voicemail).any(|target| is_same(&a.uri, target))
     }
 
@@ -447,7 +295,7 @@ impl<S: Services> Node<S> {
         // The Contact may be of a device that has never answered.
         wish.elsewhere = true;
         for &transport in self.by_size(transport_of(&a.uri), &a.uri, size) {
-            if let Some(listener) = self.settings.listener_for(transport, remote, near.listener) {
+            if let Some(listener) = self.site.settings().listener_for(transport, remote, near.listener) {
                 wish.hops.push(Flow { transport, listener, remote, conn: None });
             }
         }
@@ -456,17 +304,6 @@ impl<S: Services> Node<S> {
             wish.locate.extend_from_slice(a.routing.request_uri);
         }
         wish
-    }
-
-    /// Whether a URI that somebody else wrote names a place that a request may go to, as far as it shows
-    /// without being looked up; the addresses that a name leads to are checked when they are known.
-    fn may_name(&self, uri: &Uri<'_>, bounds: Bounds) -> bool {
-        let maddr = uri.param(b"maddr").and_then(sip_message::host_ip);
-        let port = uri.port.unwrap_or(transport_of(uri).default_port());
-        [uri.host_ip(), maddr]
-            .into_iter()
-            .flatten()
-            .all(|ip| self.settings.allows(bounds, SocketAddr::new(ip, port)))
     }
 
     /// A telephone number (RFC 3966): the user of that name in the default domain, or over a trunk.
@@ -478,25 +315,10 @@ impl<S: Services> Node<S> {
         request: &Message<'_>,
         a: &Admitted<'_>,
     ) -> Plan {
-        let aor = self.number_aor(&a.uri);
+        let aor = self.site.number_aor(&a.uri);
         match aor.domain().is_empty() {
             true => self.by_prefix(a, aor.user()).unwrap_or(Plan::Refuse(404)),
             false => self.inward(room, now, flow, request, a, &aor),
-        }
-    }
-
-    /// A telephone number as a user of the default domain; if there is none, of no domain.
-    fn number_aor<'u>(&self, uri: &Uri<'u>) -> Aor<'u> {
-        let domain = self.settings.domains.first().map_or(&b""[..], |d| d);
-        let separator = |b: &u8| matches!(b, b'-' | b'.' | b'(' | b')');
-        Aor::new(uri.user.unwrap_or(b"").iter().copied().filter(|b| !separator(b)), domain)
-    }
-
-    /// The address-of-record of ours that a request is for, by name or by number.
-    pub(crate) fn called_aor<'u>(&self, uri: &Uri<'u>, whole: &'u [u8]) -> Option<Aor<'u>> {
-        match uri.scheme {
-            Scheme::Tel => Some(self.number_aor(uri)).filter(|aor| !aor.domain().is_empty()),
-            _ => self.local_aor(uri, whole),
         }
     }
 
@@ -508,18 +330,19 @@ impl<S: Services> Node<S> {
         request: &Message<'_>,
         cause: u16,
     ) -> Option<Wish> {
-        let voicemail = self.settings.voicemail.as_ref()?;
+        let voicemail = self.site.settings().voicemail.as_ref()?;
         let mut uri = voicemail.uri.clone();
         let parsed = Uri::parse(&voicemail.uri).ok()?;
         let mut wish = Wish::located(&voicemail.uri, Role::Trunk, Bounds::Anywhere);
-        wish.watch = self.settings.watch(&voicemail.uri, List::Voicemail, voicemail.silent_after_ms);
+        wish.watch = self.site.settings().watch(&voicemail.uri, List::Voicemail, voicemail.silent_after_ms);
         // Where the domain is an address, another port of it is another program, not a user of ours.
         let beside = parsed.port.is_some()
             && sip_message::host_ip(parsed.host).is_some()
-            && !self.settings.is_self(parsed.host, parsed.port);
+            && !self.site.settings().is_self(parsed.host, parsed.port);
         // A mailbox system that registers like a phone.
-        if !beside && let Some(aor) = self.local_aor(&parsed, &voicemail.uri) {
-            let (_, first) = self.bound(now, flow, self.grown(flow, request), &aor).into_iter().next()?;
+        if !beside && let Some(aor) = self.site.local_aor(&parsed, &voicemail.uri) {
+            let (_, first) =
+                self.bound(now, flow, self.site.grown(flow, request), &aor).into_iter().next()?;
             uri = first.uri.to_vec();
             wish = first;
         }
@@ -556,57 +379,9 @@ fn has_begun(request: &Message<'_>) -> bool {
     !request.to_tag().is_empty()
 }
 
-/// A target URI with this user, unless it has one of its own.
-pub(crate) fn with_user(target: &[u8], user: &[u8]) -> Vec<u8> {
-    let has_user = Uri::parse(target).is_ok_and(|u| u.user.is_some());
-    let Some(colon) = target.iter().position(|&b| b == b':').filter(|_| !has_user && !user.is_empty()) else {
-        return target.to_vec();
-    };
-    [&target[..=colon], user, b"@", &target[colon + 1..]].concat()
-}
-
-/// The transport that a URI means by itself; for `sips:` it is TLS whatever runs below.
-pub(crate) fn transport_of(uri: &Uri<'_>) -> Transport {
-    match (uri.scheme, uri.transport()) {
-        (Scheme::Sips, Some(Transport::Ws | Transport::Wss)) => Transport::Wss,
-        (Scheme::Sips, _) => Transport::Tls,
-        (_, named) => named.unwrap_or(Transport::Udp),
-    }
-}
-
-/// A URI without its header components.
-pub(crate) fn without_headers(uri: &[u8]) -> &[u8] {
-    uri.split(|&b| b == b'?').next().unwrap_or(uri)
-}
-
-/// Appends a URI so that it can be the value of a URI parameter (RFC 4458 section 3, `target`).
-fn escape_param(uri: &[u8], out: &mut Vec<u8>) {
-    for &b in uri {
-        if b.is_ascii_alphanumeric() || b"-_.!~*'():+$[]/&".contains(&b) {
-            out.push(b);
-        } else {
-            out.push(b'%');
-            out.push(b"0123456789ABCDEF"[usize::from(b >> 4)]);
-            out.push(b"0123456789ABCDEF"[usize::from(b & 15)]);
-        }
-    }
-}
-
-/// Whether a Contact is the URI that was asked for: to it nobody is redirected (section 8.3).
-pub(crate) fn is_same(asked: &Uri<'_>, contact: &[u8]) -> bool {
-    Uri::parse(contact).is_ok_and(|contact| contact.equivalent(asked))
-}
-
 /// A 302 with these Contacts. Where there are none but what was asked for, nobody is to be found (8.3).
 pub(crate) fn redirection(contacts: Vec<u8>) -> Plan {
     if contacts.is_empty() { Plan::Refuse(404) } else { Plan::Redirect(contacts) }
-}
-
-/// Appends a URI as a further Contact value.
-pub(crate) fn push_bracketed(uri: &[u8], out: &mut Vec<u8>) {
-    out.extend_from_slice(if out.is_empty() { b"<" } else { b", <" });
-    out.extend_from_slice(uri);
-    out.push(b'>');
 }
 
 fn push_contact(binding: &BindingView<'_>, out: &mut Vec<u8>) {
@@ -628,9 +403,4 @@ pub(crate) fn is_recorded(request: &Message<'_>, a: &Admitted<'_>) -> bool {
         None => method.creates_dialog(),
         Some(_) => method == Method::Notify && !a.caller.borrowed,
     }
-}
-
-/// The value of Max-Breadth, if there is one.
-pub(crate) fn max_breadth(request: &Message<'_>) -> Option<u32> {
-    request.header(Name::MaxBreadth).map(|h| sip_message::parse_u32(h.value).unwrap_or(0))
 }

@@ -6,17 +6,13 @@
 //! A caller that suppresses its number (RFC 3323) may be a user of ours: its From does not say whose credentials to ask
 //! for. Where a stranger would be refused, it is challenged (docs/design/anonymous.md).
 
-use crate::admit::{Admitted, Aor, Caller, undotted};
-use crate::node::Node;
+use super::Ingress;
+use crate::admitted::Admitted;
 use crate::services::{Refusal, Services};
-use crate::targets::Plan;
-use sip_auth::Status;
-use sip_message::{AuthParams, Message, Method, Name, NameAddr, Uri};
+use sip_message::{Message, Method, Name};
 use sip_proxy::commands;
 use sip_proxy::token::{Dialog, Role};
-use sip_transaction::Prepared;
-use std::borrow::Cow;
-use wire::{Flow, Outbox, Time};
+use wire::Flow;
 
 /// What strangers may send.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -99,11 +95,13 @@ fn is_of_refer(request: &Message<'_>) -> bool {
         && event.split(|&b| b == b';').skip(1).all(id)
 }
 
-impl<S: Services> Node<S> {
+impl<S: Services> Ingress<'_, S> {
     /// Why this request is refused because a stranger sent it. Emergency calls have a rule of their own.
     pub(crate) fn bars(&self, flow: Flow, request: &Message<'_>, a: &Admitted<'_>) -> Option<Refusal> {
         let for_help = || {
-            a.dialog.is_none() && a.routing.next.is_none() && self.is_for_help(&a.uri, a.routing.request_uri)
+            a.dialog.is_none()
+                && a.routing.next.is_none()
+                && self.site.is_for_help(&a.uri, a.routing.request_uri)
         };
         if a.caller.role != Role::Stranger || for_help() {
             return None;
@@ -112,7 +110,7 @@ impl<S: Services> Node<S> {
         let known = claims && request.method() == Method::Info && self.is_of_known_call(request, a);
         let end = a.dialog.map(|dialog| dialog.sender.remote.ip());
         let beside = end.is_some_and(|ip| ip != flow.remote.ip().to_canonical());
-        let strangers = &self.settings.proxy.strangers;
+        let strangers = &self.site.settings().proxy.strangers;
         if commands_a_phone(request.method()) && beside && !strangers.lists(request.method()) {
             return Some(Refusal::NoDialog);
         }
@@ -123,121 +121,12 @@ impl<S: Services> Node<S> {
     /// Whether a request without our token belongs to a call here, and goes to the other end of it. Some clients send no
     /// Route. Without Record-Route there is no token, so a tag is enough.
     fn is_of_known_call(&self, request: &Message<'_>, a: &Admitted<'_>) -> bool {
-        if !self.settings.proxy.record_route {
+        if !self.site.settings().proxy.record_route {
             return true;
         }
-        let called = self.local_aor(&a.uri, a.routing.request_uri);
-        let other = || self.aor_of(request.to_uri());
+        let called = self.site.local_aor(&a.uri, a.routing.request_uri);
+        let other = || self.site.aor_of(request.to_uri());
         self.calls.knows(request)
             && called.is_none_or(|called| other().is_some_and(|other| called.text() == other.text()))
-    }
-}
-
-/// What phones write for the user whose name is suppressed (RFC 3323 section 4.1.1.3).
-const ANONYMOUS: &[u8] = b"anonymous";
-
-/// Whether this is the user part of a name that is suppressed.
-pub(crate) const fn is_anonymous(user: &[u8]) -> bool {
-    user.eq_ignore_ascii_case(ANONYMOUS)
-}
-
-/// Whether a From names nobody.
-fn names_nobody(from: &[u8]) -> bool {
-    Uri::parse(from).is_ok_and(|uri| {
-        let host = undotted(uri.host);
-        let last = host.rsplit(|&b| b == b'.').next().unwrap_or(b"");
-        last.eq_ignore_ascii_case(b"invalid") || uri.user.is_some_and(is_anonymous)
-    })
-}
-
-/// Challenges a caller without a name where proof may open the way, or where it brings credentials of ours. What
-/// strangers may send needs no proof. `None`: answered.
-pub(crate) fn unmask<'a, S: Services>(
-    node: &mut Node<S>,
-    now: Time,
-    flow: Flow,
-    request: &Prepared<'a>,
-    mut a: Admitted<'a>,
-    out: &mut Outbox,
-) -> Option<Admitted<'a>> {
-    let method = request.method();
-    let asked = a.caller.role == Role::Stranger && a.dialog.is_none() && method != Method::Register;
-    if !asked || !names_nobody(request.from_uri()) {
-        return Some(a);
-    }
-    let masked = Masked { node, request, a: &a };
-    let brought = masked.domain_brought();
-    if brought.is_none() && !masked.is_refused(now, flow) {
-        return Some(a);
-    }
-    let domain = brought.or_else(|| masked.domain_meant());
-    let settings = node.settings.clone();
-    let auth = &settings.auth;
-    let local = Caller { role: Role::Local, realm: None, trunk: None, borrowed: false };
-    if !auth.enabled || !auth.challenge.covers(method.as_bytes()) {
-        if !auth.enabled || node.is_at_phone(flow, request) {
-            a.caller = local;
-        }
-        return Some(a);
-    }
-    let Some(domain) = domain else { return Some(a) };
-    let realm = auth.realm.clone().unwrap_or_else(|| domain.clone());
-    // Its domain completes the user name in the credentials.
-    let aor = Aor::new(ANONYMOUS.iter().copied(), &domain);
-    let status = Status::ProxyAuthenticationRequired;
-    node.authenticate(now, flow, request, &aor, (auth, &realm), status, false, out)?;
-    a.caller = Caller { realm: Some(Cow::Owned(realm)), ..local };
-    Some(a)
-}
-
-/// A stranger's request without a name.
-struct Masked<'n, 'a, S> {
-    node: &'n Node<S>,
-    request: &'n Message<'a>,
-    a: &'n Admitted<'a>,
-}
-
-impl<S: Services> Masked<'_, '_, S> {
-    /// Whether it gets 403 because a stranger sent it.
-    fn is_refused(&self, now: Time, flow: Flow) -> bool {
-        let Masked { node, request, a } = self;
-        if node.is_own_request(request.method(), &a.uri, &a.routing) {
-            return false;
-        }
-        match node.bars(flow, request, a) {
-            Some(why) => why != Refusal::NoDialog,
-            None => matches!(node.plan_into(Vec::new(), now, flow, request, a), Plan::Refuse(403)),
-        }
-    }
-
-    /// The domain of ours whose credentials it brings.
-    fn domain_brought(&self) -> Option<Vec<u8>> {
-        let realms = self.request.headers(Name::ProxyAuthorization);
-        let mut realms = realms.filter_map(|h| AuthParams::parse(h.value)?.get(b"realm"));
-        match &self.node.settings.auth.realm {
-            // It serves all domains.
-            Some(ours) if realms.any(|realm| realm == ours) => self.domain_meant(),
-            Some(_) => None,
-            None => realms.find_map(|realm| self.domain_of_ours(realm)),
-        }
-    }
-
-    /// The domain that the caller is most likely of: by its P-Preferred-Identity (RFC 3325 section 9.2), by the one that it
-    /// dialled in, or the default domain.
-    fn domain_meant(&self) -> Option<Vec<u8>> {
-        let Masked { node, request, a } = self;
-        let preferred = request.values(Name::PPreferredIdentity).find_map(|value| {
-            let uri = NameAddr::parse(value).ok()?.uri;
-            Some(node.aor_of(uri)?.domain().to_vec())
-        });
-        let dialled = || Some(node.called_aor(&a.uri, a.routing.request_uri)?.domain().to_vec());
-        preferred.or_else(dialled).or_else(|| node.settings.domains.first().cloned())
-    }
-
-    fn domain_of_ours(&self, realm: &[u8]) -> Option<Vec<u8>> {
-        let domains = &self.node.settings.domains;
-        let subscribers = || domains.is_empty() && self.node.is_subscriber_domain(realm);
-        let known = domains.iter().find(|domain| domain.eq_ignore_ascii_case(realm)).cloned();
-        known.or_else(|| subscribers().then(|| realm.to_ascii_lowercase()))
     }
 }

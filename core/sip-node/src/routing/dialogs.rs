@@ -2,8 +2,8 @@
 
 use super::{Plan, Wish, make_strict, place_of};
 use crate::access::{Access, Asker, By, Place, access};
-use crate::admit::{Admitted, Caller};
-use crate::node::Node;
+use crate::admitted::{Admitted, Caller};
+use crate::routing::Router;
 use crate::services::Services;
 use crate::settings::{Bounds, Mode};
 use crate::short::Short;
@@ -13,7 +13,7 @@ use sip_proxy::token::{Dialog, End, Role};
 use sip_registrar::{is_outside, is_public};
 use wire::{Flow, Time, Transport};
 
-impl<S: Services> Node<S> {
+impl<S: Services> Router<'_, S> {
     /// A request of a dialog that this server record-routed: to the other end, whose address is in the
     /// token, unless the sender is trusted and names another.
     pub(super) fn within_dialog(
@@ -36,7 +36,7 @@ impl<S: Services> Node<S> {
             _ if peer.translated => wish.hops.push(self.valid_flow(peer.flow(), flow.listener)),
             // The other end's address with another port: its Contact is right about that.
             Some(ip) if ip == peer.remote.ip() => {
-                let size = self.grown(flow, request);
+                let size = self.site.grown(flow, request);
                 self.dialog_hops(now, uri, &peer, flow, size, asker, &mut wish.hops);
             }
             // The other end is behind address translation: at its private address there is no host, or
@@ -82,14 +82,14 @@ impl<S: Services> Node<S> {
         let bounds = Bounds::of(outside.unwrap_or(peer.remote));
         match uri.host_ip() {
             Some(ip) if ip == peer.remote.ip() => {
-                let size = self.grown(flow, request);
+                let size = self.site.grown(flow, request);
                 self.dialog_hops(now, &uri, &peer, flow, size, asker, &mut wish.hops);
             }
             // The other end's, which is behind address translation.
             Some(ip) if !is_public(ip) && is_outside(peer.remote.ip()) => {
                 wish.hops.push(self.valid_flow(peer.flow(), flow.listener));
             }
-            _ if self.may_choose(asker, &uri, &peer) && self.may_name(&uri, bounds) => {
+            _ if self.may_choose(asker, &uri, &peer) && self.site.may_name(&uri, bounds) => {
                 (wish.locate, wish.bounds) = (next.to_vec(), bounds);
             }
             Some(_) => return Plan::Refuse(403),
@@ -110,8 +110,8 @@ impl<S: Services> Node<S> {
         dialog: &Dialog,
     ) -> bool {
         let begins = matches!(request.method(), Method::Invite | Method::Message | Method::Refer);
-        let known = self.settings.proxy.mode != Mode::Stateless;
-        let others = !self.settings.auth.fronts.is_empty();
+        let known = self.site.settings().proxy.mode != Mode::Stateless;
+        let others = !self.site.settings().auth.fronts.is_empty();
         begins
             && known
             && self.asker_within(dialog, &a.caller) != Asker::Transit
@@ -129,9 +129,11 @@ impl<S: Services> Node<S> {
     /// Whether the sender may direct a request of a dialog to another place than the other end, as by a
     /// Route.
     fn may_choose(&self, asker: Asker, uri: &Uri<'_>, peer: &End) -> bool {
-        let place = match self.places.of_uri(&self.settings, uri) {
+        let place = match self.site.places().of_uri(self.site.settings(), uri) {
             // One of the same trunk.
-            Some(holder) if Some(holder) == self.places.at(&self.settings, peer.remote) => Place::Elsewhere,
+            Some(holder) if Some(holder) == self.site.places().at(self.site.settings(), peer.remote) => {
+                Place::Elsewhere
+            }
             holder => place_of(holder),
         };
         access(asker, By::Route, place) == Access::Open
@@ -161,7 +163,7 @@ impl<S: Services> Node<S> {
         let size = if peer.role == Role::Local { 0 } else { size };
         for &transport in self.by_size(transport, uri, size).iter().filter(|_| named) {
             let listener = if transport == peer.transport { peer.listener } else { near.listener };
-            if let Some(listener) = self.settings.listener_for(transport, remote, listener) {
+            if let Some(listener) = self.site.settings().listener_for(transport, remote, listener) {
                 let hop = Flow { transport, listener, remote, conn: None };
                 if !hops.contains(&hop) {
                     hops.push(hop);
@@ -180,14 +182,14 @@ impl<S: Services> Node<S> {
     /// A sender that has only the token may go where any sender may, to a Contact of a phone. Otherwise the
     /// element that the dialog was set up with routes by the Request-URI.
     fn is_port_of(&self, now: Time, peer: &End, (uri, remote): (&Uri<'_>, SocketAddr), asker: Asker) -> bool {
-        if self.settings.listeners.iter().any(|l| l.address == remote) {
+        if self.site.settings().listeners.iter().any(|l| l.address == remote) {
             return false;
         }
         match asker {
-            Asker::Proven | Asker::Transit => self.settings.may_reach(remote),
+            Asker::Proven | Asker::Transit => self.site.settings().may_reach(remote),
             _ => {
                 peer.role == Role::Local
-                    && !self.settings.is_admin(remote)
+                    && !self.site.settings().is_admin(remote)
                     && self.is_contact(now, uri, remote)
             }
         }

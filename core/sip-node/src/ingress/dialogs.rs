@@ -1,7 +1,7 @@
 //! Requests within a dialog that need no credentials: our Record-Route proves their sender.
 
-use crate::admit::Caller;
-use crate::node::Node;
+use super::Ingress;
+use crate::admitted::Caller;
 use crate::services::Services;
 use sip_message::{Message, Method, Name, Uri};
 use sip_proxy::routes::Routing;
@@ -9,7 +9,21 @@ use sip_proxy::token::{Dialog, Role};
 use sip_registrar::is_public;
 use wire::Flow;
 
-impl<S: Services> Node<S> {
+/// Whether a request goes to the other end of its dialog whoever sent it: the URI that decides has the other end's address,
+/// or a private one where the other end is behind address translation.
+fn leads_to_peer(uri: &Uri<'_>, routing: &Routing<'_>, dialog: &Dialog) -> bool {
+    let peer = dialog.peer.remote.ip();
+    let next = routing.next.map(Uri::parse);
+    let ip = match &next {
+        Some(Ok(route)) => route.host_ip(),
+        Some(Err(_)) => return false,
+        None if dialog.peer.role == Role::Local => return true,
+        None => uri.host_ip(),
+    };
+    ip.is_some_and(|ip| ip == peer || (!is_public(ip) && is_public(peer)))
+}
+
+impl<S: Services> Ingress<'_, S> {
     /// The sender of a request within a dialog, if it is a user of ours, comes from the very address that our token
     /// names, under the name that it bears there, and goes to the other end. Many gateways cannot answer a challenge
     /// there, and their calls would never end. The token and a source address may be known to the other end,
@@ -24,7 +38,7 @@ impl<S: Services> Node<S> {
         (uri, routing): (&Uri<'_>, &Routing<'_>),
         dialog: Option<&Dialog>,
     ) -> Option<Caller<'static>> {
-        let auth = &self.settings.auth;
+        let auth = &self.site.settings().auth;
         let dialog = dialog.filter(|dialog| dialog.sender.role == Role::Local)?;
         let (end, seen) = (dialog.sender, flow.remote);
         let same = end.remote.port() == seen.port()
@@ -35,11 +49,15 @@ impl<S: Services> Node<S> {
         let brings =
             [Name::ProxyAuthorization, Name::Authorization].iter().any(|n| request.header(*n).is_some());
         let asked = !auth.enabled || auth.in_dialog || !fits || brings;
-        if asked || !same || self.settings.trunk_of(seen.ip()).is_some() || self.is_from_ourselves(request) {
+        if asked
+            || !same
+            || self.site.settings().trunk_of(seen.ip()).is_some()
+            || self.site.is_from_ourselves(request)
+        {
             return None;
         }
         // Under its own name: also in its own dialog no user may use another's name.
-        let name = self.aor_of(request.from_uri()).map_or(0, |aor| self.sealer.mark(aor.text()));
+        let name = self.site.aor_of(request.from_uri()).map_or(0, |aor| self.site.sealer().mark(aor.text()));
         let bears = if dialog.by_caller { dialog.calling } else { dialog.called };
         if name != bears || (name == 0 && !dialog.by_caller) {
             return None;
@@ -51,18 +69,4 @@ impl<S: Services> Node<S> {
             borrowed: true,
         })
     }
-}
-
-/// Whether a request goes to the other end of its dialog whoever sent it: the URI that decides has the other end's address,
-/// or a private one where the other end is behind address translation.
-fn leads_to_peer(uri: &Uri<'_>, routing: &Routing<'_>, dialog: &Dialog) -> bool {
-    let peer = dialog.peer.remote.ip();
-    let next = routing.next.map(Uri::parse);
-    let ip = match &next {
-        Some(Ok(route)) => route.host_ip(),
-        Some(Err(_)) => return false,
-        None if dialog.peer.role == Role::Local => return true,
-        None => uri.host_ip(),
-    };
-    ip.is_some_and(|ip| ip == peer || (!is_public(ip) && is_public(peer)))
 }

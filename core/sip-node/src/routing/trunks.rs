@@ -1,17 +1,18 @@
 //! Targets that are trunks.
 
-use super::{Plan, Wish, with_user};
-use crate::access::{Access, By, Holder, Place, access, leads_to};
-use crate::admit::{Admitted, Caller};
-use crate::node::Node;
+use super::{Plan, Wish};
+use crate::access::{Access, By, Holder, Place, access};
+use crate::admitted::{Admitted, Caller};
+use crate::routing::Router;
 use crate::services::Services;
 use crate::settings::{Bounds, Trunk};
 use crate::trunk_ref::TrunkRef;
+use crate::uris::{leads_to, with_user};
 use crate::watch::List;
 use sip_message::{Message, Name, Uri, canonical_user, user_after};
 use sip_proxy::token::Role;
 
-impl<S: Services> Node<S> {
+impl<S: Services> Router<'_, S> {
     /// A Route that names a trunk's address: what the trunk's rules allow for the number in the Request-URI, at the target
     /// that the Route names, and no further.
     pub(super) fn routed_over_trunk(
@@ -24,7 +25,7 @@ impl<S: Services> Node<S> {
             request.values(Name::Route).count() == a.routing.own + 1 + usize::from(a.routing.drop_last);
         let number = canonical_user(a.uri.user.unwrap_or(b""));
         let at = self.trunk_for(&a.caller, &number).filter(|_| last && a.routing.next_is_loose);
-        let trunk = at.and_then(|at| Some((at, self.settings.trunks.get(at)?)));
+        let trunk = at.and_then(|at| Some((at, self.site.settings().trunks.get(at)?)));
         let Some((at, trunk)) = trunk else { return Plan::Refuse(403) };
         let route = route.map(leads_to);
         let named = |target: &&Vec<u8>| Uri::parse(target).ok().as_ref().map(leads_to) == route;
@@ -37,7 +38,7 @@ impl<S: Services> Node<S> {
     /// A trunk's address in the Request-URI: as if the number was dialled here, if it would go over that trunk.
     pub(super) fn over_named_trunk(&self, a: &Admitted<'_>) -> Plan {
         let number = canonical_user(a.uri.user.unwrap_or(b""));
-        let named = self.places.of_uri(&self.settings, &a.uri);
+        let named = self.site.places().of_uri(self.site.settings(), &a.uri);
         match self.trunk_for(&a.caller, &number) {
             Some(at) if named == Some(Holder::Trunk(at)) => self.over_trunk(at, &number),
             _ => Plan::Refuse(403),
@@ -60,7 +61,7 @@ impl<S: Services> Node<S> {
 
     /// The trunk with the longest prefix of a called number.
     pub(crate) fn prefix_trunk(&self, number: &[u8]) -> Option<usize> {
-        let trunks = self.settings.trunks.iter().enumerate();
+        let trunks = self.site.settings().trunks.iter().enumerate();
         let matches = trunks.filter_map(|(at, t)| {
             let longest = t.prefixes.iter().filter(|p| number.starts_with(p)).map(Vec::len).max()?;
             Some((longest, at))
@@ -71,7 +72,7 @@ impl<S: Services> Node<S> {
 
     /// The targets of a trunk, in failover order.
     pub(super) fn over_trunk(&self, at: usize, number: &[u8]) -> Plan {
-        let Some(trunk) = self.settings.trunks.get(at) else { return Plan::Refuse(404) };
+        let Some(trunk) = self.site.settings().trunks.get(at) else { return Plan::Refuse(404) };
         let user = rewritten(trunk, number);
         let wishes = trunk.targets.iter().map(|target| {
             let wish = Wish::located(&with_user(target, &user), Role::Trunk, Bounds::Anywhere);
@@ -82,14 +83,14 @@ impl<S: Services> Node<S> {
 
     /// A wish that goes to a target of a trunk.
     fn by_trunk(&self, at: usize, trunk: &Trunk, target: &[u8], wish: Wish) -> Wish {
-        let watch = self.settings.watch(target, List::Trunk, trunk.silent_after_ms);
-        Wish { locate: target.to_vec(), trunk: Some(TrunkRef::new(&self.settings, at)), watch, ..wish }
+        let watch = self.site.settings().watch(target, List::Trunk, trunk.silent_after_ms);
+        Wish { locate: target.to_vec(), trunk: Some(TrunkRef::new(self.site.settings(), at)), watch, ..wish }
     }
 
     /// The targets of a trunk that serves a domain. They are next hops, not the callee, so the Request-URI
     /// keeps the domain (section 16.5); digits are changed as the trunk requires.
     pub(super) fn over_domain_trunk(&self, at: usize, a: &Admitted<'_>) -> Plan {
-        let trunk = self.settings.trunks.get(at).filter(|_| a.caller.trunk != Some(at));
+        let trunk = self.site.settings().trunks.get(at).filter(|_| a.caller.trunk != Some(at));
         let Some(trunk) = trunk else { return Plan::Refuse(404) };
         let mut uri = a.routing.request_uri.to_vec();
         if let Some(user) = a.uri.user

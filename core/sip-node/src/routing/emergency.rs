@@ -1,0 +1,40 @@
+//! Targets of emergency calls.
+
+use super::{Plan, Router, Wish};
+use crate::admitted::Admitted;
+use crate::services::Services;
+use crate::settings::Bounds;
+use crate::uris::with_user;
+use crate::watch::List;
+use sip_message::Scheme;
+use sip_proxy::token::Role;
+
+impl<S: Services> Router<'_, S> {
+    /// Where a call for help goes; `None`: it is none. A service keeps its name on the way (RFC 5031 section 4.1), and a
+    /// number is called at the target. No trunk is meant by it, so none holds it back by asking for less. What came from a trunk
+    /// does not go back there.
+    pub(crate) fn way_to_help(&self, a: &Admitted<'_>) -> Option<Plan> {
+        let emergency = self.site.settings().emergency.as_ref()?;
+        if !self.site.is_for_help(&a.uri, a.routing.request_uri) {
+            return None;
+        }
+        if a.caller.role == Role::Stranger && !emergency.strangers {
+            return Some(Plan::Refuse(403));
+        }
+        let number = a.uri.user.and_then(|user| user.split(|&b| b == b';').next()).unwrap_or(b"");
+        let silent_after = emergency.silent_after_ms;
+        let back = |target: &&Vec<u8>| {
+            let trunk = a.caller.trunk;
+            trunk.is_some_and(|at| self.site.places().leads_to_trunk(self.site.settings(), target, at))
+        };
+        let wishes = emergency.targets.iter().filter(|target| !back(target)).map(|target| {
+            let wish = match a.uri.scheme {
+                Scheme::Other(_) => Wish::located(a.routing.request_uri, Role::Trunk, Bounds::Anywhere),
+                _ => Wish::located(&with_user(target, number), Role::Trunk, Bounds::Anywhere),
+            };
+            let watch = self.site.settings().watch(target, List::Emergency, silent_after);
+            Wish { locate: target.clone(), watch, ..wish }
+        });
+        Some(Wish::chain(wishes).map_or(Plan::Refuse(404), |wish| Plan::Forward(vec![(1000, wish)])))
+    }
+}

@@ -1,0 +1,144 @@
+//! Where a request may go: what routing decides.
+
+use crate::admitted::Admitted;
+use crate::settings::Bounds;
+use crate::short::{Short, Text};
+use crate::trunk_ref::TrunkRef;
+use crate::uris::{is_same, push_bracketed};
+use crate::watch::Watch;
+use core::mem;
+use sip_message::request_target;
+use sip_proxy::token::Role;
+use wire::Flow;
+
+/// What is to be done with a request that is not for the server itself.
+#[derive(Debug)]
+pub(crate) enum Plan {
+    /// Try these, in groups of falling q.
+    Forward(Vec<(u16, Wish)>),
+    /// Answer 302 with these Contact values.
+    Redirect(Vec<u8>),
+    /// Answer with this status.
+    Refuse(u16),
+    /// Answer 403: its dialog is none that this server knows, and it should.
+    NoDialog,
+    /// The callee exists but has no binding: voicemail or 480.
+    Offline,
+}
+
+impl Plan {
+    /// The same as a redirect server does it: the caller is told where to go (section 8.3). It goes on as
+    /// a proxy where that would be the very URI that was asked for, and within dialogs.
+    pub fn redirected(self, a: &Admitted<'_>) -> Plan {
+        let Plan::Forward(wishes) = self else { return self };
+        let setup = a.dialog.is_none() && a.routing.next.is_none();
+        let mut contacts = Vec::new();
+        for (_, first) in wishes.iter().filter(|_| setup) {
+            let mut next = Some(first);
+            while let Some(wish) = next.filter(|w| !is_same(&a.uri, &w.uri)) {
+                push_bracketed(&wish.uri, &mut contacts);
+                next = wish.next.as_deref();
+            }
+        }
+        if contacts.is_empty() { Plan::Forward(wishes) } else { Plan::Redirect(contacts) }
+    }
+}
+
+/// A target as routing sees it, in owned text.
+#[derive(Clone, Debug)]
+pub(crate) struct Wish {
+    pub uri: Text,
+    /// Whole Route lines.
+    pub routes: Vec<u8>,
+    /// Addresses, if they are known.
+    pub hops: Short<Flow>,
+    /// The URI to look up if they are not.
+    pub locate: Vec<u8>,
+    /// Where what `locate` leads to may be.
+    pub bounds: Bounds,
+    pub role: Role,
+    pub trunk: Option<TrunkRef>,
+    pub watch: Option<Watch>,
+    /// Strict routing: the Route line to put last.
+    pub last_route: Vec<u8>,
+    /// The instance that the binding belongs to (RFC 5626); empty: none.
+    pub instance: Vec<u8>,
+    /// Only the flow of the registration leads there (RFC 5626).
+    pub flow_only: bool,
+    /// Chosen by a sender that has not proven that it is there: the device of a Contact, the other end of a dialog.
+    pub elsewhere: bool,
+    /// What is tried in its place if it cannot be reached.
+    pub next: Option<Box<Wish>>,
+}
+
+impl Wish {
+    pub fn new(uri: &[u8], role: Role) -> Wish {
+        Wish {
+            uri: request_target(uri)[..].into(),
+            routes: Vec::new(),
+            hops: Short::None,
+            locate: Vec::new(),
+            bounds: Bounds::Outside,
+            role,
+            trunk: None,
+            watch: None,
+            last_route: Vec::new(),
+            instance: Vec::new(),
+            flow_only: false,
+            elsewhere: false,
+            next: None,
+        }
+    }
+
+    /// One target out of several that stand for each other, in failover order; those that do not answer come last.
+    pub fn chain(wishes: impl DoubleEndedIterator<Item = Wish>) -> Option<Wish> {
+        let (mut first, mut last) = (None, None);
+        for wish in wishes.rev() {
+            let list: &mut Option<Wish> = if wish.is_last() { &mut last } else { &mut first };
+            *list = Some(Wish { next: list.take().map(Box::new), ..wish });
+        }
+        match (first, last) {
+            (Some(mut first), Some(last)) => {
+                first.append(last);
+                Some(first)
+            }
+            (first, last) => first.or(last),
+        }
+    }
+
+    /// Whether others are tried before it, because it does not answer.
+    pub fn is_last(&self) -> bool {
+        self.watch.as_ref().is_some_and(Watch::is_last)
+    }
+
+    /// Puts another at the end of the chain.
+    pub fn append(&mut self, wish: Wish) {
+        let mut last = &mut self.next;
+        while let Some(next) = last {
+            last = &mut next.next;
+        }
+        *last = Some(Box::new(wish));
+    }
+
+    /// Takes in another flow of the same phone: after its others, but before them if the request is too `large` for a
+    /// datagram and only the new one is a stream.
+    pub fn join(&mut self, wish: Wish, large: bool) {
+        let by_stream = |w: &Wish| w.hops.first().is_some_and(|hop| hop.transport.is_reliable());
+        if large && by_stream(&wish) && !by_stream(self) {
+            let others = mem::replace(self, wish);
+            self.next = Some(Box::new(others));
+        } else {
+            self.append(wish);
+        }
+    }
+
+    /// To be looked up by its own URI.
+    pub fn located(uri: &[u8], role: Role, bounds: Bounds) -> Wish {
+        Wish { locate: uri.to_vec(), bounds, ..Wish::new(uri, role) }
+    }
+
+    /// Whether a request goes the same way to both.
+    pub fn leads_where(&self, other: &Wish) -> bool {
+        (&self.hops, &self.routes, &self.locate) == (&other.hops, &other.routes, &other.locate)
+    }
+}

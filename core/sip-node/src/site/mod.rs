@@ -1,0 +1,164 @@
+//! What a server is: its settings, services, secrets, and the addresses of the operator's targets. All parts of a
+//! node read it; only new settings and answers of the DNS change it.
+
+mod branches;
+mod heard;
+mod names;
+mod record;
+mod senders;
+
+pub use heard::Heard;
+pub(crate) use names::Aor;
+pub(crate) use record::{OC, callee_end, caller_end};
+
+use crate::access::Places;
+use crate::services::Services;
+use crate::settings::Settings;
+use core::hash::Hasher;
+use core::net::SocketAddr;
+use sip_proxy::gathered::Gathered;
+use sip_proxy::loops::LoopGuard;
+use sip_proxy::token::Sealer;
+use sip_steering::Ownership;
+use siphasher::sip::SipHasher13;
+use std::sync::Arc;
+
+/// Secrets that all workers share. They outlive restarts, so that dialogs do.
+#[derive(Clone)]
+pub struct Keys {
+    /// Seals dialogs into Record-Route.
+    pub dialog: [u8; 16],
+    /// Chooses owners, marks loops and stateless branches, makes tags.
+    pub hash: [u8; 16],
+}
+
+impl Keys {
+    /// Who owns what, as the nodes have it.
+    pub fn ownership(&self) -> Ownership {
+        let key = |half: u8| {
+            let mut hash = SipHasher13::new_with_key(&self.hash);
+            hash.write(&[domain::OWNER, half]);
+            hash.finish().to_le_bytes()
+        };
+        let [low, high] = [key(0), key(1)];
+        Ownership::new(&core::array::from_fn(|n| if n < 8 { low[n] } else { high[n - 8] }))
+    }
+}
+
+/// One server, as a worker of it knows it.
+pub(crate) struct Site<S> {
+    services: S,
+    settings: Arc<Settings>,
+    places: Places,
+    sealer: Sealer,
+    guard: LoopGuard,
+    key: [u8; 16],
+    ownership: Ownership,
+    heard: Arc<Heard>,
+}
+
+impl<S: Services> Site<S> {
+    /// A server with these settings. Nothing has been heard yet.
+    pub fn new(keys: &Keys, settings: Arc<Settings>, services: S) -> Site<S> {
+        Site {
+            services,
+            places: Places::of(&settings),
+            settings,
+            sealer: Sealer::new(keys.dialog),
+            guard: LoopGuard::new(keys.hash),
+            key: keys.hash,
+            ownership: keys.ownership(),
+            heard: Arc::default(),
+        }
+    }
+
+    /// What the operator decided.
+    #[inline]
+    pub const fn settings(&self) -> &Arc<Settings> {
+        &self.settings
+    }
+
+    /// New settings, in force from here. What the DNS has said of the same targets goes on.
+    pub fn set_settings(&mut self, settings: Arc<Settings>) {
+        self.places.renew(&settings);
+        self.settings = settings;
+    }
+
+    /// What all workers share.
+    #[inline]
+    pub const fn services(&self) -> &S {
+        &self.services
+    }
+
+    /// The addresses and names of the operator's targets.
+    pub const fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// The same, to note what the DNS says of them.
+    pub const fn places_mut(&mut self) -> &mut Places {
+        &mut self.places
+    }
+
+    /// Seals and opens the tokens of dialogs.
+    pub const fn sealer(&self) -> &Sealer {
+        &self.sealer
+    }
+
+    /// Detects loops.
+    pub const fn guard(&self) -> &LoopGuard {
+        &self.guard
+    }
+
+    /// Which worker owns what.
+    pub const fn ownership(&self) -> &Ownership {
+        &self.ownership
+    }
+
+    /// Where responses have come from.
+    pub fn heard(&self) -> &Heard {
+        &self.heard
+    }
+
+    /// It is one of the workers that share this.
+    pub fn share_heard(&mut self, heard: Arc<Heard>) {
+        self.heard = heard;
+    }
+
+    /// A hash under the workers' shared key.
+    pub(crate) fn keyed(&self, domain: u8) -> SipHasher13 {
+        let mut hash = SipHasher13::new_with_key(&self.key);
+        hash.write_u8(domain);
+        hash
+    }
+
+    /// The same of several fields.
+    pub(crate) fn gathered<const N: usize>(&self, domain: u8) -> Gathered<N, SipHasher13> {
+        let mut text = Gathered::new(SipHasher13::new_with_key(&self.key));
+        text.add(&[domain]);
+        text
+    }
+
+    /// The worker that owns a Call-ID.
+    pub(crate) fn owner_of(&self, call_id: &[u8], workers: u16) -> Option<u16> {
+        self.ownership.owner_of(call_id, workers)
+    }
+
+    /// A number for whoever sends from here.
+    pub(crate) fn source(&self, remote: SocketAddr) -> u64 {
+        self.ownership.source(remote.ip())
+    }
+}
+
+/// Keeps the uses of the shared hash key apart.
+pub(crate) mod domain {
+    pub const OWNER: u8 = 1;
+    pub const TAG: u8 = 2;
+    pub const STATELESS: u8 = 3;
+    /// What is sealed is text that anybody may write; what he learns of hashes of other uses must not be a seal.
+    pub const SEAL: u8 = 4;
+    pub const SEAL_V6: u8 = 5;
+    pub const ACCOUNT: u8 = 6;
+    pub const HEARD: u8 = 7;
+    pub const TARGETS: u8 = 8;
+}

@@ -1,0 +1,185 @@
+//! Names of this server: its domains, its addresses, and the addresses-of-record of its users.
+
+use super::Site;
+use crate::services::Services;
+use crate::uris::undotted;
+use sip_message::{Message, Method, Name, Scheme, Uri, plain_aor, push_canonical_user};
+use sip_proxy::routes::Routing;
+use std::borrow::Cow;
+
+/// An address-of-record in canonical form: part of the message where it stands there so, as it nearly always
+/// does.
+pub(crate) struct Aor<'a> {
+    text: Cow<'a, [u8]>,
+    /// Where the domain begins.
+    domain: usize,
+}
+
+impl<'a> Aor<'a> {
+    /// Of its parts, the domain in canonical form.
+    pub fn new(user: impl Iterator<Item = u8>, domain: &[u8]) -> Aor<'a> {
+        let user: Vec<u8> = user.collect();
+        let mut text = Vec::with_capacity(user.len() + 1 + domain.len());
+        push_canonical_user(&user, &mut text);
+        text.push(b'@');
+        let start = text.len();
+        text.extend_from_slice(domain);
+        Aor { text: text.into(), domain: start }
+    }
+
+    /// `user@domain`.
+    pub fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// The domain.
+    pub fn domain(&self) -> &[u8] {
+        self.text.get(self.domain..).unwrap_or(b"")
+    }
+
+    /// The domain, for longer.
+    pub fn kept_domain(&self) -> Cow<'a, [u8]> {
+        match self.text {
+            Cow::Borrowed(text) => text.get(self.domain..).unwrap_or(b"").into(),
+            Cow::Owned(_) => self.domain().to_vec().into(),
+        }
+    }
+
+    /// The user; empty if there is none.
+    pub fn user(&self) -> &[u8] {
+        self.text.get(..self.domain.saturating_sub(1)).unwrap_or(b"")
+    }
+}
+
+impl<S: Services> Site<S> {
+    /// Whether a request is for this server itself: the host is us, and there is no user. A REGISTER must
+    /// not have one (section 10.2); if it has, the registrar is meant all the same.
+    pub(crate) fn is_own_request(&self, method: Method<'_>, uri: &Uri<'_>, routing: &Routing<'_>) -> bool {
+        let bare = uri.user.is_none_or(<[u8]>::is_empty) || method == Method::Register;
+        routing.next.is_none() && bare && uri.is_sip() && self.is_local_host(uri)
+    }
+
+    /// Whether requests for such URIs can be sent on. Without TLS a sips request could only go on in the
+    /// clear, which it must not (section 26.2.2, RFC 5630 section 5.3).
+    pub(crate) fn knows_scheme(&self, uri: &Uri<'_>) -> bool {
+        match uri.scheme {
+            Scheme::Sip | Scheme::Tel => true,
+            Scheme::Sips => {
+                let mut all = self.settings.listeners.iter().map(|l| l.transport);
+                all.any(|t| matches!(t, wire::Transport::Tls | wire::Transport::Wss))
+            }
+            Scheme::Other(_) => false,
+        }
+    }
+
+    /// Whether a URI of a Route, or a strict router's Request-URI, names this server.
+    pub(crate) fn is_own_route(&self, uri: &Uri<'_>) -> bool {
+        self.settings.is_own_route(uri) || self.is_local_host(uri)
+    }
+
+    /// Whether the host of a URI is a domain of ours or this server.
+    pub(crate) fn is_local_host(&self, uri: &Uri<'_>) -> bool {
+        let s = &self.settings;
+        if !uri.is_sip() {
+            return false;
+        }
+        let host = undotted(uri.host);
+        // Where the domain is an address, at a port that is none of ours somebody else is.
+        let elsewhere = uri.port.is_some() && uri.host_ip().is_some() && !s.has_port(uri.port);
+        (!elsewhere && self.is_own_domain(host))
+            || s.is_self(host, uri.port)
+            || (s.domains.is_empty() && uri.host_ip().is_none() && self.is_subscriber_domain(host))
+    }
+
+    fn is_own_domain(&self, host: &[u8]) -> bool {
+        // As configured, nearly always.
+        let mut domains = self.settings.domains.iter();
+        domains.any(|d| d.len() == host.len() && (d == host || d.eq_ignore_ascii_case(host)))
+    }
+
+    pub(crate) fn is_subscriber_domain(&self, host: &[u8]) -> bool {
+        host.len() <= 255 && self.services.is_domain(&host.to_ascii_lowercase())
+    }
+
+    /// The address-of-record that a URI of one of our domains names, whose own text is `whole`. An address or
+    /// alias of this server stands for the default domain, if there is one.
+    pub(crate) fn local_aor<'u>(&self, uri: &Uri<'u>, whole: &'u [u8]) -> Option<Aor<'u>> {
+        let host = undotted(uri.host);
+        let is_domain = uri.is_sip() && self.is_own_domain(host);
+        if !is_domain && !self.is_local_host(uri) {
+            return None;
+        }
+        if is_domain
+            && host.len() == uri.host.len()
+            && let Some(aor) = uri.aor_in(whole)
+        {
+            return Some(Aor { text: aor.into(), domain: aor.len() - host.len() });
+        }
+        let mut text = Vec::with_capacity(48);
+        let domains = &self.settings.domains;
+        uri.write_aor(&mut text);
+        let start = text.len() - uri.host.len();
+        text.truncate(start + host.len());
+        if !is_domain && let Some(default) = domains.first() {
+            text.truncate(start);
+            text.extend_from_slice(default);
+        }
+        Some(Aor { text: text.into(), domain: start })
+    }
+
+    /// The address-of-record of ours that a URI names, if it can be read.
+    pub(crate) fn aor_of<'u>(&self, uri: &'u [u8]) -> Option<Aor<'u>> {
+        // As nearly all are.
+        let plain = |d: &Vec<u8>| Some((plain_aor(uri, d)?, d.len()));
+        if let Some((aor, domain_len)) = self.settings.domains.iter().find_map(plain) {
+            return Some(Aor { text: aor.into(), domain: aor.len() - domain_len });
+        }
+        self.local_aor(&Uri::parse(uri).ok()?, uri)
+    }
+
+    /// The domain that a user name without one is of. Where the domains are those of the subscribers, an
+    /// address of this server may stand for any of them, and the realm tells which is meant.
+    pub(crate) fn home<'a>(&self, aor: &'a Aor<'_>, realm: &'a [u8]) -> &'a [u8] {
+        let by_address = self.settings.domains.is_empty() && aor.domain() != realm;
+        if by_address && !self.is_subscriber_domain(aor.domain()) { realm } else { aor.domain() }
+    }
+
+    /// A telephone number as a user of the default domain; if there is none, of no domain.
+    pub(crate) fn number_aor<'u>(&self, uri: &Uri<'u>) -> Aor<'u> {
+        let domain = self.settings.domains.first().map_or(&b""[..], |d| d);
+        let separator = |b: &u8| matches!(b, b'-' | b'.' | b'(' | b')');
+        Aor::new(uri.user.unwrap_or(b"").iter().copied().filter(|b| !separator(b)), domain)
+    }
+
+    /// The address-of-record of ours that a request is for, by name or by number.
+    pub(crate) fn called_aor<'u>(&self, uri: &Uri<'u>, whole: &'u [u8]) -> Option<Aor<'u>> {
+        match uri.scheme {
+            Scheme::Tel => Some(self.number_aor(uri)).filter(|aor| !aor.domain().is_empty()),
+            _ => self.local_aor(uri, whole),
+        }
+    }
+
+    pub(crate) fn claims_local(&self, request: &Message<'_>) -> bool {
+        Uri::parse(request.from_uri()).is_ok_and(|uri| self.is_local_host(&uri))
+    }
+
+    /// Whether a Request-URI, whose text is `whole`, is one for emergencies here: of numbers those in our domains, and those
+    /// that are of none.
+    #[inline]
+    pub(crate) fn is_for_help(&self, uri: &Uri<'_>, whole: &[u8]) -> bool {
+        let Some(emergency) = &self.settings.emergency else { return false };
+        emergency.is_named_by(whole) && (!uri.is_sip() || self.is_local_host(uri))
+    }
+
+    /// Whether this server wrote the topmost Via, as far as `sent-by` says (RFC 3261 section 18.1.2).
+    pub(crate) fn is_our_via(&self, response: &Message<'_>) -> bool {
+        let value = response.header(Name::Via).map_or(&b""[..], |via| via.value);
+        // Nearly always it comes back as it was written.
+        let as_written = |prefix: &[u8]| prefix.strip_prefix(b"Via: ").is_some_and(|p| value.starts_with(p));
+        if self.settings.listeners.iter().any(|l| as_written(l.via_prefix())) {
+            return true;
+        }
+        let via = response.via();
+        self.settings.is_self(via.host, via.port)
+    }
+}
