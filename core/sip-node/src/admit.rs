@@ -106,21 +106,8 @@ impl<S: Services> Node<S> {
             self.refuse(flow, request, 503, b"", &retry_after(30), out);
             return None;
         }
-        // What is said to be within a dialog is new if no token of ours says so, unless we give none.
-        let recorded = self.site.settings().proxy.record_route;
-        if self.overload.sheds() && self.verdict.is_none() && dialog.is_none() && recorded {
-            match self.judge(flow, request) {
-                Verdict::Take => {}
-                Verdict::Refuse => {
-                    self.site.count_unregistered(request, Unregistered::Overload);
-                    self.shed(flow, request, out);
-                    return None;
-                }
-                Verdict::Drop => {
-                    self.site.services().count(Counter::Unanswered);
-                    return None;
-                }
-            }
+        if self.is_too_much(flow, request, dialog.as_ref(), out) {
+            return None;
         }
         let (way, within) = ((&uri, &routing), dialog.as_ref());
         let help = self.ingress().caller_for_help(now, flow, request, way, within);
@@ -134,6 +121,30 @@ impl<S: Services> Node<S> {
             return None;
         }
         Some((unmask(self, now, flow, request, Admitted { uri, routing, dialog, caller }, out)?, aor))
+    }
+
+    /// Whether a request is not taken on in an overload. It is answered then, or gets no answer.
+    fn is_too_much(
+        &mut self,
+        flow: Flow,
+        request: &Prepared<'_>,
+        dialog: Option<&Dialog>,
+        out: &mut Outbox,
+    ) -> bool {
+        // What is said to be within a dialog is new if no token of ours says so, unless we give none.
+        let recorded = self.site.settings().proxy.record_route;
+        if !self.overload.sheds() || self.verdict.is_some() || dialog.is_some() || !recorded {
+            return false;
+        }
+        match self.judge(flow, request) {
+            Verdict::Take => return false,
+            Verdict::Refuse => {
+                self.site.count_unregistered(request, Unregistered::Overload);
+                self.shed(flow, request, out);
+            }
+            Verdict::Drop => self.site.services().count(Counter::Unanswered),
+        }
+        true
     }
 
     fn malformed<T>(

@@ -8,7 +8,7 @@
 //! never hanging up. So the cap holds for calls being set up.
 
 use crate::callees::Callees;
-use crate::held::Shortage;
+use crate::shortage::Shortage;
 use core::net::IpAddr;
 use core::time::Duration;
 use hashbrown::HashTable;

@@ -1,13 +1,8 @@
 //! Addresses of the operator's targets that are given by name. Each worker looks the names up regularly, with
 //! or without calls, because a request to such an address must follow the rules of the target.
 
-use crate::node::Node;
-use crate::services::Services;
-use crate::site::domain;
-use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
-use sip_message::Uri;
 use sip_proxy::locate::Destination;
 use std::mem;
 use wire::Time;
@@ -71,19 +66,19 @@ impl Found {
         seen.iter().map(|(address, _)| *address)
     }
 
-    /// When [`Node::find_targets`] wants to be called.
+    /// When `Node::find_targets` wants to be called.
     pub fn wakes(&self) -> Option<Time> {
         self.wakes
     }
 
     /// An answer came: it may be to a question of ours.
-    fn look(&mut self) {
+    pub fn look(&mut self) {
         self.targets.iter_mut().filter(|target| target.waits).for_each(|target| target.next = Time::ZERO);
         self.plan();
     }
 
     /// The next target to look up, which is not due again before the answer may have come.
-    fn due(&mut self, now: Time) -> Option<(usize, Vec<u8>)> {
+    pub fn due(&mut self, now: Time) -> Option<(usize, Vec<u8>)> {
         if self.wakes.is_none_or(|wakes| wakes > now) {
             return None;
         }
@@ -100,7 +95,7 @@ impl Found {
     }
 
     /// A look-up came to an end; where it failed, what was known stays.
-    fn note(&mut self, now: Time, at: usize, found: &[Destination]) {
+    pub fn note(&mut self, now: Time, at: usize, found: &[Destination]) {
         let Some(target) = self.targets.get_mut(at) else { return };
         (target.next, target.waits) = (now + INTERVAL, false);
         for d in found {
@@ -121,29 +116,6 @@ impl Found {
             self.addresses.extend(target.seen.iter().map(|(address, _)| (*address, at)));
         }
         self.addresses.sort_unstable();
-    }
-}
-
-impl<S: Services> Node<S> {
-    /// Looks up the targets whose time has come.
-    pub(crate) fn find_targets(&mut self, now: Time) {
-        while let Some((at, uri)) = self.site.places_mut().found.due(now) {
-            let mut seed = self.site.keyed(domain::TARGETS);
-            seed.write_u64(now.as_micros());
-            let found = match Uri::parse(&uri) {
-                Ok(uri) => self.locate_now(now, &uri, false, seed.finish()),
-                Err(_) => Some(Default::default()),
-            };
-            if let Some(found) = found {
-                self.site.places_mut().found.note(now, at, found.as_slice());
-            }
-        }
-    }
-
-    /// The DNS has answered something.
-    pub(crate) fn find_further(&mut self, now: Time) {
-        self.site.places_mut().found.look();
-        self.find_targets(now);
     }
 }
 

@@ -4,7 +4,6 @@ use crate::admitted::Admitted;
 use crate::bindings::Bindings;
 use crate::calls::Calls;
 use crate::emergency::is_urgent;
-use crate::held::{Shortage, Shortages};
 use crate::ingress::Ingress;
 use crate::letters::Letters;
 use crate::overload::{
@@ -19,6 +18,7 @@ use crate::returned;
 use crate::routing::{Plan, Router, Wish};
 use crate::services::{Counter, Services};
 use crate::settings::{Mode, Settings};
+use crate::shortage::{Shortage, Shortages};
 use crate::site::{Heard, Keys, Site};
 use crate::stateless::NOBODY;
 use core::net::{IpAddr, SocketAddr};

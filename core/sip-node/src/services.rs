@@ -1,6 +1,6 @@
 //! What a node asks of the world around it, answered at once from memory.
 
-use crate::held::Shortage;
+use crate::shortage::Shortage;
 use crate::watch::List;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;

@@ -9,7 +9,6 @@ mod payer;
 mod reading;
 mod strangers;
 
-pub use strangers::Strangers;
 pub(crate) use strangers::status_of;
 
 /// Reads requests as they come in. It reads the server and its calls.

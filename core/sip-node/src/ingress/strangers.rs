@@ -9,46 +9,29 @@
 use super::Ingress;
 use crate::admitted::Admitted;
 use crate::services::{Refusal, Services};
+use crate::strangers::Strangers;
 use sip_message::{Message, Method, Name};
 use sip_proxy::commands;
 use sip_proxy::token::{Dialog, Role};
 use wire::Flow;
 
-/// What strangers may send.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Strangers {
-    /// Whether they may send anything outside the dialogs that they are in.
-    pub allowed: bool,
-    /// Methods outside dialogs; `*` stands for all. What belongs to a call in a dialog goes with INVITE.
-    pub methods: Vec<Vec<u8>>,
-}
-
-impl Default for Strangers {
-    fn default() -> Strangers {
-        let methods = [&b"INVITE"[..], b"MESSAGE", b"OPTIONS"].map(<[u8]>::to_vec).to_vec();
-        Strangers { allowed: true, methods }
+/// Why a stranger's request is refused; `None`: it is not. `known`: an INFO without a token belongs to a known call.
+fn barred(
+    strangers: &Strangers,
+    request: &Message<'_>,
+    dialog: Option<&Dialog>,
+    known: bool,
+) -> Option<Refusal> {
+    let method = request.method();
+    if dialog.is_none() && !strangers.allowed {
+        return Some(Refusal::Stranger);
     }
-}
-
-impl Strangers {
-    /// Whether they may begin something with this method.
-    fn lists(&self, method: Method<'_>) -> bool {
-        self.methods.iter().any(|m| m == b"*" || m == method.as_bytes())
+    if strangers.lists(method) || belongs(request, dialog, known) {
+        return None;
     }
-
-    /// Why a stranger's request is refused; `None`: it is not. `known`: an INFO without a token belongs to a known call.
-    fn bars(&self, request: &Message<'_>, dialog: Option<&Dialog>, known: bool) -> Option<Refusal> {
-        let method = request.method();
-        if dialog.is_none() && !self.allowed {
-            return Some(Refusal::Stranger);
-        }
-        if self.lists(method) || belongs(request, dialog, known) {
-            return None;
-        }
-        // Its dialog is unknown here (section 12.2.2).
-        let claims = dialog.is_none() && !request.to_tag().is_empty();
-        Some(if claims { Refusal::NoDialog } else { Refusal::Method })
-    }
+    // Its dialog is unknown here (section 12.2.2).
+    let claims = dialog.is_none() && !request.to_tag().is_empty();
+    Some(if claims { Refusal::NoDialog } else { Refusal::Method })
 }
 
 /// The status of a refusal.
@@ -114,7 +97,7 @@ impl<S: Services> Ingress<'_, S> {
         if commands_a_phone(request.method()) && beside && !strangers.lists(request.method()) {
             return Some(Refusal::NoDialog);
         }
-        let barred = strangers.bars(request, a.dialog.as_ref(), known);
+        let barred = barred(strangers, request, a.dialog.as_ref(), known);
         barred.or_else(|| commands::are_demanded(request).then_some(Refusal::Commands))
     }
 

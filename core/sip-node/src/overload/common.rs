@@ -6,9 +6,9 @@
 //! the same words, so they contradict each other for a window at most. A neighbour is a source, of which there is room for a
 //! fixed number; others are told nothing.
 
-use super::Algorithm;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
+use sip_proxy::feedback::Algorithm;
 use wire::{Load, Time};
 
 /// Neighbours that are told, a power of two.

@@ -30,12 +30,14 @@ mod obedience;
 mod recent;
 mod screen;
 mod shares;
+mod units;
 
 pub use common::Common;
 pub(crate) use governor::Change;
 pub(crate) use screen::{Kind, screen};
 pub(crate) use sip_proxy::feedback::oc::{fill, knows, offer, take_out, wish};
 pub(crate) use sip_proxy::feedback::{Algorithm, Category, Neighbours, Wish};
+pub use units::Verdict;
 
 use common::Wanted;
 use core::time::Duration;
@@ -46,10 +48,9 @@ use sip_message::Method;
 use sip_proxy::feedback::oc::RATE_MAX;
 use sip_steering::{memory_bits, part};
 use std::sync::Arc;
+use units::{CALL, SHED};
 use wire::{Load, Sieve, Time};
 
-/// Units of an INVITE. Any other new request is one: it is followed by less.
-const CALL: u32 = 4;
 /// Units of refused requests that are answered, by those that could be taken on if nothing had to be refused. To send a
 /// 503 and to take its ACK costs two or three messages, to leave an INVITE unanswered one each time that it is
 /// repeated: so refusals are answered as long as they leave anything for calls.
@@ -63,8 +64,6 @@ const ANSWERS_SIEVED: f64 = 0.1;
 const ANSWERS_STREAM: f64 = 0.2;
 /// What that figure loses with each window, if less can be taken on.
 const BEST_FADES: f64 = 0.998;
-/// Requests of a call: INVITE, ACK and BYE. A rate that is told is one of all requests (RFC 7415 section 3.4).
-const REQUESTS: f32 = 3.0;
 /// How long requests other than INVITE with one Call-ID have the same fate, seconds: a phone keeps its Call-ID for all its
 /// registrations (RFC 3261 section 10.2.4), and the same phones should not be refused for as long as an overload lasts.
 const LUCK: u64 = 64;
@@ -81,21 +80,8 @@ const OVER: f64 = 16.0;
 const EVIDENCE: f64 = 1.0;
 /// Calls taken on in a window that the kernel is told of, at most: it may drop what repeats the others.
 const KNOWN_MAX: usize = 1 << 20;
-/// What is not taken on is noticed from this part on.
-const SHED: f32 = 0.005;
 /// How long a neighbour goes by what it was told: the default of RFC 7339 section 4.3.
 const VALID: Duration = Duration::from_millis(500);
-
-/// What becomes of new work.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// It is taken on.
-    Take,
-    /// It is refused.
-    Refuse,
-    /// It is not answered.
-    Drop,
-}
 
 /// The limits that an operator sets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -16,7 +16,8 @@
 
 mod urgent;
 
-use super::{Algorithm, CALL, REQUESTS, SHED, Verdict};
+use super::units::{CALL, REQUESTS, SHED, Verdict};
+use sip_proxy::feedback::Algorithm;
 use sip_steering::{BUCKETS, ROWS, Table, Threshold, part, place};
 
 /// How much of the last window counts in the mean of what a source brings.
