@@ -93,7 +93,8 @@ impl Bench {
     fn new(choice: u8) -> Bench {
         let cluster = Cluster::new((0..NODES).map(node).collect(), 1);
         let keys = Keys { current: Key { epoch: 2, secret: [7; 16] }, previous: None, hash: [9; 16] };
-        let setup = Setup { worker: 0, workers: 1, cluster: Arc::clone(&cluster), keys, calls: 24, seed: 1, life: 1 };
+        let setup =
+            Setup { worker: 0, workers: 1, cluster: Arc::clone(&cluster), keys, calls: 24, seed: 1, life: 1 };
         Bench {
             balancer: Balancer::new(setup, Arc::new(settings(choice))),
             cluster,

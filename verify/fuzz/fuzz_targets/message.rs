@@ -106,7 +106,8 @@ fuzz_target!(|data: &[u8]| {
     let mut out = Vec::new();
     if message.is_request() {
         let extra = b"X-Extra: 1\r\n";
-        Response { tag: b"tag1", source: Some((source, true)), extra, ..Response::new(404) }.write(&message, &mut out);
+        Response { tag: b"tag1", source: Some((source, true)), extra, ..Response::new(404) }
+            .write(&message, &mut out);
         if good {
             check_output(&out, |n| {
                 assert_eq!((n.status(), n.cseq(), n.call_id()), (404, message.cseq(), message.call_id()));
@@ -123,7 +124,8 @@ fuzz_target!(|data: &[u8]| {
         rewrite::write_response(&message, choice & 1 == 1, &mut Splices::new(), &mut out);
         // Via values below ours are their writers' to read, and come back to them as the callee left them.
         // A line of theirs with an empty value or parameter at its end would be malformed as the topmost one.
-        let ends_open = |line: sip_message::Header<'_>| line.value.ends_with(b",") || line.value.ends_with(b";");
+        let ends_open =
+            |line: sip_message::Header<'_>| line.value.ends_with(b",") || line.value.ends_with(b";");
         if message.headers(Name::Via).skip(1).any(ends_open)
             || message.values(Name::Via).skip(1).any(|v| sip_message::Via::parse(v).is_err())
         {

@@ -6,7 +6,9 @@
 use fuzz::{Feed, flow};
 use libfuzzer_sys::fuzz_target;
 use sip_message::{Index, Message, Method, Parsed, Response, parse};
-use sip_transaction::{ClientId, ClientRequest, Event, Inbound, Layer, Limits, Outcome, Payer, ServerId, Timers};
+use sip_transaction::{
+    ClientId, ClientRequest, Event, Inbound, Layer, Limits, Outcome, Payer, ServerId, Timers,
+};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::{Flow, Outbox, Time};
@@ -114,7 +116,9 @@ impl Bench {
 
     fn send(&mut self, feed: &mut Feed<'_>) {
         let full = self.layer.counts().client - self.layer.counts().cancels >= CAP;
-        let Some(id) = self.layer.reserve_client(Payer::PROVEN) else { return assert!(full, "refused with room left") };
+        let Some(id) = self.layer.reserve_client(Payer::PROVEN) else {
+            return assert!(full, "refused with room left");
+        };
         assert!(!full, "more than the cap");
         let choice = feed.byte();
         if choice & 0xf == 0xf {

@@ -4,7 +4,10 @@ use sip_auth::{
     Algorithm, Authenticator, Backoff, BackoffRules, Decision, LocalLedger, Name, NonceCounts, Secret, ha1,
 };
 use sip_message::Method;
-use sip_node::{Auth, Challenge, Counter, Keys, Listener, Mode, NodeConfig, OverloadRules, Proxy, Question, Route, RouteAction, Services, Settings, Span, StoreDown, Trunk, Voicemail, Trying};
+use sip_node::{
+    Auth, Challenge, Counter, Keys, Listener, Mode, NodeConfig, OverloadRules, Proxy, Question, Route,
+    RouteAction, Services, Settings, Span, StoreDown, Trunk, Trying, Voicemail,
+};
 use sip_proxy::context::Reroute;
 use sip_registrar::{BindingView, Change, ContactAt, Expected, Reply, Table};
 use sip_transaction::{Limits, Timers};
