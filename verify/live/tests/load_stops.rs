@@ -33,9 +33,7 @@ impl Generator {
 
     /// Sends it a signal, and waits for its end: what it says then, and its exit code.
     fn stop(mut self, signal: &str) -> (String, Option<i32>) {
-        let pid = self.child.id().to_string();
-        let sent = Command::new("kill").args([&format!("-{signal}"), &pid]).status();
-        assert!(sent.expect("kill runs").success());
+        live::signal(self.child.id(), signal);
         let mut said = String::new();
         self.child.stdout.take().expect("its answer").read_to_string(&mut said).expect("text");
         self.lines.read_to_string(&mut said).expect("text");
