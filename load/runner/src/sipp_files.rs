@@ -44,7 +44,7 @@ pub struct FileArgs {
     pub cid_str: Option<String>,
     /// The field of the first injection file that has the Call-ID of calls that begin here, each line another; one
     /// worker has them all
-    #[arg(long, value_name = "FIELD", help_heading = "What to do", requires = "inf",
+    #[arg(long, value_name = "FIELD", help_heading = "What to do",
           conflicts_with_all = ["cid_str", "users", "self_test", "find_peak", "backend"])]
     pub cid_field: Option<usize>,
     /// Accepted: the limit of open files is raised as far as it may be, and no more

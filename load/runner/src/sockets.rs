@@ -120,8 +120,13 @@ fn port(args: &LoadArgs, nth: usize, count: usize) -> Result<u16, String> {
 /// Whether options that choose sockets have any to choose.
 pub fn known_options(args: &LoadArgs, begins: bool) -> Result<(), String> {
     let transport = args.transport.as_str();
-    if let Some(field) = args.sipp.traces.cid_field.filter(|_| !begins) {
-        return Err(format!("-cid_field {field}: this scenario only answers; leave it out"));
+    if let Some(field) = args.sipp.traces.cid_field {
+        if !begins {
+            return Err(format!("-cid_field {field}: this scenario only answers; leave it out"));
+        }
+        if args.inf.is_empty() {
+            return Err(format!("-cid_field {field}: it is a field of the first injection file; add -inf"));
+        }
     }
     if let Some(most) = args.sipp.max_socket {
         let why = match transport {
@@ -245,6 +250,7 @@ mod tests {
             ("-t u1 --ip-field 1", "-ip_field 1: "),
             ("-t un --ip-field 0", "with -t ui"),
             ("-t ui --ip-field 1 --from ::1,::2", "those of -i"),
+            ("-t u1 --cid-field 1", "add -inf"),
         ] {
             assert!(said(line, true).is_err_and(|said| said.contains(why)), "{line}");
         }
