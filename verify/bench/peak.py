@@ -4,7 +4,8 @@
     verify/bench/peak.py --bin target/release/strowger [--users 40000] [--compress 60] [--html peak.html]
 
 `strowger load --users N --find-peak` against one after the other: users who register, call each other, leave
-messages and give up, all with digest (docs/load.md). The server has CPU 0, the generator CPU 1, all on loopback.
+messages and give up, all with digest (docs/guide/load-capacity.md). The server has CPU 0, the generator CPU 1, all on
+loopback.
 Kamailio has verify/bench/kamailio.cfg, our best for this work; it keeps everything in memory, Strowger writes
 registrations to its disk. At the end both side by side, `strowger load compare`, with the papers' figures, in one page.
 

@@ -432,7 +432,7 @@ def main():
     p.add_argument('--generators', type=int, help='processes of the generator, and so peers: one for each of its cores by default; more share those cores')
     p.add_argument('--generator-cores', type=int, help='how many of the cores, the last, are theirs: half by default')
     p.add_argument('--no-cost', dest='cost', action='store_false', help='the peaks only')
-    p.add_argument('--grain', type=float, default=0, help="the generators' grain, milliseconds (docs/load.md)")
+    p.add_argument('--grain', type=float, default=0, help="the generators' grain, milliseconds (docs/design/load-lateness.md)")
     p.add_argument('--quota', type=float, default=1, help='share of its cores, of all together, that the server has while its peak is sought')
     p.add_argument('--period', type=int, default=10000, help='period of that quota, microseconds')
     p.add_argument('--resolution', type=float, default=5, help='per cent')

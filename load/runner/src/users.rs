@@ -51,7 +51,7 @@ pub struct UsersArgs {
     #[arg(long, value_name = "TIME", requires = "users", conflicts_with = "find_peak")]
     pub measure: Option<String>,
     /// A number of the workload, such as think=30m, hold=lognormal(mean_time=180s,sigma=1) or voicemail=0; may
-    /// be repeated. docs/load.md lists them
+    /// be repeated. docs/reference/load.md lists them
     #[arg(long, value_name = "KEY=VALUE", requires = "users")]
     pub with: Vec<String>,
     /// Name of the first user; the number at its end counts up. With -inf names and passwords are those of
