@@ -13,7 +13,7 @@ calls it counts how many took that long (`slow`), and says how long the longest 
 The callers are two `strowger load`: one sets up `--calls` calls and hangs up after the fault, the other makes
 `--rate` calls a second from before the fault until well after it. The nodes are three `strowger serve` that share
 their secret and know each other's address as their own, so that each can take the dialogs of another; the phones
-behind them are one more `strowger load`. The exit status is 1 if something is not kept that docs/balance.md promises
+behind them are one more `strowger load`. The exit status is 1 if something is not kept that docs/performance/balance.md promises
 (verdicts.py has the list), which is also said line by line. Experiments with one balancer run on loopback; those with two
 in network namespaces that they make and remove (root; `ip`, keepalived for the standby ones, BIRD 2 for those of its name).
 A table and all figures are written to lab/record (--record).

@@ -4,7 +4,7 @@ Each function gets figures as its bench has them and returns a list of what is n
 `python3 verify/bench/verdicts_test.py` has examples of both.
 """
 
-# What docs/balance.md promises of each experiment of balance_failure.py besides that no call is lost: seconds from the
+# What docs/performance/balance.md promises of each experiment of balance_failure.py besides that no call is lost: seconds from the
 # fault until every first attempt is answered again; and what it says cannot be kept there.
 FAILURES = dict(
     # New calls move within half a second: none begun later goes to the node, and none waits for longer.

@@ -632,7 +632,7 @@ fn every_metric_of_a_balancer_is_described_once_and_no_other() {
     assert_eq!(families.len(), names.len(), "a family stands twice: {families:?}");
     let docs = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let page = |name: &str| std::fs::read_to_string(docs.join(name)).expect("a page");
-    let (own, general) = (page("balance.md"), page("metrics.md"));
+    let (own, general) = (page("reference/balance-metrics.md"), page("metrics.md"));
     let described = |page: &str| -> BTreeSet<String> {
         let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
         rows.filter_map(|rest| rest.split(['`', '{']).next()).map(str::to_owned).collect()
