@@ -119,7 +119,7 @@ fn what_an_ordinary_message_costs() {
     let (_, program) = both();
     let invite = message("Call-ID: f81d4fae-7dec-11d0-a765-00a0c91e6bf6@foo.bar.com", 2, AFTER);
     let run = run(&program, &invite, invite.len());
-    // ARCHITECTURE.md names the figure.
+    // docs/design/steering.md names the bound.
     println!("{} bytes, {} instructions of {}", invite.len(), run.instructions, program.code.len());
     assert!(!run.copied && run.instructions < 600, "{run:?}");
 }
