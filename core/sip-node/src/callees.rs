@@ -25,69 +25,59 @@ pub(crate) struct Callees {
 }
 
 impl Callees {
-    /// A provisional response made a dialog.
+    /// A provisional response made a dialog with a callee at this place.
     pub fn ring(&mut self, tag: u64, place: u32) {
-        if self.place(tag).is_none()
+        if self.at(tag, place).is_none()
             && let Some(free) = self.first(State::Free)
         {
-            self.put(free, tag, State::Early);
-            self.note(free, place);
+            self.put(free, (tag, place), State::Early);
         }
     }
 
-    /// A 2xx response made a dialog.
+    /// A 2xx response made a dialog. A call that passes this server twice has two places for one tag.
     pub fn answer(&mut self, tag: u64, place: u32) {
-        let known = self.place(tag);
-        if known.is_some_and(|at| self.states.get(at) == Some(&State::Ended)) {
+        if self.slots(tag).any(|at| self.states.get(at) == Some(&State::Ended)) {
             return;
         }
-        let free = known
+        let slot = self
+            .at(tag, place)
             .or_else(|| self.first(State::Free))
             .or_else(|| self.first(State::Early))
             .or_else(|| self.first(State::Ended));
-        if let Some(at) = free {
-            self.put(at, tag, State::Answered);
-            // A re-INVITE may take another way; the dialog stays where it began.
-            if known.is_none() {
-                self.note(at, place);
-            }
-        }
-    }
-
-    /// Notes where a dialog is.
-    fn note(&mut self, at: usize, place: u32) {
-        if let Some(noted) = self.places.get_mut(at) {
-            *noted = place;
+        if let Some(at) = slot {
+            self.put(at, (tag, place), State::Answered);
         }
     }
 
     /// Whether this dialog began and has not ended, with a callee at this place.
     pub fn has_at(&self, tag: u64, place: u32) -> bool {
-        self.has(tag) && self.place(tag).and_then(|at| self.places.get(at)) == Some(&place)
+        self.at(tag, place).is_some_and(|at| self.lives(at))
     }
 
     /// A BYE ended a dialog. True if it is the last answered one: it stays, for the call ends with it.
     pub fn end(&mut self, tag: u64) -> bool {
-        let Some(at) = self.place(tag) else { return false };
-        match self.states.get(at) {
-            // A 2xx that crossed the BYE may still come.
-            Some(State::Early) => self.put(at, tag, State::Free),
-            Some(State::Answered) => {
-                let others = self.states.iter().filter(|state| **state == State::Answered).count() > 1;
-                if !others {
-                    return true;
-                }
-                self.put(at, tag, State::Ended);
-            }
-            _ => {}
+        let answered = |at: usize| self.states.get(at) == Some(&State::Answered);
+        let mine = |at: usize| self.slots(tag).any(|slot| slot == at);
+        let last =
+            (0..MOST).any(|at| answered(at) && mine(at)) && !(0..MOST).any(|at| answered(at) && !mine(at));
+        if last {
+            return true;
+        }
+        let slots: [bool; MOST] = core::array::from_fn(mine);
+        for state in self.states.iter_mut().zip(slots).filter_map(|(state, mine)| mine.then_some(state)) {
+            *state = match *state {
+                // A 2xx that crossed the BYE may still come.
+                State::Early => State::Free,
+                State::Answered => State::Ended,
+                other => other,
+            };
         }
         false
     }
 
     /// Whether this dialog began and has not ended.
     pub fn has(&self, tag: u64) -> bool {
-        let state = self.place(tag).and_then(|at| self.states.get(at));
-        state.is_some_and(|state| matches!(state, State::Early | State::Answered))
+        self.slots(tag).any(|at| self.lives(at))
     }
 
     /// Whether a phone answered.
@@ -95,18 +85,30 @@ impl Callees {
         self.states.contains(&State::Answered)
     }
 
-    fn place(&self, tag: u64) -> Option<usize> {
-        let mut all = self.tags.iter().zip(&self.states);
-        all.position(|(known, state)| *state != State::Free && *known == tag as u32)
+    fn lives(&self, at: usize) -> bool {
+        matches!(self.states.get(at), Some(State::Early | State::Answered))
+    }
+
+    /// Where a tag stands.
+    fn slots(&self, tag: u64) -> impl Iterator<Item = usize> {
+        let all = self.tags.iter().zip(&self.states).enumerate();
+        all.filter(move |(_, (known, state))| **state != State::Free && **known == tag as u32)
+            .map(|(at, _)| at)
+    }
+
+    fn at(&self, tag: u64, place: u32) -> Option<usize> {
+        self.slots(tag).find(|at| self.places.get(*at) == Some(&place))
     }
 
     fn first(&self, wanted: State) -> Option<usize> {
         self.states.iter().position(|state| *state == wanted)
     }
 
-    fn put(&mut self, at: usize, tag: u64, state: State) {
-        if let (Some(place), Some(slot)) = (self.tags.get_mut(at), self.states.get_mut(at)) {
-            (*place, *slot) = (tag as u32, state);
+    fn put(&mut self, at: usize, (tag, place): (u64, u32), state: State) {
+        if let (Some(t), Some(p), Some(s)) =
+            (self.tags.get_mut(at), self.places.get_mut(at), self.states.get_mut(at))
+        {
+            (*t, *p, *s) = (tag as u32, place, state);
         }
     }
 }
@@ -154,16 +156,15 @@ mod tests {
     }
 
     #[test]
-    fn place_of_a_dialog_is_where_it_began_until_it_ends() {
+    fn dialog_has_each_place_that_its_call_passed() {
         let mut callees = Callees::default();
         callees.ring(1, 7);
+        callees.answer(1, 7);
         callees.answer(1, 8);
         callees.answer(2, 9);
-        callees.answer(2, 10);
-        assert_eq!(
-            [(1, 7), (1, 8), (2, 9), (2, 10)].map(|(tag, at)| callees.has_at(tag, at)),
-            [true, false, true, false]
-        );
-        assert!(!callees.end(1) && !callees.has_at(1, 7));
+        let places = [(1, 7), (1, 8), (2, 9), (2, 8)].map(|(tag, at)| callees.has_at(tag, at));
+        assert_eq!(places, [true, true, true, false]);
+        assert!(!callees.end(1) && !callees.has(1) && !callees.has_at(1, 8));
+        assert!(callees.end(2));
     }
 }

@@ -9,10 +9,11 @@
 
 use crate::callees::Callees;
 use crate::shortage::Shortage;
+use crate::uris::undotted;
 use core::net::IpAddr;
 use core::time::Duration;
 use hashbrown::HashTable;
-use sip_message::{Message, Method};
+use sip_message::{Message, Method, Uri, canonical_user};
 use sip_proxy::gathered::Gathered;
 use sip_proxy::token::Dialog;
 use sip_transaction::{Payer, Share, TableHash};
@@ -20,7 +21,7 @@ use siphasher::sip::SipHasher13;
 use std::collections::VecDeque;
 use wire::{ConnId, Outbox, Time};
 
-/// A call whose end was never seen is forgotten so long after its last INVITE or UPDATE.
+/// A call whose end was never seen is forgotten one to two times as long after its last INVITE or UPDATE.
 const FORGET: Duration = Duration::from_secs(24 * 3600);
 /// Longest text kept of a URI or Call-ID.
 const TEXT_MAX: usize = 96;
@@ -49,6 +50,8 @@ struct Entry {
     /// When something of it was seen last.
     seen: Time,
     callees: Callees,
+    /// INVITEs that began it and have not failed: a proxy before this server may send one for each of its targets.
+    attempts: u8,
     payer: Payer,
     /// The connection of the caller, if the call keeps it in use.
     conn: Option<ConnId>,
@@ -56,6 +59,15 @@ struct Entry {
     text: Vec<u8>,
     call_id: u8,
     from: u8,
+}
+
+/// The dialog of a request that had our token.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Within {
+    /// The one who set it up sent the request.
+    pub by_caller: bool,
+    /// Where the callee is, by the token.
+    pub callee: IpAddr,
 }
 
 /// The table of one worker.
@@ -137,30 +149,36 @@ impl Calls {
     pub fn begin(&mut self, now: Time, invite: &Message<'_>, payer: Payer) {
         self.since.get_or_insert(now);
         let hash = self.hash(invite.call_id(), invite.from_tag());
-        if self.table.find(hash, |e| e.hash == hash).is_some() {
-            // A repeated attempt (credentials, say) or a spiral.
+        if let Some(entry) = self.table.find_mut(hash, |e| e.hash == hash) {
+            // A spiral, or another target of a proxy before this server.
+            entry.attempts = entry.attempts.saturating_add(1);
             return;
         }
+        self.ringing.take(payer, 1);
+        self.insert(now, hash, [invite.call_id(), invite.from_uri(), invite.to_uri()], payer);
+    }
+
+    /// Adds a call, with its Call-ID, From URI and To URI.
+    fn insert(&mut self, now: Time, hash: u64, [call_id, from, to]: [&[u8]; 3], payer: Payer) {
         let mut text = self.spare.pop().unwrap_or_default();
         text.clear();
-        let call_id = push(invite.call_id(), &mut text);
-        let from = push(invite.from_uri(), &mut text);
-        push(invite.to_uri(), &mut text);
+        let call_id = push(call_id, &mut text);
+        let from = push(from, &mut text);
+        push(to, &mut text);
         self.sequence += 1;
-        let sequence = self.sequence;
         let entry = Entry {
             hash,
-            sequence,
+            sequence: self.sequence,
             since: now,
             seen: now,
             callees: Callees::default(),
+            attempts: 1,
             payer,
             conn: None,
             text,
             call_id,
             from,
         };
-        self.ringing.take(payer, 1);
         self.queue.push_back((now, hash, self.sequence));
         self.table.insert_unique(hash, entry, |e| e.hash);
         // One call that lasts keeps the entries behind it from being dropped at the front.
@@ -175,39 +193,57 @@ impl Calls {
         }
     }
 
-    /// A provisional or 2xx response to an INVITE or UPDATE went back. Of an INVITE of the caller it may make a dialog
-    /// (section 12.1), with a callee at `place`, where the request went.
-    pub fn responded(&mut self, now: Time, status: u16, response: &Message<'_>, place: IpAddr) {
+    /// A provisional or 2xx response to an INVITE or UPDATE went back. Of an INVITE it may make a dialog (section 12.1),
+    /// with a callee at `place`, where the request went. `within`: the request had our token.
+    pub fn responded(
+        &mut self,
+        now: Time,
+        status: u16,
+        response: &Message<'_>,
+        place: IpAddr,
+        within: Option<Within>,
+    ) {
         let tag = response.to_tag();
         if !(101..300).contains(&status) || (status < 200 && tag.is_empty()) {
             return;
         }
-        let (hash, callee) =
+        let (from, to) =
             (self.hash(response.call_id(), response.from_tag()), self.hash(response.call_id(), tag));
-        let place = self.place(place);
-        let Some(entry) = self.table.find_mut(hash, |e| e.hash == hash) else {
-            // The callee asked.
-            if let Some(entry) = self.table.find_mut(callee, |e| e.hash == callee)
-                && entry.callees.has(hash)
-            {
-                entry.seen = now;
-            }
-            return;
+        let place = self.place(within.map_or(place, |within| within.callee));
+        let (caller, callee) = match within {
+            Some(Within { by_caller: false, .. }) => (to, from),
+            _ => (from, to),
         };
+        let new = status >= 200 && within.is_some_and(|within| self.know(now, caller, response, within));
+        let Some(entry) = self.table.find_mut(caller, |e| e.hash == caller) else { return };
         entry.seen = now;
-        if response.method() != Method::Invite {
-            return;
-        }
         if status < 200 {
             return entry.callees.ring(callee, place);
+        }
+        if response.method() != Method::Invite && !new {
+            return;
         }
         let first = !entry.callees.is_answered();
         entry.callees.answer(callee, place);
         if first && entry.callees.is_answered() {
             self.ringing.give(entry.payer, 1);
             entry.since = now;
-            self.answered.push_back((hash, entry.sequence));
+            self.answered.push_back((caller, entry.sequence));
         }
+    }
+
+    /// A call that began where this table does not know it (before a restart, say) goes on. True if it is new here.
+    fn know(&mut self, now: Time, caller: u64, response: &Message<'_>, within: Within) -> bool {
+        if self.table.len() >= self.limit || self.table.find(caller, |e| e.hash == caller).is_some() {
+            return false;
+        }
+        let (mut from, mut to) = (response.from_uri(), response.to_uri());
+        if !within.by_caller {
+            (from, to) = (to, from);
+        }
+        self.ringing.take(Payer::PROVEN, 1);
+        self.insert(now, caller, [response.call_id(), from, to], Payer::PROVEN);
+        true
     }
 
     /// An INVITE failed, or a BYE was answered. `message` is that response, or the request it answers.
@@ -215,7 +251,9 @@ impl Calls {
         match method {
             Method::Invite if status >= 300 => {
                 let hash = self.hash(message.call_id(), message.from_tag());
-                if self.table.find(hash, |e| e.hash == hash).is_some_and(|e| !e.callees.is_answered()) {
+                let Some(entry) = self.table.find_mut(hash, |e| e.hash == hash) else { return };
+                entry.attempts = entry.attempts.saturating_sub(1);
+                if entry.attempts == 0 && !entry.callees.is_answered() {
                     self.remove(hash, None);
                 }
             }
@@ -270,6 +308,23 @@ impl Calls {
         let find = |hash: u64| self.table.find(hash, |e| e.hash == hash);
         find(from).is_some_and(|e| e.callees.has(to) && e.parts().2 == name)
             || find(to).is_some_and(|e| e.callees.has(from) && e.parts().1 == name)
+    }
+
+    /// Whether a request has the tags of a dialog of a call here, and users or hosts in From or To that its ends do not have:
+    /// its sender has seen a message of that call.
+    pub fn is_forged(&self, request: &Message<'_>) -> bool {
+        let (from, to) = (
+            self.hash(request.call_id(), request.from_tag()),
+            self.hash(request.call_id(), request.to_tag()),
+        );
+        let (from_name, to_name) = (request.from_uri(), request.to_uri());
+        let find = |hash: u64| self.table.find(hash, |e| e.hash == hash);
+        let forged = |e: &Entry, callee, caller_name: &[u8], callee_name: &[u8]| {
+            let (_, caller, called) = e.parts();
+            e.callees.has(callee) && !(is_name(caller, caller_name) && is_name(called, callee_name))
+        };
+        find(from).is_some_and(|e| forged(e, to, from_name, to_name))
+            || find(to).is_some_and(|e| forged(e, from, to_name, from_name))
     }
 
     /// Whether a request with our token belongs to no dialog, as far as this table knows its calls. It knows those that it
@@ -399,6 +454,16 @@ impl Entry {
     }
 }
 
+/// Whether a URI names who a kept one does, however it is written.
+fn is_name(kept: &[u8], uri: &[u8]) -> bool {
+    if kept == cut(uri) {
+        return true;
+    }
+    let (Ok(kept), Ok(uri)) = (Uri::parse(kept), Uri::parse(uri)) else { return false };
+    let [kept_user, user] = [&kept, &uri].map(|uri| canonical_user(uri.user.unwrap_or(b"")));
+    kept_user == user && undotted(kept.host).eq_ignore_ascii_case(undotted(uri.host))
+}
+
 fn cut(text: &[u8]) -> &[u8] {
     &text[..text.len().min(TEXT_MAX)]
 }
@@ -435,13 +500,13 @@ mod tests {
             with(0, "1", "", |m| {
                 calls.begin(Time::ZERO, m, Payer::PROVEN);
                 if first == 200 {
-                    calls.responded(Time::ZERO, first, m, PLACE);
+                    calls.responded(Time::ZERO, first, m, PLACE, None);
                 }
             });
             for id in 1..10_000 {
                 with(id, "1", "", |m| {
                     calls.begin(Time::ZERO, m, Payer::PROVEN);
-                    calls.responded(Time::ZERO, status, m, PLACE);
+                    calls.responded(Time::ZERO, status, m, PLACE, None);
                     calls.concluded(Method::Invite, status, m);
                     calls.concluded(Method::Bye, 200, m);
                 });
@@ -461,7 +526,7 @@ mod tests {
         }
         assert!(calls.make_room(Time::ZERO, Payer::PROVEN).is_err());
         for id in [2, 0] {
-            with(id, "1", "", |m| calls.responded(Time::ZERO, 200, m, PLACE));
+            with(id, "1", "", |m| calls.responded(Time::ZERO, 200, m, PLACE, None));
         }
         let left = |calls: &Calls| {
             let mut left: Vec<String> =
@@ -485,7 +550,7 @@ mod tests {
         for (from, to) in [("a", ";tag=x"), ("y", ";tag=b")] {
             for (tag, callee) in [("a", ";tag=x"), ("b", ";tag=y")] {
                 with(1, tag, "", |m| calls.begin(Time::ZERO, m, Payer::PROVEN));
-                with(1, tag, callee, |m| calls.responded(Time::ZERO, 200, m, PLACE));
+                with(1, tag, callee, |m| calls.responded(Time::ZERO, 200, m, PLACE, None));
             }
             assert_eq!(calls.table.len(), 2);
             with(1, from, to, |m| calls.concluded(Method::Bye, 200, m));
@@ -503,7 +568,7 @@ mod tests {
             for (status, tag) in [183, 200, 200].into_iter().flat_map(|s| tags.map(|tag| (s, tag))) {
                 let answered = calls.table.iter().any(|e| e.callees.is_answered());
                 assert_eq!(calls.ringing.has_room(1), answered, "{status} {tag}");
-                with(1, "a", tag, |m| calls.responded(Time::ZERO, status, m, PLACE));
+                with(1, "a", tag, |m| calls.responded(Time::ZERO, status, m, PLACE, None));
             }
             for (tag, left) in tags.into_iter().zip([1, 0]) {
                 with(1, "a", tag, |m| calls.concluded(Method::Bye, 200, m));

@@ -2,6 +2,7 @@
 
 use crate::admit::unsupported;
 use crate::admitted::Admitted;
+use crate::calls::Within;
 use crate::node::Node;
 use crate::overload::knows;
 use crate::proxied::{Proxied, ProxiedId};
@@ -150,6 +151,7 @@ impl<S: Services> Node<S> {
             charged: 0,
             source: flow,
             bounded,
+            within: a.dialog.map(|d| Within { by_caller: d.by_caller, callee: d.callee().remote.ip() }),
             role: a.caller.role,
             always_rport: always_rport(flow, request),
             drop_routes: a.routing.own,

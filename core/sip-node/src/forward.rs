@@ -8,7 +8,7 @@ use crate::outcome::has_more;
 use crate::overload::Category;
 use crate::prompt::Group;
 use crate::proxied::{Pending, Proxied, ProxiedId, Reach, Target};
-use crate::routing::is_anothers;
+use crate::routing::{is_anothers, sources};
 use crate::services::{Counter, Question, Services};
 use crate::settings::{Trying, is_secure};
 use crate::short::Short;
@@ -16,6 +16,7 @@ use crate::silence::sort_hops;
 use crate::site::{OC, callee_end, caller_end};
 use crate::uris::is_sips;
 use core::mem;
+use core::net::IpAddr;
 use sip_message::{Message, Method, Name, Uri};
 use sip_proxy::context::{Action, BranchId};
 use sip_proxy::locate::{Answer, AskId, Destination, Error, Located, Lookup, Step, Want, locate};
@@ -353,7 +354,7 @@ impl<S: Services> Node<S> {
             let allowed =
                 self.site.places().let_through(self.site.settings(), target.bounds, target.role, d.address)
                     && !(is_guarded(target.elsewhere, target.role, p.role)
-                        && is_anothers(self.site.services(), now, d.address, hops_of(p)));
+                        && is_anothers(self.site.services(), now, d.address, sources_of(p)));
             let listener = self.site.settings().listener_for(d.transport, d.address, near);
             if let Some(listener) = listener.filter(|_| allowed) {
                 let (transport, remote) = (d.transport, d.address);
@@ -388,8 +389,8 @@ pub(crate) const fn is_guarded(elsewhere: bool, role: Role, caller: Role) -> boo
 }
 
 /// Where the phones of the called user have registered from.
-fn hops_of(p: &Proxied) -> impl Iterator<Item = &Flow> {
-    p.targets.iter().filter(|target| !target.elsewhere).flat_map(|target| target.hops.iter())
+fn sources_of(p: &Proxied) -> impl Iterator<Item = IpAddr> {
+    p.targets.iter().flat_map(|t| sources(&t.hops, t.elsewhere, t.registered_from))
 }
 
 /// Whether the caller wants the identity that a trusted element asserted kept among trusted ones (RFC 3325

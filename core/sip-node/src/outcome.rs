@@ -1,5 +1,6 @@
 //! What comes back: responses, timeouts, answers of the resolver; and the actions that follow.
 
+use crate::calls::Within;
 use crate::inbound::{RETRY_AFTER, passed_on, told};
 use crate::node::Node;
 use crate::overload::wish;
@@ -72,8 +73,11 @@ impl<S: Services> Node<S> {
             if proxied.invite
                 && (200..300).contains(&status)
                 && !self.relay(now, proxied.back(branch, flow.remote.ip()), response, out)
+                && self.relay_late(&proxied, branch, response, out)
             {
-                self.relay_late(&proxied, branch, response, out);
+                let callee = proxied.back(branch, flow.remote.ip()).place;
+                let within = proxied.within.or(Some(Within { by_caller: true, callee }));
+                self.calls.responded(now, status, response, callee, within);
             }
             return self.put_back(proxied);
         }
@@ -401,7 +405,7 @@ impl<S: Services> Node<S> {
             self.letters.keep(&mut self.layer, out);
             self.site.services().count(Counter::Relayed);
             if matches!(response.method(), Method::Invite | Method::Update) {
-                self.calls.responded(now, status, response, back.place);
+                self.calls.responded(now, status, response, back.place, back.within);
             }
             // What was withheld was not queued; to streams nothing is withheld.
             let caller = self.layer.reply_of(back.server).filter(|flow| flow.transport.is_reliable());
@@ -429,17 +433,25 @@ impl<S: Services> Node<S> {
 
     /// Passes on a 2xx to an INVITE that was answered with a failure meanwhile, because a branch had been
     /// silent for too long. The caller has to know of the call, to end it (16.7 step 5).
-    fn relay_late(&mut self, p: &Proxied, branch: BranchId, response: &Message<'_>, out: &mut Outbox) {
+    fn relay_late(
+        &mut self,
+        p: &Proxied,
+        branch: BranchId,
+        response: &Message<'_>,
+        out: &mut Outbox,
+    ) -> bool {
         let token = self.letters.token();
         let (trusted, splices) = (p.trusts(branch), &mut self.splices);
         let sent = out.send_with(p.source, token, |buf| {
             passed_on(None, p.knows_oc, buf, |buf| rewrite::write_response(response, !trusted, splices, buf));
         });
         if p.bounded && !self.layer.pays(p.server, sent.len()) {
-            return out.take_back();
+            out.take_back();
+            return false;
         }
         self.letters.keep(&mut self.layer, out);
         self.site.services().count(Counter::Relayed);
+        true
     }
 
     /// Notes what a final response means for calls.

@@ -1,5 +1,6 @@
 //! A forwarded request and everything that belongs to it until it is over.
 
+use crate::calls::Within;
 use crate::overload::Algorithm;
 use crate::prompt::Group;
 use crate::routing::Wish;
@@ -78,6 +79,8 @@ pub(crate) struct Target {
     pub flow_only: bool,
     /// Chosen by a sender that has not proven that it is there.
     pub elsewhere: bool,
+    /// Where its binding was registered from.
+    pub registered_from: Option<IpAddr>,
     /// What is tried in its place if it cannot be reached.
     pub next: Option<Box<Wish>>,
 }
@@ -118,6 +121,8 @@ pub(crate) struct Proxied {
     pub source: Flow,
     /// Who sent it has not shown that it receives anything.
     pub bounded: bool,
+    /// The dialog that its token names.
+    pub within: Option<Within>,
     /// The standing of who sent it.
     pub role: Role,
     /// Whether `rport` goes unasked into the received Via.
@@ -177,6 +182,7 @@ impl Wish {
             instance: !self.instance.is_empty(),
             flow_only: self.flow_only,
             elsewhere: self.elsewhere,
+            registered_from: self.registered_from,
             next: self.next,
         }
     }
@@ -229,6 +235,7 @@ impl Proxied {
             knows_oc: self.knows_oc,
             trusted: self.trusts(branch),
             place: hop.map_or(seen, |hop| hop.remote.ip()),
+            within: self.within,
         }
     }
 
@@ -264,6 +271,8 @@ pub(crate) struct Back {
     pub trusted: bool,
     /// Where the request went.
     pub place: IpAddr,
+    /// It had our token.
+    pub within: Option<Within>,
 }
 
 /// What is left of an INVITE that was accepted, for as long as its server transaction lasts: every further 2xx goes back
@@ -420,7 +429,14 @@ impl ProxiedSlab {
         let Value::Accepted(held) = &self.slot(id)?.value else { return None };
         let [low, high] = held.trusted.map(u128::from);
         let trusted = is_trunk(high << 64 | low, branch);
-        Some(Back { server: held.server, oc: held.oc, knows_oc: held.knows_oc, trusted, place: seen })
+        Some(Back {
+            server: held.server,
+            oc: held.oc,
+            knows_oc: held.knows_oc,
+            trusted,
+            place: seen,
+            within: None,
+        })
     }
 
     /// The server transaction of an accepted INVITE is over: forgets it. `false` if `id` is none of these.

@@ -5,7 +5,7 @@ use crate::admitted::{Admitted, Caller, Way, carried, is_beside};
 use crate::forward::{is_guarded, may_carry};
 use crate::inbound::passed_on;
 use crate::node::Node;
-use crate::routing::{Plan, Wish, is_anothers};
+use crate::routing::{Plan, Wish, is_anothers, sources};
 use crate::services::{Counter, Question, Services};
 use crate::settings::{Mode, Settings};
 use crate::site::{callee_end, caller_end, domain};
@@ -116,10 +116,10 @@ impl<S: Services> Node<S> {
     ) {
         let Some((_, wish)) = wishes.first() else { return };
         let Some(hop) = self.first_hop(now, wish, flow, request) else { return };
-        let phones = wishes.iter().map(|(_, wish)| wish).filter(|wish| !wish.elsewhere);
+        let own = wishes.iter().flat_map(|(_, w)| sources(&w.hops, w.elsewhere, w.registered_from));
         let closed = !wish.locate.is_empty()
             && is_guarded(wish.elsewhere, wish.role, admitted.caller.role)
-            && is_anothers(self.site.services(), now, hop.remote, phones.flat_map(|wish| wish.hops.iter()));
+            && is_anothers(self.site.services(), now, hop.remote, own);
         if !closed && may_carry(hop, request, &wish.uri) {
             self.send_stateless(now, flow, hop, request, admitted, wish, out);
         } else if request.method() == Method::Ack {

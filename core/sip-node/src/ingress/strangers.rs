@@ -90,6 +90,9 @@ impl<S: Services> Ingress<'_, S> {
             return None;
         }
         let claims = a.dialog.is_none() && !request.to_tag().is_empty();
+        if claims && self.calls.is_forged(request) {
+            return Some(Refusal::NoDialog);
+        }
         let known = claims && request.method() == Method::Info && self.is_of_known_call(request, a);
         let end = a.dialog.map(|dialog| dialog.sender.remote.ip());
         let beside = end.is_some_and(|ip| ip != flow.remote.ip().to_canonical());

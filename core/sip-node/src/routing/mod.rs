@@ -13,7 +13,7 @@ mod target;
 mod trunks;
 
 pub(crate) use reach::is_anothers;
-pub(crate) use target::{Plan, Wish};
+pub(crate) use target::{Plan, Wish, sources};
 
 use crate::access::{Access, Asker, By, Holder, Place, access};
 use crate::admitted::{Admitted, Caller};

@@ -7,7 +7,7 @@ use crate::services::Services;
 use crate::settings::Bounds;
 use crate::short::Short;
 use crate::uris::{destination, foreign_edge, transport_of, without_headers};
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use sip_message::Uri;
 use sip_proxy::token::Role;
 use sip_registrar::{BindingView, ContactAt};
@@ -51,13 +51,13 @@ fn is_taken<S: Services>(services: &S, now: Time, remote: SocketAddr) -> bool {
 
 /// Whether a Contact or Path of a user of ours leads to `remote`, where another account's phone is. That may be a gateway,
 /// which the Contact of one account must not open to those who may not call it. `own`: where the user's phones are.
-pub(crate) fn is_anothers<'h, S: Services>(
+pub(crate) fn is_anothers<S: Services>(
     services: &S,
     now: Time,
     remote: SocketAddr,
-    mut own: impl Iterator<Item = &'h Flow>,
+    mut own: impl Iterator<Item = IpAddr>,
 ) -> bool {
-    let here = |hop: &Flow| hop.remote.ip().to_canonical() == remote.ip().to_canonical();
+    let here = |ip: IpAddr| ip.to_canonical() == remote.ip().to_canonical();
     !own.any(here) && is_taken(services, now, remote)
 }
 
@@ -78,7 +78,7 @@ impl<S: Services> Router<'_, S> {
         wish.instance.extend_from_slice(binding.instance);
         if binding.is_elsewhere() {
             (wish.locate, wish.bounds) = (uri.to_vec(), Bounds::of(binding.flow.remote));
-            wish.elsewhere = true;
+            (wish.elsewhere, wish.registered_from) = (true, Some(binding.flow.remote.ip()));
             return wish;
         }
         let flow = self.valid_flow(binding.flow, near.listener);
@@ -89,7 +89,7 @@ impl<S: Services> Router<'_, S> {
             match foreign_edge(binding.path, flow.remote.ip()) {
                 Some(edge) => {
                     (wish.locate, wish.bounds) = (edge.to_vec(), Bounds::of(flow.remote));
-                    wish.elsewhere = true;
+                    (wish.elsewhere, wish.registered_from) = (true, Some(flow.remote.ip()));
                 }
                 None => wish.hops.push(flow),
             }

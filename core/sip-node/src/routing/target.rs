@@ -7,6 +7,7 @@ use crate::trunk_ref::TrunkRef;
 use crate::uris::{is_same, push_bracketed};
 use crate::watch::Watch;
 use core::mem;
+use core::net::IpAddr;
 use sip_message::request_target;
 use sip_proxy::token::Role;
 use wire::Flow;
@@ -67,6 +68,8 @@ pub(crate) struct Wish {
     pub flow_only: bool,
     /// Chosen by a sender that has not proven that it is there: the device of a Contact, the other end of a dialog.
     pub elsewhere: bool,
+    /// Where a binding was registered from, if its target is elsewhere.
+    pub registered_from: Option<IpAddr>,
     /// What is tried in its place if it cannot be reached.
     pub next: Option<Box<Wish>>,
 }
@@ -86,6 +89,7 @@ impl Wish {
             instance: Vec::new(),
             flow_only: false,
             elsewhere: false,
+            registered_from: None,
             next: None,
         }
     }
@@ -141,4 +145,14 @@ impl Wish {
     pub fn leads_where(&self, other: &Wish) -> bool {
         (&self.hops, &self.routes, &self.locate) == (&other.hops, &other.routes, &other.locate)
     }
+}
+
+/// Where the phones of the called user have registered from: their hops, and the sources of bindings that lead elsewhere.
+pub(crate) fn sources<'a>(
+    hops: &'a [Flow],
+    elsewhere: bool,
+    registered_from: Option<IpAddr>,
+) -> impl Iterator<Item = IpAddr> + 'a {
+    let hops = if elsewhere { &[] } else { hops };
+    hops.iter().map(|hop| hop.remote.ip()).chain(registered_from)
 }

@@ -289,7 +289,7 @@ fn info_without_route_passes_in_a_known_call_only() {
     // The other end's.
     let mut back = from_callee(&got, "INFO", BOB, "<sip:bob@far.example>");
     (back.uri, back.lines) = (format!("sip:carol@{CAROL}"), Vec::new());
-    assert_eq!(lab.ask(BOB, back.text()).status(), 403, "a stranger by name, to another domain");
+    assert_eq!(lab.ask(BOB, back.text()).status(), 481, "under a name that it did not have");
     // Once it is over, it is no call any more.
     let bye = Req { method: "BYE".to_owned(), ..bare.clone() }.sent_by("UDP", CAROL);
     let at_phone = lab.ask(CAROL, bye.text());

@@ -472,6 +472,120 @@ fn token_of_a_users_call_over_a_trunk_begins_no_other_call() {
     }
 }
 
+#[test]
+fn who_has_seen_a_message_of_a_call_says_nothing_in_it() {
+    let mut lab = lab(|_| {});
+    lab.phones(&[BOB]);
+    let invite = Req::invite().alice();
+    let got = lab.as_user(ALICE, "alice", &invite).remove(1);
+    let ok = lab.ask(BOB, got.accept("b"));
+    for method in ["INVITE", "MESSAGE", "BYE", "UPDATE", "INFO"] {
+        for uri in ["sip:bob@here.example", "sip:bob@192.0.2.20:5060"] {
+            let mut forged = Req { uri: uri.to_owned(), ..invite.within(method, &ok) };
+            forged.lines.clear();
+            forged.from = format!("<sip:evil@far.example>;tag={}", tag_of(&invite.from));
+            assert_eq!(lab.ask(CAROL, forged.text()).status(), 481, "{method} {uri}");
+        }
+    }
+}
+
+#[test]
+fn peer_without_route_may_write_its_name_in_another_way() {
+    let mut lab = lab(|_| {});
+    lab.phones(&[BOB]);
+    let invite = Req::invite();
+    let got = lab.invite(CAROL, invite.text()).remove(0);
+    let ok = lab.ask(BOB, got.accept("b"));
+    let mut bye = invite.within("BYE", &ok);
+    bye.lines.clear();
+    bye.from = format!("<sip:carol@FAR.example;user=phone>;tag={}", tag_of(&invite.from));
+    lab.send(CAROL, bye.text());
+    assert!(lab.sent().iter().any(|s| s.method() == "BYE" && s.to() == BOB));
+}
+/// Alice calls over a proxy that sends the call back to this server: it passes here twice.
+#[test]
+fn call_that_passes_twice_can_be_held() {
+    let proxy = "192.0.2.77:5060";
+    let mut lab = lab(|s| s.auth.enabled = false);
+    lab.phones(&[BOB]);
+    let invite = Req::new("INVITE", &format!("sip:bob@{proxy}")).alice();
+    let out = lab.invite(ALICE, invite.text()).remove(0);
+    assert_eq!(out.to(), proxy);
+    // The proxy's own copy, with its Via and Record-Route.
+    let vias: String = out.all("Via").iter().map(|via| format!("Via: {via}\r\n")).collect();
+    let routes: String = out.all("Record-Route").iter().map(|r| format!("Record-Route: {r}\r\n")).collect();
+    let back = format!(
+        "INVITE sip:bob@here.example SIP/2.0\r\nVia: SIP/2.0/UDP {proxy};branch=z9hG4bKp1\r\n{vias}\
+         Record-Route: <sip:{proxy};lr>\r\n{routes}Max-Forwards: 60\r\nFrom: {}\r\nTo: {}\r\nCall-ID: {}\r\n\
+         CSeq: 1 INVITE\r\nContact: <sip:alice@{ALICE}>\r\nContent-Length: 0\r\n\r\n",
+        out.get("From").unwrap(),
+        out.get("To").unwrap(),
+        out.get("Call-ID").unwrap(),
+    );
+    let inner = lab.invite(proxy, back).remove(0);
+    assert_eq!(inner.to(), BOB);
+    let ok = lab.ask(BOB, inner.accept("b"));
+    assert_eq!(ok.to(), proxy);
+    let mut lines: Vec<&str> = ok.text.split("\r\n").collect();
+    lines.remove(1);
+    let ok = lab.ask(proxy, lines.join("\r\n"));
+    assert_eq!((ok.status(), ok.to().as_str()), (200, ALICE));
+    let hold = Req { cseq: 10, ..invite.within("INVITE", &ok) };
+    lab.send(ALICE, hold.text());
+    let sent = lab.sent();
+    assert!(sent.iter().all(|s| s.status() != 403) && sent.iter().any(|s| s.to() == proxy), "{sent:?}");
+}
+
+/// A proxy before this server sends one call to two users.
+#[test]
+fn second_target_of_a_proxy_is_known_after_the_first_refused() {
+    let mut lab = lab(|_| {});
+    lab.phones(&[BOB]);
+    lab.bind("alice", &format!("<sip:alice@{ALICE}>"), udp(ALICE));
+    let first = Req::invite();
+    let got = lab.invite(CAROL, first.text()).remove(0);
+    let mut second = Req::new("INVITE", "sip:alice@here.example");
+    (second.call_id, second.from) = (first.call_id.clone(), first.from.clone());
+    let other = lab.invite(CAROL, second.text()).remove(0);
+    assert_eq!((got.to().as_str(), other.to().as_str()), (BOB, ALICE));
+    lab.send(BOB, got.reply(486, "b", ""));
+    lab.sent();
+    let ok = lab.ask(ALICE, other.accept("a"));
+    lab.send(CAROL, Req { cseq: 10, ..second.within("INVITE", &ok) }.text());
+    assert!(lab.sent().iter().any(|s| s.to() == ALICE));
+}
+
+#[test]
+fn call_from_before_a_restart_goes_on_as_long_as_it_is_refreshed() {
+    for (method, from_gateway) in [("INVITE", false), ("UPDATE", false), ("INVITE", true), ("UPDATE", true)] {
+        let mut lab = lab(|s| s.auth.in_dialog = false);
+        let (invite, got, ok) = call_to_gateway(&mut lab);
+        let gateway = got.to();
+        lab.restart();
+        call_to_gateway(&mut lab);
+        for cseq in 10..30 {
+            lab.pass(2 * 3_600_000);
+            lab.sent();
+            let (from, to) = if from_gateway { (&gateway[..], CAROL) } else { (CAROL, &gateway[..]) };
+            let ask = match from_gateway {
+                true => from_callee(&got, method, &gateway, "<sip:dave@here.example>"),
+                false => invite.within(method, &ok),
+            };
+            lab.send(from, Req { cseq, ..ask }.text());
+            let sent = lab.sent();
+            let got = sent.iter().find(|s| s.status() == 0);
+            let Some(sent) = got.filter(|s| s.to() == to) else { panic!("{method} {cseq}: {sent:?}") };
+            lab.send(to, sent.reply(200, "", "Contact: <sip:new@192.0.2.99>\r\n"));
+            lab.sent();
+        }
+        // A made-up tag of the same call is none.
+        let mut forged = Req { cseq: 90, ..invite.within("INVITE", &ok) };
+        forged.to = "<sip:dave@here.example>;tag=x".to_owned();
+        lab.send(CAROL, forged.text());
+        assert_eq!(led(&lab.sent()), "403", "{method} {from_gateway}");
+    }
+}
+
 /// The carrier writes the dialled number with its own domain into To.
 #[test]
 fn phone_that_bears_a_foreign_name_is_no_stranger_in_its_call() {

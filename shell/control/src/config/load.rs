@@ -213,7 +213,7 @@ fn read_config(reader: &mut Reader<'_>, mut top: Section<'_, '_>, context: &Cont
     section.finish(reader);
     let written = top.has("emergency");
     let mut section = top.section(reader, "emergency", "emergency");
-    config.emergency = trunks::emergency(reader, &mut section, written, &config.domains);
+    config.emergency = trunks::emergency(reader, &mut section, written, &config);
     section.finish(reader);
     let mut section = top.section(reader, "timers", "timers");
     sections::timers(reader, &mut section, &mut config.timers);

@@ -41,7 +41,7 @@ pub(super) fn trunks(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, config:
     let mut claims = Claims::new();
     let mut blocks = Vec::new();
     for mut section in sections {
-        if let Some(trunk) = trunk(reader, &mut section, &mut claims, &config.domains) {
+        if let Some(trunk) = trunk(reader, &mut section, &mut claims, config) {
             let key = if section.has("sources") { "sources" } else { "targets" };
             let span = section.span_of(key);
             blocks.extend(trunk.sources.iter().map(|block| Block::new(*block, &trunk, span.clone())));
@@ -103,7 +103,7 @@ fn trunk(
     reader: &mut Reader<'_>,
     section: &mut Section<'_, '_>,
     claims: &mut Claims,
-    own: &[String],
+    config: &Config,
 ) -> Option<Trunk> {
     let name = section.read(reader, "name", text(plain));
     match &name {
@@ -121,8 +121,9 @@ fn trunk(
         let mend = "add targets = [\"sip:192.0.2.1:5060\"]";
         reader.error(section.span(), Fault::new("trunk without target", mend));
     }
+    not_ourselves(reader, section, targets.iter(), config);
     let sources = sources(reader, section, &targets);
-    let (prefixes, domains) = served(reader, section, claims, own);
+    let (prefixes, domains) = served(reader, section, claims, &config.domains);
     let mut strip = 0;
     section.set(reader, "strip", &mut strip, number(0..=64));
     let prepend = section.read(reader, "prepend", text(user_part)).map(|at| at.value).unwrap_or_default();
@@ -158,9 +159,11 @@ pub(super) fn emergency(
     reader: &mut Reader<'_>,
     section: &mut Section<'_, '_>,
     written: bool,
-    own: &[String],
+    config: &Config,
 ) -> Option<Emergency> {
     let targets = targets(reader, section, "targets");
+    let own = &config.domains;
+    not_ourselves(reader, section, targets.iter().flatten(), config);
     if written && !section.has("targets") {
         let mend = "add targets = [\"sip:192.0.2.1:5060\"], or remove the section";
         reader.error(section.span(), Fault::new("emergency calls without target", mend));
@@ -183,6 +186,31 @@ pub(super) fn emergency(
     section.set(reader, "silent_after", &mut silent_after, silence());
     let numbers = numbers.into_iter().map(|at| at.value).collect();
     targets.map(|targets| Emergency { targets, numbers, strangers, silent_after })
+}
+
+/// Reports targets that are this server itself: a call to one would come back.
+fn not_ourselves<'t>(
+    reader: &mut Reader<'_>,
+    section: &Section<'_, '_>,
+    targets: impl Iterator<Item = &'t Target>,
+    config: &Config,
+) {
+    for target in targets {
+        let port = target.port.unwrap_or(5060);
+        let listens = config.listen.iter().any(|listener| {
+            let (address, name) = (listener.address, listener.advertise.as_ref());
+            let named =
+                name.is_some_and(|name| name.host == target.host && name.port.unwrap_or(5060) == port);
+            named || (target.ip() == Some(address.ip()) && port == address.port())
+        });
+        let alias = config.aliases.contains(&target.host)
+            && (target.port.is_none()
+                || config.listen.iter().any(|listener| listener.address.port() == port));
+        if listens || alias {
+            let message = format!("the target \"{}\" is this server, calls would come back here", target.uri);
+            reader.error(&section.span_of("targets"), Fault::new(message, "name another server"));
+        }
+    }
 }
 
 /// A list of URIs to send to; empty is an error.
