@@ -86,6 +86,26 @@ fn contact_by_name_or_path_at_a_gateway_gets_no_strangers_calls() {
     assert_eq!(call(&mut stateless, CAROL, "sip:bob@here.example"), "403");
 }
 
+/// Two phones registered through the edge proxy, so its address is the source of both.
+#[test]
+fn phone_behind_an_edge_that_has_a_name_gets_strangers_calls() {
+    let edge = "192.0.2.50:5060";
+    let path = "Supported: path\r\nPath: <sip:edge.far.example;lr>\r\n";
+    for mode in [Mode::Stateful, Mode::Stateless] {
+        let mut lab = lab(|s| s.proxy.mode = mode);
+        lab.bind_with("bob", "<sip:bob@192.0.2.97:6001>", udp(edge), path);
+        lab.bind_with("dave", "<sip:dave@192.0.2.98:6001>", udp(edge), path);
+        let invite = Req::invite();
+        for _ in 0..6 {
+            // Without memory the call waits for its repetition.
+            lab.send(CAROL, invite.text());
+            lab.resolve("192.0.2.50");
+        }
+        let sent = lab.sent();
+        assert!(sent.iter().any(|s| s.method() == "INVITE" && s.to() == edge), "{mode:?}: {sent:?}");
+    }
+}
+
 /// Two Contacts that are reached in different ways leave the address in the URI.
 #[test]
 fn doubtful_contact_at_a_gateway_leads_no_stranger_there() {
