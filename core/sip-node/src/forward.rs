@@ -136,8 +136,8 @@ impl<S: Services> Node<S> {
             record_routes: &lines[via_end..],
             routes: p.text(&target.routes),
             // A strict router has become the Request-URI (section 16.6 step 6).
-            drop_routes: p.drop_routes + usize::from(!target.last_route.is_empty()),
-            drop_last_route: p.drop_last_route,
+            drop_routes: p.drop_routes.0 + usize::from(!target.last_route.is_empty()),
+            drop_last_route: p.drop_routes.1,
             last_route: p.text(&target.last_route),
             max_forwards: request.max_forwards().map_or(settings.proxy.max_forwards, |m| m.saturating_sub(1)),
             max_breadth: Some(breadth),

@@ -127,9 +127,8 @@ pub(crate) struct Proxied {
     pub role: Role,
     /// Whether `rport` goes unasked into the received Via.
     pub always_rport: bool,
-    /// Route values to take off.
-    pub drop_routes: usize,
-    pub drop_last_route: bool,
+    /// Route values to take off: how many at the beginning, and whether the last one.
+    pub drop_routes: (usize, bool),
     /// Whether to put our Record-Route into it.
     pub record_route: bool,
     /// The realm whose credentials to take off.
