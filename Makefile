@@ -53,12 +53,12 @@ build-profiled: setup-bench ## a release binary optimised by a profile of the be
 
 # ---------------------------------------------------------------- check it
 .PHONY: check
-check: fmt clippy layers verdicts ## formatting, lints, layering and unit tests (under a minute when warm)
+check: fmt clippy layers prose verdicts ## formatting, lints, layering and unit tests (under a minute when warm)
 	$(call section,unit tests)
 	$(CARGO) test --workspace --exclude live --exclude simulator --lib --bins --quiet
 
 .PHONY: test
-test: setup-test fmt clippy layers verdicts deny unit interop fuzz-smoke ## everything that CI runs; installs what it needs
+test: setup-test fmt clippy layers prose verdicts deny unit interop fuzz-smoke ## everything that CI runs; installs what it needs
 	$(call section,all steps of make test passed)
 
 .PHONY: fmt
@@ -81,6 +81,11 @@ layers:
 	$(call section,layering)
 	python3 verify/structure_test.py 2>&1 | tail -n 3
 	python3 verify/layers.py
+
+.PHONY: prose
+prose:
+	$(call section,prose)
+	python3 verify/prose.py
 
 # What the benches of the balancer and of the generator pass and fail on, by examples; the tables of mixed traffic.
 .PHONY: verdicts
