@@ -4,7 +4,8 @@
 //!
 //! `cargo run --release -p load --example scenario_cost -- [call|register] [CALLS] [RATE]`
 //!
-//! It has the allocator of `strowger`; `make bench-load` puts it together with the flags of `make build`, too.
+//! It has the allocator of `strowger`; `make bench-load` puts it together with the flags of `make build`,
+//! too.
 use load::engine::{CallIds, Defaults, Engine, Origin, Retransmission, Settings};
 use load::metrics::Setup;
 use load::population::{Arrivals, RateOptions, Spacing};
@@ -18,8 +19,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const CALLER: &str = "192.0.2.1:5060";
 const CALLEE: &str = "192.0.2.2:5060";
-/// Calls a second of the engines' own time unless said otherwise. Those that have ended linger for four seconds, so
-/// it says how much memory is in use.
+/// Calls a second of the engines' own time unless said otherwise. Those that have ended linger for four
+/// seconds, so it says how much memory is in use.
 const RATE: f64 = 1_000.0;
 
 /// A registrar as a scenario: challenges, and takes whatever answer comes.

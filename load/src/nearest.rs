@@ -3,8 +3,8 @@
 /// Longer words are not compared: the work grows with the square of their length.
 const LONGEST: usize = 64;
 
-/// Of some words the one that `written` was probably meant to be: at most two edits away, and at most one where
-/// `written` has no more than four letters. Case does not count.
+/// Of some words the one that `written` was probably meant to be: at most two edits away, and at most one
+/// where `written` has no more than four letters. Case does not count.
 pub fn nearest<'c>(written: &str, words: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     let allowed = if written.chars().count() <= 4 { 1 } else { 2 };
     let near = words.into_iter().map(|word| (edits(written, word), word));

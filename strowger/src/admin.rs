@@ -461,8 +461,8 @@ fn transactions(reports: &[Report], text: &mut Text<'_>) {
 /// Trunks named that ask for less.
 const NAMED: usize = 4;
 
-/// Which next hops ask for less, in words that go on after others; nothing if none does. Workers hear of it one by one: the
-/// most that any of them heard counts.
+/// Which next hops ask for less, in words that go on after others; nothing if none does. Workers hear of it
+/// one by one: the most that any of them heard counts.
 fn asking(heard: impl Iterator<Item = (SocketAddr, Algorithm, u32)>) -> String {
     let mut hops: Vec<_> = heard.collect();
     let least = |&(_, algorithm, value): &(SocketAddr, Algorithm, u32)| match algorithm {

@@ -85,7 +85,8 @@ pub struct ServeArgs {
     /// Worker threads [default: 0, one for each core]
     #[arg(long, value_name = "N")]
     pub workers: Option<usize>,
-    /// How datagrams come to their worker: auto, kernel or ring [default: auto, the kernel if it is available]
+    /// How datagrams come to their worker: auto, kernel or ring [default: auto, the kernel if it is
+    /// available]
     #[arg(long, value_name = "GRADE")]
     pub steering: Option<String>,
     /// Where the admin API listens, or `off` [default: 127.0.0.1:8080]

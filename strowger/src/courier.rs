@@ -1,6 +1,6 @@
-//! Answers of the resolver on their way to the workers. A worker makes everybody wait who asks what it has asked
-//! already, so no answer may be lost: neither one that comes before the workers' handle is there, nor one that finds a
-//! worker's queue full.
+//! Answers of the resolver on their way to the workers. A worker makes everybody wait who asks what it has
+//! asked already, so no answer may be lost: neither one that comes before the workers' handle is there, nor
+//! one that finds a worker's queue full.
 
 use crate::throttle::Throttle;
 use crate::world;
@@ -12,8 +12,9 @@ use std::mem;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use worker_runtime::{PostError, monotonic_now};
 
-/// Answers that may wait for one worker. More questions of one are rarely under way; beyond it an answer is lost, and its
-/// question is asked again. A worker that takes nothing any more costs no other one its answers.
+/// Answers that may wait for one worker. More questions of one are rarely under way; beyond it an answer is
+/// lost, and its question is asked again. A worker that takes nothing any more costs no other one its
+/// answers.
 const MOST: usize = 4_096;
 
 /// Gives a worker a notice, or gives it back.

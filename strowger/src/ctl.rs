@@ -9,7 +9,8 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 
-/// The address of the admin API, and the access that the server's configuration file describes if one is named.
+/// The address of the admin API, and the access that the server's configuration file describes if one is
+/// named.
 fn address(args: &CtlArgs) -> Result<(String, AdminAccess), ExitCode> {
     let access = file::load(args.config.as_deref(), &Overrides::default())?.config.admin;
     let named = args.config.as_deref().map(|file| absolute(file).display().to_string()).unwrap_or_default();

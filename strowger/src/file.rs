@@ -25,7 +25,8 @@ impl ConfigFile {
     }
 }
 
-/// Reads the file, if there is one, and applies the options. Errors are written out, and the exit code is returned.
+/// Reads the file, if there is one, and applies the options. Errors are written out, and the exit code is
+/// returned.
 pub fn load(file: Option<&Path>, overrides: &Overrides) -> Result<Loaded, ExitCode> {
     Config::load(file, overrides, METHODS).map_err(|errors| {
         say_errors(&errors);

@@ -3,11 +3,11 @@
 use control::config::Limits;
 use control::memory;
 
-/// A transaction whose answer may be asked for again takes about one KiB, and there are two kinds: so at most a quarter
-/// of the memory is for them.
+/// A transaction whose answer may be asked for again takes about one KiB, and there are two kinds: so at most
+/// a quarter of the memory is for them.
 const EACH_TRANSACTION: u64 = 8 << 10;
-/// Fewer calls than transactions are known at a time: one has four within the 32 s after it was set up and ended, and
-/// lasts minutes.
+/// Fewer calls than transactions are known at a time: one has four within the 32 s after it was set up and
+/// ended, and lasts minutes.
 const EACH_CALL: u64 = 16 << 10;
 /// What there is room for at least: small machines have little else to do.
 const LEAST: (usize, usize) = (1_000_000, 500_000);
@@ -16,8 +16,8 @@ const LEAST: (usize, usize) = (1_000_000, 500_000);
 const EACH_BUFFER: u64 = 64;
 const BUFFER: (usize, usize) = (4 << 20, 64 << 20);
 
-/// What the receive buffers of each of `workers` may be asked to hold, bytes, of which as much again may wait in the
-/// kernel: a small part of the memory, for others want it too when all stand still.
+/// What the receive buffers of each of `workers` may be asked to hold, bytes, of which as much again may wait
+/// in the kernel: a small part of the memory, for others want it too when all stand still.
 pub fn buffer(limits: &Limits, workers: usize) -> usize {
     fitting(usable(limits), EACH_BUFFER * workers.max(1) as u64, BUFFER.0).min(BUFFER.1)
 }

@@ -1,5 +1,6 @@
-//! Whether datagrams to one peer go through the kernel together (udp(7), `UDP_SEGMENT`): cheaper, but who captures packets
-//! on this machine may see several as one, and so does whatever rewrites SIP on its way out of it.
+//! Whether datagrams to one peer go through the kernel together (udp(7), `UDP_SEGMENT`): cheaper, but who
+//! captures packets on this machine may see several as one, and so does whatever rewrites SIP on its way out
+//! of it.
 
 use control::config::Segmentation as Wish;
 use std::io;
@@ -7,13 +8,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The sockets that take packets past the protocols, one a line (packet(7)). Anyone may read it, and it is there for a process
-/// that sees itself only of /proc (`ProcSubset=pid`), which /proc/net is not.
+/// The sockets that take packets past the protocols, one a line (packet(7)). Anyone may read it, and it is
+/// there for a process that sees itself only of /proc (`ProcSubset=pid`), which /proc/net is not.
 const PACKET_SOCKETS: &str = "/proc/self/net/packet";
 /// There, wherever that one is, if there can be such sockets.
 const UDP_SOCKETS: &str = "/proc/self/net/udp";
-/// "1" where the kernel has its helpers rewrite what goes through it for address translation, SIP among it, unasked; the one
-/// for SIP reads the first message of a packet. Kernels from 6.0 on do not have it: there a rule has to name the helper.
+/// "1" where the kernel has its helpers rewrite what goes through it for address translation, SIP among it,
+/// unasked; the one for SIP reads the first message of a packet. Kernels from 6.0 on do not have it: there a
+/// rule has to name the helper.
 const REWRITER: &str = "/proc/sys/net/netfilter/nf_conntrack_helper";
 
 /// What speaks against it.
@@ -90,7 +92,8 @@ fn against(sockets: io::Result<String>, sees: bool, rewrites: bool) -> Option<Ag
     }
 }
 
-/// Whether a line of the list is of a socket that takes packets of all protocols (`ETH_P_ALL`): the fourth column.
+/// Whether a line of the list is of a socket that takes packets of all protocols (`ETH_P_ALL`): the fourth
+/// column.
 fn takes_all(line: &str) -> bool {
     line.split_whitespace().nth(3) == Some("0003")
 }

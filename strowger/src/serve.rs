@@ -375,7 +375,8 @@ fn open_store(
     Ok(Store::open(options)?)
 }
 
-/// Starts the workers. The resolver is there before the first of them asks; its answers wait for the workers' handle.
+/// Starts the workers. The resolver is there before the first of them asks; its answers wait for the workers'
+/// handle.
 fn start_workers(
     parts: &Parts,
     store: &Store,
@@ -472,8 +473,8 @@ fn is_open(config: &Config, mut addresses: impl Iterator<Item = SocketAddr>) -> 
     config.proxy.strangers == c::Strangers::Allow && (wildcard || public())
 }
 
-/// Says so if no phone can register yet: each has to log in, and there is nobody who could. A server between trunks needs
-/// nobody.
+/// Says so if no phone can register yet: each has to log in, and there is nobody who could. A server between
+/// trunks needs nobody.
 fn say_if_idle(config: &Config, credentials: &store::CredentialCache) {
     let asks = config.auth.enabled && config.auth.challenge.covers(b"REGISTER");
     if asks && config.trunks.is_empty() && credentials.is_empty() {

@@ -51,11 +51,12 @@ impl Grade {
     }
 }
 
-/// What loading the program takes of the process. Nothing else needs it: whoever has it can read the kernel's memory.
+/// What loading the program takes of the process. Nothing else needs it: whoever has it can read the kernel's
+/// memory.
 const PRIVILEGES: CapabilitySet = CapabilitySet::BPF.union(CapabilitySet::PERFMON);
 
-/// The one thread that may load programs into the kernel. It ends when it has, or is dropped; every other thread of the
-/// process is without the privilege from its first moment.
+/// The one thread that may load programs into the kernel. It ends when it has, or is dropped; every other
+/// thread of the process is without the privilege from its first moment.
 pub struct Helmsman {
     work: mpsc::SyncSender<Work>,
     steered: Underway,
@@ -94,8 +95,8 @@ impl Helmsman {
     }
 
     /// Begins to apply the best grade that is configured and available. The kernel takes some tenths of a
-    /// second to check the program: time for the caller to do something else. With `sieve` the kernel is made ready
-    /// after that to drop what overloaded workers would leave unanswered, if it can, while they serve.
+    /// second to check the program: time for the caller to do something else. With `sieve` the kernel is made
+    /// ready after that to drop what overloaded workers would leave unanswered, if it can, while they serve.
     ///
     /// # Errors
     /// If the thread has failed.
@@ -131,8 +132,9 @@ impl Underway {
     }
 }
 
-/// Takes the privileges from the calling thread, those that a process it starts would inherit as well. The other ones
-/// of a server that runs as root stay, and with CAP_SYS_ADMIN among them it may load programs all the same.
+/// Takes the privileges from the calling thread, those that a process it starts would inherit as well. The
+/// other ones of a server that runs as root stay, and with CAP_SYS_ADMIN among them it may load programs all
+/// the same.
 fn give_up() -> rustix::io::Result<()> {
     let mut sets = capabilities(None)?;
     if (sets.permitted | sets.inheritable).intersects(PRIVILEGES) {

@@ -128,8 +128,8 @@ fn existing(data: &DataDir) -> Result<Subscribers, Failure> {
     }
 }
 
-/// Refuses to make the default data directory: without --data-dir and --config the command is probably run in a folder
-/// that is not the server's.
+/// Refuses to make the default data directory: without --data-dir and --config the command is probably run in
+/// a folder that is not the server's.
 fn refuse_unnamed(config: &Config, data: &DataDir) -> Result<(), Failure> {
     if data.data_dir.is_some() || data.config.is_some() || config.data_dir.exists() {
         return Ok(());
@@ -142,8 +142,8 @@ fn refuse_unnamed(config: &Config, data: &DataDir) -> Result<(), Failure> {
     )))
 }
 
-/// The subscribers for commands that write. The data directory is made if it is named and not there, and that is
-/// logged, since the name may be misspelt.
+/// The subscribers for commands that write. The data directory is made if it is named and not there, and that
+/// is logged, since the name may be misspelt.
 fn made(config: &Config, data: &DataDir) -> Result<Subscribers, Failure> {
     let dir = &config.data_dir;
     let fresh = !dir.exists();

@@ -326,8 +326,8 @@ fn say_loop(about: &[u8], source: IpAddr) {
     }
 }
 
-/// Tells now and then of logins that failed, for whoever watches the usual log: there may be thousands a second.
-/// Whether there is such a user is not looked up for it.
+/// Tells now and then of logins that failed, for whoever watches the usual log: there may be thousands a
+/// second. Whether there is such a user is not looked up for it.
 fn say_failed_login(why: Refusal, about: &[u8], source: IpAddr) {
     let what = match why {
         Refusal::WrongCredentials => "wrong password or unknown user",

@@ -15,8 +15,9 @@
 //!   account has its allowance taken away and starts at a long wait: still one try each, so that the
 //!   owner gets in from a new place with the right password, but no second one soon.
 //!
-//! An account is at home at a network where it is registered from ([`Lookup::familiar`](crate::Lookup::familiar)), or
-//! where it answered rightly within [`BackoffRules::home`] while the network had wrong answers.
+//! An account is at home at a network where it is registered from
+//! ([`Lookup::familiar`](crate::Lookup::familiar)), or where it answered rightly within
+//! [`BackoffRules::home`] while the network had wrong answers.
 //!
 //! A wrong answer is charged to the network that the nonce was sent to, not to the address the
 //! request claims to come from: whoever forges source addresses never saw a challenge sent there, so

@@ -33,8 +33,9 @@ impl Authenticator {
     /// Appends the challenge for `request` to `out`: one whole header line per algorithm, most
     /// preferred first, all with one new nonce.
     ///
-    /// `serial` comes from the worker's [`NonceSerial`](crate::NonceSerial). The nonce is bound to the
-    /// realm and remembers the network of `request.source`. It is the answer as well, for [`Recent`](crate::Recent).
+    /// `serial` comes from the worker's [`NonceSerial`](crate::NonceSerial). The nonce is bound to the realm
+    /// and remembers the network of `request.source`. It is the answer as well, for
+    /// [`Recent`](crate::Recent).
     pub fn challenge(
         &self,
         status: Status,

@@ -249,7 +249,8 @@ impl Authenticator {
     ) -> Result<Claim<'v>, Refusal> {
         let mut bad = None;
         let mut best: Option<(&'v [u8], Nonce, Algorithm)> = None;
-        // Those of the best so far, and those being read: parameters are long to move, so the two change places by reference.
+        // Those of the best so far, and those being read: parameters are long to move, so the two change
+        // places by reference.
         let (mut kept, mut read) = (&mut Params::default(), &mut Params::default());
         for value in values.into_iter().take(MAX_VALUES) {
             match parse(value, read) {

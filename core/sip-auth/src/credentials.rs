@@ -73,8 +73,8 @@ impl Credentials {
         Ha1::from_bytes(algorithm, self.more.get(start..start + algorithm.digest_len())?)
     }
 
-    /// A number that another password hardly shares (once in two thousand million times). Not zero. Parts of the hashes,
-    /// which are as good as random already: it takes the same time for all.
+    /// A number that another password hardly shares (once in two thousand million times). Not zero. Parts of
+    /// the hashes, which are as good as random already: it takes the same time for all.
     pub fn mark(&self) -> u32 {
         let [a, b, c, d, ..] = self.md5;
         let last = self.more.last_chunk().copied().unwrap_or_default();

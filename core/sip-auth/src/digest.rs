@@ -82,7 +82,8 @@ impl Sum {
     }
 }
 
-/// The digest over all parts, by the algorithm of `secret`. That of `target`, method and URI, may be among the `recent`.
+/// The digest over all parts, by the algorithm of `secret`. That of `target`, method and URI, may be among
+/// the `recent`.
 pub(crate) fn digest(
     secret: &Ha1,
     target: (&[u8], &[u8]),

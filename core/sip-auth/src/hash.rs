@@ -15,7 +15,8 @@ pub(crate) trait Hash {
     /// Takes the next piece.
     fn take(&mut self, whole: &[u8; ROOM]);
 
-    /// Takes the last piece, the first `len` bytes of `room`, less than all of them; `before` are the bytes taken before.
+    /// Takes the last piece, the first `len` bytes of `room`, less than all of them; `before` are the bytes
+    /// taken before.
     fn end(&mut self, before: u64, room: &mut [u8; ROOM], len: usize) -> Self::Sum;
 }
 

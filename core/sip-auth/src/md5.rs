@@ -1,8 +1,9 @@
 //! MD5 (RFC 1321), the one digest that every SIP device knows.
 //!
-//! Most of what a check of credentials costs, so it is here in a form that takes few operations: of the four mixing
-//! functions two have one less than in the RFC, words are read where they stand, and nothing is buffered. 640 instructions
-//! a block, where the crate `md-5` takes 680 and those of its buffer. Tests hold the two together.
+//! Most of what a check of credentials costs, so it is here in a form that takes few operations: of the four
+//! mixing functions two have one less than in the RFC, words are read where they stand, and nothing is
+//! buffered. 640 instructions a block, where the crate `md-5` takes 680 and those of its buffer. Tests hold
+//! the two together.
 
 use crate::hash::{Hash, ROOM};
 

@@ -144,8 +144,8 @@ fn wide<const N: usize>(bytes: &[u8; N]) -> u128 {
 #[derive(Clone)]
 pub(crate) struct Sealer {
     seal: SipHasher24,
-    /// Hides when a nonce was given out, and how many were. What it hides is guarded by the seal, so the lighter
-    /// variant will do.
+    /// Hides when a nonce was given out, and how many were. What it hides is guarded by the seal, so the
+    /// lighter variant will do.
     mask: SipHasher13Wide,
     network: SipHasher24,
     /// For keys of tables, where a collision costs a user one more challenge at worst.
@@ -193,10 +193,10 @@ impl Sealer {
     }
 
     /// How a nonce that comes from `source` stands at `now`. One of another epoch is expired, whatever its
-    /// time says: the process that gave it has ended. How long ago nobody knows, so it counts only where
-    /// it was sent: a phone is there still, and whoever was there once charges no guesses to it from afar.
-    /// One that was sent to another network is expired, too: who answers it has not shown that it is at `source`, which
-    /// may be forged.
+    /// time says: the process that gave it has ended. How long ago nobody knows, so it counts only where it
+    /// was sent: a phone is there still, and whoever was there once charges no guesses to it from afar. One
+    /// that was sent to another network is expired, too: who answers it has not shown that it is at `source`,
+    /// which may be forged.
     pub fn age(&self, nonce: &Nonce, source: IpAddr, now: Time, lifetime: Duration) -> Age {
         let here = nonce.network == self.network(source);
         if nonce.epoch != self.epoch {

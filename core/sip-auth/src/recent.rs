@@ -1,8 +1,8 @@
 //! What a worker has reckoned a moment ago and is likely to need again.
 //!
-//! A nonce comes back with credentials soon after it was given out, and phones register with the same method and URI
-//! all day. Whether anything is found here changes the work and never the answer: a nonce that is not is opened by its
-//! seal, a digest that is not is reckoned.
+//! A nonce comes back with credentials soon after it was given out, and phones register with the same method
+//! and URI all day. Whether anything is found here changes the work and never the answer: a nonce that is not
+//! is opened by its seal, a digest that is not is reckoned.
 
 use crate::nonce::{Minted, Nonce, TEXT_LEN};
 use core::fmt;
@@ -132,7 +132,8 @@ fn place_of(text: &[u8; TEXT_LEN]) -> usize {
     (first.wrapping_mul(0x9e37_79b9) >> 16) as usize % NONCES
 }
 
-/// By lengths and by the end of the URI: a peer that makes others share a place has digests reckoned again, and no more.
+/// By lengths and by the end of the URI: a peer that makes others share a place has digests reckoned again,
+/// and no more.
 fn target_of(method: &[u8], uri: &[u8]) -> usize {
     let Some(last) = uri.last_chunk::<8>() else { return 0 };
     let mixed = u64::from_le_bytes(*last) ^ ((method.len() << 32) ^ uri.len()) as u64;

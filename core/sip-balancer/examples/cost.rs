@@ -5,8 +5,8 @@
 //! valgrind --tool=callgrind --toggle-collect='*measured*' target/release/examples/cost 3000
 //! ```
 //!
-//! The call is that of `make bench` (INVITE 180 200 ACK BYE 200): one every millisecond, each lasting 40 ms, so that
-//! about 40 are up at one time. The first thousand come before what is counted, as `warm`.
+//! The call is that of `make bench` (INVITE 180 200 ACK BYE 200): one every millisecond, each lasting 40 ms,
+//! so that about 40 are up at one time. The first thousand come before what is counted, as `warm`.
 
 use sip_balancer::token::{Key, Keys};
 use sip_balancer::{Balancer, Cluster, Listener, Node, Probing, Settings, Setup};
@@ -22,7 +22,8 @@ const BODY: &str = "v=0\r\no=sipp 1 1 IN IP4 127.9.1.2\r\ns=call\r\nc=IN IP4 127
     m=audio 6000 RTP/AVP 0 8 101\r\na=rtpmap:0 PCMU/8000\r\na=rtpmap:8 PCMA/8000\r\n\
     a=rtpmap:101 telephone-event/8000\r\na=fmtp:101 0-15\r\n";
 
-/// A call that is up: its number, the node, the INVITE as the node got it, and how often it has been looked at.
+/// A call that is up: its number, the node, the INVITE as the node got it, and how often it has been looked
+/// at.
 struct Call {
     number: u32,
     node: SocketAddr,

@@ -27,14 +27,15 @@ pub struct Counts {
     pub unavailable: u64,
     /// Requests within a dialog whose token none of our keys has sealed.
     pub forged: u64,
-    /// Answers of a node that were passed on as 500: 503 because other nodes take calls, 482 because another one had the
-    /// INVITE before.
+    /// Answers of a node that were passed on as 500: 503 because other nodes take calls, 482 because another
+    /// one had the INVITE before.
     pub softened: u64,
     /// Responses to datagrams not sent because they exceed three times what their sender sent.
     pub withheld: u64,
     /// Probes sent.
     pub probes: u64,
-    /// Requests and refusals repeated here, because their sender's side is a stream and the other one loses datagrams.
+    /// Requests and refusals repeated here, because their sender's side is a stream and the other one loses
+    /// datagrams.
     pub repeated: u64,
     /// INVITEs that were cancelled at a node, or ended with ACK and BYE, because another one has them.
     pub withdrawn: u64,

@@ -28,7 +28,8 @@ pub(crate) fn dialog_of(tag: &[u8]) -> u32 {
     if tag.is_empty() { 0 } else { (fnv1a(tag) as u32).max(1) }
 }
 
-/// How long something lasts by a response: a 503's Retry-After (section 20.33), Expires of a 2xx to a SUBSCRIBE.
+/// How long something lasts by a response: a 503's Retry-After (section 20.33), Expires of a 2xx to a
+/// SUBSCRIBE.
 pub(crate) fn wait(response: &Message<'_>, tag: Tag) -> Option<Duration> {
     let name = match (response.status(), tag) {
         (503, _) => Name::RetryAfter,

@@ -37,8 +37,8 @@ pub struct Request<'a> {
     pub inside: bool,
     /// The node that a token of ours in its Route names.
     pub token: Option<NodeIndex>,
-    /// It shows that it is of its dialog: by a token of ours, or there are none. Nobody else's end is the call's end, but
-    /// one that a node agrees to.
+    /// It shows that it is of its dialog: by a token of ours, or there are none. Nobody else's end is the
+    /// call's end, but one that a node agrees to.
     pub sealed: bool,
     /// A hash by which it has a home node, of a REGISTER that is kept with its address-of-record.
     pub home: Option<u64>,

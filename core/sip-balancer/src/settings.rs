@@ -5,8 +5,9 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use wire::{ListenerId, Transport};
 
-/// What tokens call a listener: its transport, and twelve bits of a hash of what it is called in messages. So it is
-/// found again wherever it stands in the list, at another balancer too, as long as it is called the same.
+/// What tokens call a listener: its transport, and twelve bits of a hash of what it is called in messages. So
+/// it is found again wherever it stands in the list, at another balancer too, as long as it is called the
+/// same.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Mark(pub u16);
 
@@ -183,8 +184,8 @@ pub struct Rules {
     pub probed: bool,
     /// How long a failed node rests that nobody probes.
     pub rest: Duration,
-    /// An INVITE outside a dialog whose node has said nothing at all for so long, to this or anything else, goes to
-    /// another one. Zero: it waits for its sender.
+    /// An INVITE outside a dialog whose node has said nothing at all for so long, to this or anything else,
+    /// goes to another one. Zero: it waits for its sender.
     pub silent_after: Duration,
     /// For how long the share of a node grows that has come up.
     pub slow_start: Duration,
@@ -220,12 +221,12 @@ pub struct Settings {
     pub algorithm: Algorithm,
     /// How calls are kept.
     pub rules: Rules,
-    /// Stay in the path of dialogs. Without it later requests must find the balancer by themselves, and after a
-    /// restart it does not know where they belong.
+    /// Stay in the path of dialogs. Without it later requests must find the balancer by themselves, and after
+    /// a restart it does not know where they belong.
     pub record_route: bool,
-    /// What goes to nodes leaves from the first listener that fits, and in messages the balancer is called as it is
-    /// where the request came in. So answers come back to the balancer that asked (RFC 3261 section 18.2.2) where
-    /// several have one common address at the same time.
+    /// What goes to nodes leaves from the first listener that fits, and in messages the balancer is called as
+    /// it is where the request came in. So answers come back to the balancer that asked (RFC 3261 section
+    /// 18.2.2) where several have one common address at the same time.
     pub own_source: bool,
     /// Where a REGISTER goes.
     pub register: RegisterBy,
@@ -289,7 +290,8 @@ impl Settings {
         self.listener(id).map_or(Mark(0), Listener::mark)
     }
 
-    /// The listener that a token names, for what goes to `remote`; where it is no more, one that can be used instead.
+    /// The listener that a token names, for what goes to `remote`; where it is no more, one that can be used
+    /// instead.
     pub fn marked(&self, mark: Mark, remote: SocketAddr) -> Option<ListenerId> {
         match self.listeners.iter().position(|l| l.mark == mark) {
             Some(at) => Some(ListenerId(at as u16)),
@@ -297,8 +299,9 @@ impl Settings {
         }
     }
 
-    /// The listener for what goes to `remote` over `transport`: the one that `near` names if it fits, so that what
-    /// came in on one socket goes out on the same; else the one with the same address; else the first that fits.
+    /// The listener for what goes to `remote` over `transport`: the one that `near` names if it fits, so that
+    /// what came in on one socket goes out on the same; else the one with the same address; else the first
+    /// that fits.
     pub fn listener_for(
         &self,
         transport: Transport,
@@ -318,8 +321,9 @@ impl Settings {
         Some(ListenerId(at as u16))
     }
 
-    /// The listener whose socket sends to a node what `named` is called in: the first that could be it, and that has its
-    /// port, for answers go to the address that a request came from, and to the port in its Via (RFC 3261 section 18.2.2).
+    /// The listener whose socket sends to a node what `named` is called in: the first that could be it, and
+    /// that has its port, for answers go to the address that a request came from, and to the port in its Via
+    /// (RFC 3261 section 18.2.2).
     pub(crate) fn source(&self, named: ListenerId) -> ListenerId {
         if !self.own_source {
             return named;

@@ -15,8 +15,8 @@ pub(crate) const LATE: Duration = Duration::from_secs(32);
 /// Calls looked at in one timeout. Nobody is served meanwhile, and none of them is in a cache: so few that
 /// a message that has come waits no longer than for some others. What is left is due at once.
 const WORK: usize = 32;
-/// The same where there is so much to do that what is due has waited for longer than `BEHIND`: or else what is over would take
-/// the room of what is new.
+/// The same where there is so much to do that what is due has waited for longer than `BEHIND`: or else what
+/// is over would take the room of what is new.
 const MUCH: usize = 1024;
 const BEHIND: Duration = Duration::from_secs(1);
 

@@ -115,13 +115,14 @@ pub enum Sender {
     Callee,
 }
 
-/// One secret, as it is used: with a key for each use, so that nothing that is made for one can stand for another.
+/// One secret, as it is used: with a key for each use, so that nothing that is made for one can stand for
+/// another.
 ///
-/// What leaves as proof is sealed with SipHash-2-4, whose authors claim that nobody forges one of its 64 bits sooner than
-/// by trying (Aumasson and Bernstein, INDOCRYPT 2012); these texts are short. Names of calls and requests are
-/// SipHash-1-3. They must be a function that nobody outside can compute, or find two texts for that meet in it, and no
-/// attack is published by which anybody can. Nor is a name believed by itself: it stands in a sealed text, or is
-/// compared with one that was made here.
+/// What leaves as proof is sealed with SipHash-2-4, whose authors claim that nobody forges one of its 64 bits
+/// sooner than by trying (Aumasson and Bernstein, INDOCRYPT 2012); these texts are short. Names of calls and
+/// requests are SipHash-1-3. They must be a function that nobody outside can compute, or find two texts for
+/// that meet in it, and no attack is published by which anybody can. Nor is a name believed by itself: it
+/// stands in a sealed text, or is compared with one that was made here.
 #[derive(Clone, Debug)]
 struct Uses {
     epoch: u8,
@@ -165,8 +166,9 @@ impl Uses {
         hash.with(&text)
     }
 
-    /// The numbers of fixed length come first, and the only text of any length last, so no two dialogs have one text: the
-    /// flags say how long the address is, which [`Sealer::open_dialog`] takes in that form alone.
+    /// The numbers of fixed length come first, and the only text of any length last, so no two dialogs have
+    /// one text: the flags say how long the address is, which [`Sealer::open_dialog`] takes in that form
+    /// alone.
     fn dialog(&self, d: &Dialog, flags: u8, call: CallKey, tag: &[u8]) -> u64 {
         let mut text = Uses::flow(self.dialog, d, flags);
         text.add(&octets(call));
@@ -321,8 +323,8 @@ impl Sealer {
         out.extend_from_slice(&text);
     }
 
-    /// Reads a branch. `None`: none of these keys has sealed it. That the request is the one of the next Via is
-    /// for [`Sealer::id`] to say.
+    /// Reads a branch. `None`: none of these keys has sealed it. That the request is the one of the next Via
+    /// is for [`Sealer::id`] to say.
     pub fn open_branch(&self, branch: &[u8]) -> Option<Branch> {
         let mut read = Reader(strip(branch, BRANCH)?);
         let epoch = read.octet()?;
@@ -374,8 +376,8 @@ impl Sealer {
         flags
     }
 
-    /// Reads a dialog's token, and says by the tags who sends. `None`: none of these keys has sealed it for this
-    /// dialog. `call`: the key of `call_id`.
+    /// Reads a dialog's token, and says by the tags who sends. `None`: none of these keys has sealed it for
+    /// this dialog. `call`: the key of `call_id`.
     pub fn open_dialog(
         &self,
         token: &[u8],
@@ -556,7 +558,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever makes two requests differ makes their ids differ, under both keys; and the old one is found again.
+        /// Whatever makes two requests differ makes their ids differ, under both keys; and the old one is
+        /// found again.
         #[test]
         fn an_id_is_of_one_origin(which in 0usize..6, long in 0usize..300) {
             let (old, new) = (Sealer::new(keys(1, None)), Sealer::new(keys(2, Some(1))));

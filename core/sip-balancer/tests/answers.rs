@@ -1,5 +1,5 @@
-//! Each INVITE of a caller has one final response (RFC 3261 sections 16.7 and 16.8), whatever fails and in which order,
-//! and what its caller has cancelled is sent to nobody any more.
+//! Each INVITE of a caller has one final response (RFC 3261 sections 16.7 and 16.8), whatever fails and in
+//! which order, and what its caller has cancelled is sent to nobody any more.
 
 #[allow(dead_code, reason = "each of the tests needs a part of it")]
 mod common;

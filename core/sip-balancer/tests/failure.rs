@@ -24,7 +24,8 @@ fn a_token_or_branch_that_was_tampered_with_is_refused() {
     let refused = world.one(CALLER, &request("BYE", "c6", 2, "b6", ";tag=callee", &route));
     assert_eq!(refused.start(), "SIP/2.0 403 Dialog Not Of This Balancer");
     assert_eq!(world.balancer.report(true).counts.forged, 2);
-    // A response to an address of one's own choice: it goes where the request came from, if that is remembered.
+    // A response to an address of one's own choice: it goes where the request came from, if that is
+    // remembered.
     let text = response(&forwarded, "200 OK", "").replace("198.51.100.7", "203.0.113.9");
     let back = world.receive(&forwarded.to, &text);
     assert_eq!((back.len(), back[0].to.as_str()), (1, CALLER));

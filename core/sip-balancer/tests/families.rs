@@ -25,7 +25,8 @@ fn nodes_6() -> Vec<Node> {
     ["[2001:db8::1]:5060", "[2001:db8::2]:5070"].map(|a| Node::new(address(a))).to_vec()
 }
 
-/// A message that comes to a listener, and the one that leaves because of it, with the listener that it leaves from.
+/// A message that comes to a listener, and the one that leaves because of it, with the listener that it
+/// leaves from.
 fn one_at(world: &mut World, listener: u16, from: &str, text: &str) -> (Sent, u16) {
     let mut out = Outbox::new();
     let flow = Flow::udp(ListenerId(listener), address(from));
@@ -132,7 +133,8 @@ fn without_record_route_a_dialog_is_found_by_its_record() {
         assert_eq!(world.answer(&bye, "200 OK", "").len(), 1);
         assert_eq!(world.load(), (0, 0));
     }
-    // What was begun before a restart is known by its answer; without any, a call goes where its Call-ID is hashed to.
+    // What was begun before a restart is known by its answer; without any, a call goes where its Call-ID is
+    // hashed to.
     let forwarded = world.one(CALLER, &invite("t9"));
     let mut other = World::with(nodes(3), keys(2), transparent());
     assert_eq!(other.answer(&forwarded, "200 OK", "")[0].to, CALLER);

@@ -1,7 +1,7 @@
-//! Whole calls in bytes, over datagrams that are lost and doubled and streams that break, while nodes stop, come and
-//! go, and forget what they knew, now and then all of them for longer than an INVITE waits: in the end nothing is left,
-//! and until then every counter is what the records say. Each INVITE has one final response, and what was cancelled goes
-//! to no other node.
+//! Whole calls in bytes, over datagrams that are lost and doubled and streams that break, while nodes stop,
+//! come and go, and forget what they knew, now and then all of them for longer than an INVITE waits: in the
+//! end nothing is left, and until then every counter is what the records say. Each INVITE has one final
+//! response, and what was cancelled goes to no other node.
 //!
 //! `FLOWS=1000000 cargo test --release -p sip-balancer --test lossy` makes a million calls.
 
@@ -51,8 +51,8 @@ struct Sim {
     /// By how many a node is kept from running.
     stopped: [u32; NODES as usize],
     nodes: Vec<Node>,
-    /// INVITEs that a node knows, by node and branch, with what it is going to say and what it has said: as its server
-    /// transaction does, it answers a repetition as before.
+    /// INVITEs that a node knows, by node and branch, with what it is going to say and what it has said: as
+    /// its server transaction does, it answers a repetition as before.
     seen: BTreeMap<(String, String), (&'static str, Option<&'static str>)>,
     answered: u64,
     invites: BTreeMap<String, Invite>,
@@ -248,8 +248,8 @@ impl Sim {
                 let at = usize::from(at);
                 self.stopped[at] -= 1;
                 if self.stopped[at] == 0 && self.random.chance(50) {
-                    // It is started anew, and has forgotten what it knew. A caller that has not heard of its answer may
-                    // have it asked once more, and gets another one.
+                    // It is started anew, and has forgotten what it knew. A caller that has not heard of its
+                    // answer may have it asked once more, and gets another one.
                     let name = self.nodes[at].name();
                     self.seen.retain(|(node, _), _| *node != name);
                 }

@@ -1,5 +1,5 @@
-//! Two balancers that both have one address, behind routers that deal out by addresses (ECMP): what a node sends to the
-//! common address may come to either.
+//! Two balancers that both have one address, behind routers that deal out by addresses (ECMP): what a node
+//! sends to the common address may come to either.
 
 #[allow(dead_code, reason = "each of the tests needs a part of it")]
 mod common;
@@ -275,7 +275,8 @@ fn who_asked_a_node_gets_its_answer_though_both_have_the_address() {
     for balancer in net.balancers.iter().flatten() {
         assert!(balancer.report(false).happened.assigned >= 20, "both of them have calls");
     }
-    // What it is good for: from the common address the same calls ring at several nodes, and nothing is counted right.
+    // What it is good for: from the common address the same calls ring at several nodes, and nothing is
+    // counted right.
     let mut without = Net::new(false);
     without.calls("c", 24);
     without.run(Duration::from_secs(45));

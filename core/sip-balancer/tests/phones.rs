@@ -1,4 +1,5 @@
-//! Phones behind address translation: they register through the balancer, and are called through it (RFC 3327).
+//! Phones behind address translation: they register through the balancer, and are called through it (RFC
+//! 3327).
 
 #[allow(dead_code, reason = "each of the tests needs a part of it")]
 mod common;

@@ -185,7 +185,8 @@ fn where_all_nodes_refuse_most_of_what_they_get_they_do_not_get_it_twice() {
 #[test]
 fn one_node_after_the_other_may_be_started_anew() {
     let mut world = probing(2);
-    // What each of them says, by the tenth of a second: that it stops for two seconds, and then that it is there.
+    // What each of them says, by the tenth of a second: that it stops for two seconds, and then that it is
+    // there.
     let stops = |at: NodeIndex, step: u32| {
         let begin = if at.0 == 0 { 20 } else { 120 };
         (begin..begin + 20).contains(&step)

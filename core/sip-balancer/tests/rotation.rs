@@ -1,4 +1,5 @@
-//! The secret of two balancers is changed while both serve: what one has sealed the other reads, at every step.
+//! The secret of two balancers is changed while both serve: what one has sealed the other reads, at every
+//! step.
 
 #[allow(dead_code, reason = "each of the tests needs a part of it")]
 mod common;

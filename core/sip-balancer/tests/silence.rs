@@ -636,7 +636,8 @@ fn the_answer_to_the_callers_own_cancel_is_the_callers() {
     world.answer(&second, "180 Ringing", "");
     let cancel = world.one(CALLER, &request("CANCEL", "y1", 1, "y1", "", ""));
     assert_eq!(cancel.to, second.to);
-    // The other one says yes meanwhile, and is the first to do so. What the caller cancelled is cancelled by us, too.
+    // The other one says yes meanwhile, and is the first to do so. What the caller cancelled is cancelled by
+    // us, too.
     let all = world.answer(&first, "200 OK", "");
     assert!(all.iter().any(|m| m.to == CALLER && m.start() == "SIP/2.0 200 OK"), "{all:?}");
     assert!(all.iter().any(|m| m.to == second.to && m.start().starts_with("CANCEL ")), "{all:?}");

@@ -1,8 +1,8 @@
 //! The targets that the operator names, by their URIs, and those of their addresses that do not answer.
 //!
-//! One object for a URI, shared by all workers and by all lists that name it, and carried over a reload: what one worker
-//! finds holds for every call that begins after it. While all is well a worker reads atomics alone; the lock is taken
-//! where some address of the target does not answer.
+//! One object for a URI, shared by all workers and by all lists that name it, and carried over a reload: what
+//! one worker finds holds for every call that begins after it. While all is well a worker reads atomics
+//! alone; the lock is taken where some address of the target does not answer.
 
 use crate::vital::{Health, Vital, Why};
 use core::net::SocketAddr;

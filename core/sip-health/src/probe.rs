@@ -64,7 +64,8 @@ impl Probe {
         }
     }
 
-    /// A question is put now, and its answer must be here after `timeout`; the next one comes after `interval`. Its number.
+    /// A question is put now, and its answer must be here after `timeout`; the next one comes after
+    /// `interval`. Its number.
     pub fn ask(&mut self, now: Time, interval: Duration, timeout: Duration) -> u32 {
         self.next = self.next.max(now) + interval;
         self.serial = self.serial.wrapping_add(1);
@@ -103,8 +104,8 @@ impl Probe {
         self.bad = 0;
     }
 
-    /// A question was answered well, by a server that has gone down `falls` times. Whether that were `enough` one after
-    /// the other since.
+    /// A question was answered well, by a server that has gone down `falls` times. Whether that were `enough`
+    /// one after the other since.
     pub fn succeeded(&mut self, falls: u32, enough: u32) -> bool {
         if falls != self.falls {
             (self.good, self.falls) = (0, falls);

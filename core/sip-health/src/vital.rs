@@ -3,7 +3,8 @@
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use wire::Time;
 
-/// How far [`Vital::heard_at`] may be behind the truth, microseconds: it is written seldom, so it stays in every cache.
+/// How far [`Vital::heard_at`] may be behind the truth, microseconds: it is written seldom, so it stays in
+/// every cache.
 pub const HEARD_GRAIN: u64 = 16_000;
 
 /// Whether a server answers.
@@ -130,8 +131,8 @@ impl Vital {
         Time::from_micros(self.heard.load(Relaxed))
     }
 
-    /// Something came from it that it owed: it lives. Says whether that changes who takes calls. One that is down
-    /// stays so until a probe is answered.
+    /// Something came from it that it owed: it lives. Says whether that changes who takes calls. One that is
+    /// down stays so until a probe is answered.
     pub fn heard(&self, now: Time) -> bool {
         if now.as_micros() >= self.heard.load(Relaxed) + HEARD_GRAIN {
             self.heard.store(now.as_micros(), Relaxed);
@@ -145,7 +146,8 @@ impl Vital {
         (doubted || health == Health::Unknown as u8) && self.set_up()
     }
 
-    /// When the newest request was sent to it that it has answered; up to [`HEARD_GRAIN`] older than the truth.
+    /// When the newest request was sent to it that it has answered; up to [`HEARD_GRAIN`] older than the
+    /// truth.
     pub fn served_at(&self) -> Time {
         Time::from_micros(self.served.load(Relaxed))
     }
@@ -157,7 +159,8 @@ impl Vital {
         }
     }
 
-    /// A request to it failed: it is to be probed at once. How many have failed since something last came from it.
+    /// A request to it failed: it is to be probed at once. How many have failed since something last came
+    /// from it.
     pub fn failed(&self) -> u32 {
         self.want_probe();
         self.failures.fetch_add(1, Relaxed).saturating_add(1)

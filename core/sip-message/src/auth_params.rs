@@ -30,8 +30,8 @@ impl<'a> AuthParams<'a> {
         chars::is_token(scheme).then(|| AuthParams { scheme, rest: trim(&value[end..]) })
     }
 
-    /// As [`AuthParams::parse`], calling `f` with each parameter on the way, as [`AuthParams::iter`] gives them;
-    /// answers the scheme. What `f` was told counts for nothing if the answer is `None`.
+    /// As [`AuthParams::parse`], calling `f` with each parameter on the way, as [`AuthParams::iter`] gives
+    /// them; answers the scheme. What `f` was told counts for nothing if the answer is `None`.
     pub fn each(value: &'a [u8], mut f: impl FnMut(&'a [u8], &'a [u8])) -> Option<&'a [u8]> {
         let AuthParams { scheme, mut rest } = AuthParams::begin(value)?;
         while !rest.is_empty() {

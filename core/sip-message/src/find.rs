@@ -24,8 +24,9 @@ pub fn find_vias(bytes: &[u8]) -> Option<&[u8]> {
     })
 }
 
-/// The values of the first To and Call-ID header fields, found the same way in one pass that ends with the second of
-/// them, To with what it is folded into: what tells in an overload whether a message belongs to a dialog, and which call it is of.
+/// The values of the first To and Call-ID header fields, found the same way in one pass that ends with the
+/// second of them, To with what it is folded into: what tells in an overload whether a message belongs to a
+/// dialog, and which call it is of.
 pub fn find_to_and_call_id(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (mut to, mut call_id) = (None, None);
     let start = bytes.iter().take_while(|&&b| b == b'\r' || b == b'\n').count();

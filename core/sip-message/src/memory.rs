@@ -3,8 +3,8 @@
 //! Most of what a server or a generator receives looks like something it received a moment ago: the same
 //! phone, trunk or node sends the same lines, and only what names the call or the user is another, of the
 //! same length. [`Memory`] keeps the index of such messages. One that comes is held against the kept one,
-//! thirty-two bytes at a time; where they differ only in plain bytes (letters, digits, `-` and `_`) that stand where
-//! any plain byte means the same to the parser, the kept index is the index of this one too.
+//! thirty-two bytes at a time; where they differ only in plain bytes (letters, digits, `-` and `_`) that
+//! stand where any plain byte means the same to the parser, the kept index is the index of this one too.
 //!
 //! The answer never depends on what is remembered: a property test and a fuzz target hold every index found
 //! so against one made anew.
@@ -71,8 +71,8 @@ impl Memory {
         Memory { shapes, saved: MOST_SAVED, since: 0, kept: 0 }
     }
 
-    /// Where a message like this one is kept, its index now that of this one; otherwise where to keep this one,
-    /// if it is worth it.
+    /// Where a message like this one is kept, its index now that of this one; otherwise where to keep this
+    /// one, if it is worth it.
     #[inline]
     pub fn recall(&mut self, bytes: &[u8], limits: &Limits) -> Result<Place, Option<Place>> {
         let Some(row) = row(bytes) else { return Err(None) };
@@ -148,8 +148,8 @@ fn digits_of_cseq(bytes: &[u8], spans: &Spans) -> Option<Span> {
     Some(Span { start: value.start, end: value.start + count as u32 })
 }
 
-/// Host and port of the topmost Via of a request, if it is one that [`Via::usual`] reads. Whether it is depends, but for these
-/// two, on bytes that every message like this one has.
+/// Host and port of the topmost Via of a request, if it is one that [`Via::usual`] reads. Whether it is
+/// depends, but for these two, on bytes that every message like this one has.
 fn sent_by(bytes: &[u8], spans: &Spans) -> Option<Span> {
     let Start::Request { .. } = spans.start else { return None };
     let raw = spans.via.of(bytes).raw;
@@ -173,8 +173,8 @@ impl Shape {
         }
     }
 
-    /// Whether the kept index is that of `bytes`, which are as many. If so it has the number of its CSeq. Not inlined, so
-    /// that its loop has all registers.
+    /// Whether the kept index is that of `bytes`, which are as many. If so it has the number of its CSeq. Not
+    /// inlined, so that its loop has all registers.
     #[inline(never)]
     fn fits(&mut self, bytes: &[u8], limits: &Limits) -> bool {
         if self.limits != *limits {
@@ -211,7 +211,8 @@ impl Shape {
         true
     }
 
-    /// Takes the sender's host and port from another message that is alike; `false` if they are not to be read in the usual way.
+    /// Takes the sender's host and port from another message that is alike; `false` if they are not to be
+    /// read in the usual way.
     fn take_sender(&mut self, bytes: &[u8]) -> bool {
         let (text, kept) = (self.sent_by.of(bytes), self.head.get_mut(self.sent_by.range()));
         let (Some((_, host_ip, port, [])), Some(kept)) = (usual_sent_by(text), kept) else { return false };
@@ -263,7 +264,8 @@ impl Shape {
                 Name::CSeq | Name::MaxForwards | Name::ContentLength => {}
                 // Those of a response are read when they are asked for.
                 Name::From | Name::To if matches!(spans.start, Start::Request { .. }) => {}
-                // Of the topmost one more than its branch is known; of others that stand in its line, that they do.
+                // Of the topmost one more than its branch is known; of others that stand in its line, that
+                // they do.
                 Name::Via if usize::from(spans.first[Name::Via as usize]) == at => {
                     let first = end_of_value(header.value.of(bytes)) as u32;
                     allow(Span { start: header.value.start + first, end: header.value.end });

@@ -49,8 +49,8 @@ impl<'a> Method<'a> {
         })
     }
 
-    /// The number of a method that has a name here, from 0 on in the order of their names above: for tables of counts, and
-    /// for keys that hold a method in a byte.
+    /// The number of a method that has a name here, from 0 on in the order of their names above: for tables
+    /// of counts, and for keys that hold a method in a byte.
     #[inline]
     pub const fn number(self) -> Option<u8> {
         Some(match self {

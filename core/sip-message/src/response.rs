@@ -15,8 +15,8 @@ pub struct Response<'a> {
     pub reason: &'a [u8],
     /// Added to a To without tag, except in a 100 (RFC 3261 section 8.2.6.2); empty adds none.
     pub tag: &'a [u8],
-    /// Where the request came from, with whether to add an `rport` unasked; `None` leaves the Via alone (the bytes at hand
-    /// have been through this already).
+    /// Where the request came from, with whether to add an `rport` unasked; `None` leaves the Via alone (the
+    /// bytes at hand have been through this already).
     pub source: Option<(SocketAddr, bool)>,
     /// Whole header lines to add.
     pub extra: &'a [u8],
@@ -28,9 +28,9 @@ impl Response<'_> {
         Response { status, reason: b"", tag: b"", source: None, extra: b"" }
     }
 
-    /// Appends the response to `request` (section 8.2.6.2): status line, every Via with the topmost one completed from the
-    /// source, From, To, Call-ID and CSeq as received, the extra lines, then `Content-Length: 0`. A 100 repeats the
-    /// Timestamp (section 8.2.6.1).
+    /// Appends the response to `request` (section 8.2.6.2): status line, every Via with the topmost one
+    /// completed from the source, From, To, Call-ID and CSeq as received, the extra lines, then
+    /// `Content-Length: 0`. A 100 repeats the Timestamp (section 8.2.6.1).
     pub fn write(&self, request: &Message<'_>, out: &mut Vec<u8>) {
         let status = self.status;
         out.reserve(512);

@@ -48,8 +48,8 @@ impl Span {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeaderSpan {
     pub name: Name,
-    /// The line is written as this server writes it: the canonical long name, its colon, one space, the value, CRLF. Not
-    /// known of all that are so.
+    /// The line is written as this server writes it: the canonical long name, its colon, one space, the
+    /// value, CRLF. Not known of all that are so.
     pub usual: bool,
     /// The next header field of the same name.
     pub next: u16,

@@ -157,8 +157,9 @@ impl<'a> Via<'a> {
         Ok(())
     }
 
-    /// Where the request came from, by what its receiver wrote: `received`, or `sent-by` if there is none. `None` if
-    /// `received` is no address, or there are several: one of them is the client's own, and nothing says which.
+    /// Where the request came from, by what its receiver wrote: `received`, or `sent-by` if there is none.
+    /// `None` if `received` is no address, or there are several: one of them is the client's own, and nothing
+    /// says which.
     pub fn source_ip(&self) -> Option<IpAddr> {
         match self.received {
             Some(received) => parse_ip(received),

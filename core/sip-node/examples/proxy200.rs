@@ -6,9 +6,10 @@
 //! perf stat -e instructions:u target/release/examples/proxy200 200000
 //! ```
 //!
-//! With a second argument `digest`, INVITE and BYE are challenged, as in the second workload of
-//! verify/bench, and with `stateless` nothing is remembered of a request, as in the fourth. With `empty` at its end
-//! (`empty`, `digest-empty`, `stateless-empty`) only the driver's own work is done; the difference is the node's.
+//! With a second argument `digest`, INVITE and BYE are challenged, as in the second workload of verify/bench,
+//! and with `stateless` nothing is remembered of a request, as in the fourth. With `empty` at its end
+//! (`empty`, `digest-empty`, `stateless-empty`) only the driver's own work is done; the difference is the
+//! node's.
 
 use sip_auth::{
     Algorithm, Authenticator, Backoff, BackoffRules, Decision, Ha1, LocalLedger, Name, NonceCounts, Recent,
@@ -196,8 +197,8 @@ struct Driver {
 }
 
 impl Driver {
-    /// Gives a message to the node; what it sent, of `sent` messages. A 100 does not count: a callee that answers soon
-    /// gets none.
+    /// Gives a message to the node; what it sent, of `sent` messages. A 100 does not count: a callee that
+    /// answers soon gets none.
     fn give(&mut self, from: Flow, message: &[u8], sent: usize, said: &mut Vec<u8>) {
         if self.mute {
             return;

@@ -1,5 +1,5 @@
-//! Who may reach what: the one rule for where a request may go, by who asks, how the target is named and what is there.
-//! The table in `docs/design/access.md` is this function.
+//! Who may reach what: the one rule for where a request may go, by who asks, how the target is named and what
+//! is there. The table in `docs/design/access.md` is this function.
 
 use crate::found::Found;
 use crate::settings::{Bounds, Settings};
@@ -72,7 +72,8 @@ pub(crate) enum Access {
 pub(crate) const fn access(asker: Asker, by: By, place: Place) -> Access {
     use {Access::*, Asker::*};
     match (by, place, asker) {
-        // A name of ours stands for what is bound to it; a trunk is reached by a number, a service by the operator's rules.
+        // A name of ours stands for what is bound to it; a trunk is reached by a number, a service by the
+        // operator's rules.
         (By::Aor, Place::Phone | Place::Gateway, End) => Sealed,
         (By::Aor, Place::Phone | Place::Gateway, _) => Open,
         (By::Aor, Place::Trunk | Place::Service, Transit | Proven) => Rules,
@@ -169,8 +170,8 @@ impl Places {
         there.chain(named)
     }
 
-    /// Whether a target of the operator's leads to the trunk `at`: to a target of it, or to its source, at the usual port if
-    /// no target of it is there.
+    /// Whether a target of the operator's leads to the trunk `at`: to a target of it, or to its source, at
+    /// the usual port if no target of it is there.
     pub fn leads_to_trunk(&self, settings: &Settings, target: &[u8], at: usize) -> bool {
         let Ok(uri) = Uri::parse(target) else { return false };
         let (host, port) = leads_to(&uri);
@@ -211,15 +212,15 @@ impl Places {
         }
     }
 
-    /// Whether a target that plays `role` may be at `remote`: at a trunk or service only what was sent there by the rules, or
-    /// in a dialog with it.
+    /// Whether a target that plays `role` may be at `remote`: at a trunk or service only what was sent there
+    /// by the rules, or in a dialog with it.
     pub fn let_through(&self, settings: &Settings, bounds: Bounds, role: Role, remote: SocketAddr) -> bool {
         let by_rules = role == Role::Trunk || !matches!(bounds, Bounds::Inside | Bounds::Outside);
         settings.allows(bounds, remote) && (by_rules || self.at(settings, remote).is_none())
     }
 
-    /// Whose place a REGISTER from `source` claims with this URI of a Contact or Path; `None`: nobody's, or it came from
-    /// there.
+    /// Whose place a REGISTER from `source` claims with this URI of a Contact or Path; `None`: nobody's, or
+    /// it came from there.
     pub fn claimed(&self, settings: &Settings, uri: &Uri<'_>, source: SocketAddr) -> Option<Holder> {
         if !uri.is_sip() || self.is_empty() && settings.trunks.is_empty() {
             return None;
@@ -234,8 +235,8 @@ impl Places {
         self.claimed_at(settings, address, source)
     }
 
-    /// Whose place a Contact at `address` claims that was registered from `source`; `None`: nobody's, or it came from
-    /// there.
+    /// Whose place a Contact at `address` claims that was registered from `source`; `None`: nobody's, or it
+    /// came from there.
     pub fn claimed_at(&self, settings: &Settings, address: SocketAddr, source: SocketAddr) -> Option<Holder> {
         let ip = address.ip().to_canonical();
         let near = source.ip().to_canonical() == ip;

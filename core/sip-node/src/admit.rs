@@ -192,7 +192,8 @@ impl<S: Services> Node<S> {
             return Some((Caller { role: sender.role, borrowed, ..stranger }, None));
         }
         let Some(aor) = aor else {
-            // A phone of ours that took a call for another server's name bears that name, which has no password here.
+            // A phone of ours that took a call for another server's name bears that name, which has no
+            // password here.
             let phone = dialog.filter(|d| !d.by_caller && d.called == 0).map(|d| d.sender);
             let known = phone.is_some_and(|end| {
                 end.role == Role::Local && end.remote.ip() == flow.remote.ip().to_canonical()

@@ -30,8 +30,8 @@ fn names_nobody(from: &[u8]) -> bool {
     })
 }
 
-/// Challenges a caller without a name where proof may open the way, or where it brings credentials of ours. What
-/// strangers may send needs no proof. `None`: answered.
+/// Challenges a caller without a name where proof may open the way, or where it brings credentials of ours.
+/// What strangers may send needs no proof. `None`: answered.
 pub(crate) fn unmask<'a, S: Services>(
     node: &mut Node<S>,
     now: Time,
@@ -102,8 +102,8 @@ impl<S: Services> Masked<'_, '_, S> {
         }
     }
 
-    /// The domain that the caller is most likely of: by its P-Preferred-Identity (RFC 3325 section 9.2), by the one that it
-    /// dialled in, or the default domain.
+    /// The domain that the caller is most likely of: by its P-Preferred-Identity (RFC 3325 section 9.2), by
+    /// the one that it dialled in, or the default domain.
     fn domain_meant(&self) -> Option<Vec<u8>> {
         let Masked { node, request, a } = self;
         let preferred = request.values(Name::PPreferredIdentity).find_map(|value| {

@@ -1,4 +1,5 @@
-//! What a REGISTER binds: where each Contact is reached (the table of docs/design/reach.md), and what may not be bound.
+//! What a REGISTER binds: where each Contact is reached (the table of docs/design/reach.md), and what may not
+//! be bound.
 
 use crate::services::{Counter, Services, StoreDown};
 use crate::settings::{Mode, Settings};
@@ -76,7 +77,8 @@ fn sees_itself(flow: Flow, request: &Message<'_>) -> bool {
     via.rport.is_none() && port && via.host_ip.is_some_and(|ip| ip == flow.remote.ip().to_canonical())
 }
 
-/// The same of a client behind a proxy that we trust, by what that wrote into its Via. On a stream the port is not looked at.
+/// The same of a client behind a proxy that we trust, by what that wrote into its Via. On a stream the port
+/// is not looked at.
 fn sees_itself_behind(request: &Message<'_>) -> bool {
     let Some(below) = request.values(Name::Via).skip(1).last() else { return true };
     let Ok(via) = Via::parse(below) else { return false };
@@ -86,7 +88,8 @@ fn sees_itself_behind(request: &Message<'_>) -> bool {
     address && port
 }
 
-/// Whether a new connection or datagram can lead to a Contact at all: to a browser none does (RFC 7118 section 5).
+/// Whether a new connection or datagram can lead to a Contact at all: to a browser none does (RFC 7118
+/// section 5).
 fn is_dialled(contact: &Uri<'_>, transport: Transport) -> bool {
     let web = matches!(transport, Transport::Ws | Transport::Wss);
     let last = contact.host.rsplit(|&b| b == b'.').next().unwrap_or(b"");
@@ -150,8 +153,8 @@ impl<S: Services> Bindings<'_, S> {
         }
     }
 
-    /// Whether a Path names the place of a trunk or of an emergency or voicemail target and the REGISTER did not come from
-    /// there: otherwise all callers could reach that place through it.
+    /// Whether a Path names the place of a trunk or of an emergency or voicemail target and the REGISTER did
+    /// not come from there: otherwise all callers could reach that place through it.
     fn path_claims_a_place(&self, flow: Flow, request: &Message<'_>) -> bool {
         let read = |value| Uri::parse(NameAddr::parse(value).ok()?.uri).ok().filter(Uri::is_sip);
         let mut path = request.values(Name::Path).filter_map(read);
@@ -160,7 +163,8 @@ impl<S: Services> Bindings<'_, S> {
 }
 
 impl<S: Services> Bindings<'_, S> {
-    /// What the binding of a Contact is filed under, or the refusal of its REGISTER. `kept`: it keeps to its flow (RFC 5626).
+    /// What the binding of a Contact is filed under, or the refusal of its REGISTER. `kept`: it keeps to its
+    /// flow (RFC 5626).
     pub(crate) fn placed(
         &self,
         flow: Flow,
@@ -180,7 +184,8 @@ impl<S: Services> Bindings<'_, S> {
             Place::Source if by_front => Ok(self.beyond(flow, request, contact).unwrap_or(here)),
             Place::Source => Ok(here),
             Place::Port(port) => Ok(Flow { remote: SocketAddr::new(flow.remote.ip(), port), ..flow }),
-            // A PBX at a trunk's address. Looked up, its name would lead to the trunk, which strangers may not call.
+            // A PBX at a trunk's address. Looked up, its name would lead to the trunk, which strangers may
+            // not call.
             Place::Contact
                 if destination(contact).is_none()
                     && self.site.places().at(self.site.settings(), flow.remote).is_some() =>
@@ -197,8 +202,8 @@ impl<S: Services> Bindings<'_, S> {
         }
     }
 
-    /// The device that registered through the connection of a proxy, at the address that its Contact spells out, by the
-    /// transport of the Contact or else of the device's own Via.
+    /// The device that registered through the connection of a proxy, at the address that its Contact spells
+    /// out, by the transport of the Contact or else of the device's own Via.
     fn beyond(&self, flow: Flow, request: &Message<'_>, contact: &Uri<'_>) -> Option<Flow> {
         let ip = contact.host_ip().filter(|ip| *ip != flow.remote.ip().to_canonical())?;
         let own = request.values(Name::Via).skip(1).last().and_then(|v| Via::parse(v).ok()?.transport);
@@ -219,8 +224,8 @@ impl<S: Services> Bindings<'_, S> {
 }
 
 impl<S: Services> Bindings<'_, S> {
-    /// A trusted proxy that names itself in Path counts as heard from. Where its Path leads is compared with host and
-    /// port of its Via, because the Path may be the client's.
+    /// A trusted proxy that names itself in Path counts as heard from. Where its Path leads is compared with
+    /// host and port of its Via, because the Path may be the client's.
     pub(crate) fn note_edge(&self, flow: Flow, request: &Message<'_>) {
         let Some(first) = request.values(Name::Path).next() else { return };
         let Some(edge) = NameAddr::parse(first).ok().and_then(|value| Uri::parse(value.uri).ok()) else {

@@ -13,8 +13,8 @@ enum State {
     Ended,
 }
 
-/// The dialogs by hashes of Call-ID and callee's tag. An answered one takes the place of an early one; others that find no
-/// place are not noted.
+/// The dialogs by hashes of Call-ID and callee's tag. An answered one takes the place of an early one; others
+/// that find no place are not noted.
 #[derive(Default)]
 pub(crate) struct Callees {
     /// Half a hash is enough: the sender must know the Call-ID and the caller's tag as well.

@@ -1,11 +1,12 @@
 //! The calls that go through this worker: for people who ask, and for the cap on their number.
 //!
-//! A proxy needs no memory of calls to forward requests. This table decides two things about messages: whether a
-//! stranger's INFO without our token belongs to a call here, and whether an INVITE, MESSAGE or REFER with our token
-//! belongs to a dialog that exists. Entries are found by Call-ID and the caller's tag. They are removed when the BYE of
-//! the last answered dialog is answered, when the set-up fails, or after a day without INVITE or UPDATE. If there is no
-//! more room, the call that was answered first makes it: that call goes on unseen, and nobody can keep others out by
-//! never hanging up. So the cap holds for calls being set up.
+//! A proxy needs no memory of calls to forward requests. This table decides two things about messages:
+//! whether a stranger's INFO without our token belongs to a call here, and whether an INVITE, MESSAGE or
+//! REFER with our token belongs to a dialog that exists. Entries are found by Call-ID and the caller's tag.
+//! They are removed when the BYE of the last answered dialog is answered, when the set-up fails, or after a
+//! day without INVITE or UPDATE. If there is no more room, the call that was answered first makes it: that
+//! call goes on unseen, and nobody can keep others out by never hanging up. So the cap holds for calls being
+//! set up.
 
 use crate::callees::Callees;
 use crate::shortage::Shortage;
@@ -50,7 +51,8 @@ struct Entry {
     /// When something of it was seen last.
     seen: Time,
     callees: Callees,
-    /// INVITEs that began it and have not failed: a proxy before this server may send one for each of its targets.
+    /// INVITEs that began it and have not failed: a proxy before this server may send one for each of its
+    /// targets.
     attempts: u8,
     payer: Payer,
     /// The connection of the caller, if the call keeps it in use.
@@ -193,8 +195,8 @@ impl Calls {
         }
     }
 
-    /// A provisional or 2xx response to an INVITE or UPDATE went back. Of an INVITE it may make a dialog (section 12.1),
-    /// with a callee at `place`, where the request went. `within`: the request had our token.
+    /// A provisional or 2xx response to an INVITE or UPDATE went back. Of an INVITE it may make a dialog
+    /// (section 12.1), with a callee at `place`, where the request went. `within`: the request had our token.
     pub fn responded(
         &mut self,
         now: Time,
@@ -232,7 +234,8 @@ impl Calls {
         }
     }
 
-    /// A call that began where this table does not know it (before a restart, say) goes on. True if it is new here.
+    /// A call that began where this table does not know it (before a restart, say) goes on. True if it is new
+    /// here.
     fn know(&mut self, now: Time, caller: u64, response: &Message<'_>, within: Within) -> bool {
         if self.table.len() >= self.limit || self.table.find(caller, |e| e.hash == caller).is_some() {
             return false;
@@ -279,8 +282,8 @@ impl Calls {
         true
     }
 
-    /// Notes that a call which is answered now needs the caller's connection; false if there is no such call, or it is noted
-    /// already.
+    /// Notes that a call which is answered now needs the caller's connection; false if there is no such call,
+    /// or it is noted already.
     pub fn takes(&mut self, response: &Message<'_>, conn: ConnId) -> bool {
         let hash = self.hash(response.call_id(), response.from_tag());
         let Some(entry) = self.table.find_mut(hash, |e| e.hash == hash) else { return false };
@@ -297,8 +300,8 @@ impl Calls {
         self.released.drain(..).for_each(|conn| out.release(conn));
     }
 
-    /// Whether a request belongs to a dialog of a call here, early or answered, whichever end sent it. Call-ID, both
-    /// tags and the URI of the other end must match.
+    /// Whether a request belongs to a dialog of a call here, early or answered, whichever end sent it.
+    /// Call-ID, both tags and the URI of the other end must match.
     pub fn knows(&self, request: &Message<'_>) -> bool {
         let (from, to) = (
             self.hash(request.call_id(), request.from_tag()),
@@ -310,8 +313,8 @@ impl Calls {
             || find(to).is_some_and(|e| e.callees.has(from) && e.parts().1 == name)
     }
 
-    /// Whether a request has the tags of a dialog of a call here, and users or hosts in From or To that its ends do not have:
-    /// its sender has seen a message of that call.
+    /// Whether a request has the tags of a dialog of a call here, and users or hosts in From or To that its
+    /// ends do not have: its sender has seen a message of that call.
     pub fn is_forged(&self, request: &Message<'_>) -> bool {
         let (from, to) = (
             self.hash(request.call_id(), request.from_tag()),
@@ -327,8 +330,9 @@ impl Calls {
             || find(to).is_some_and(|e| forged(e, from, to_name, from_name))
     }
 
-    /// Whether a request with our token belongs to no dialog, as far as this table knows its calls. It knows those that it
-    /// named itself in, and after a day all that have seen a message since. `others`: other servers may have begun it.
+    /// Whether a request with our token belongs to no dialog, as far as this table knows its calls. It knows
+    /// those that it named itself in, and after a day all that have seen a message since. `others`: other
+    /// servers may have begun it.
     pub fn denies(&self, now: Time, request: &Message<'_>, dialog: &Dialog, others: bool) -> bool {
         let old = others || self.since.is_none_or(|since| now < since + FORGET);
         if now < self.gaps_until || (dialog.keeper != self.keeper && old) {

@@ -81,8 +81,8 @@ impl<S: Services> Node<S> {
             Plan::Forward(wishes) => wishes,
             Plan::Offline | Plan::Refuse(_) | Plan::NoDialog => Vec::new(),
         };
-        // Stops the caller's retransmissions (sections 16.2, 17.2.1), before they begin also where he hears from the
-        // callee soon. Who is behind with its work may not know when that is.
+        // Stops the caller's retransmissions (sections 16.2, 17.2.1), before they begin also where he hears
+        // from the callee soon. Who is behind with its work may not know when that is.
         if invite && (self.site.settings().proxy.trying == Trying::After(0) || self.overload.sheds()) {
             self.answer(now, server, request, source, 100, b"", out);
         }

@@ -1,5 +1,6 @@
-//! Calls for help: requests for `urn:service:sos` and the services below it (RFC 5031), and for the numbers that people
-//! dial instead. They go to where the operator says, before any other route, and in an overload before other new work.
+//! Calls for help: requests for `urn:service:sos` and the services below it (RFC 5031), and for the numbers
+//! that people dial instead. They go to where the operator says, before any other route, and in an overload
+//! before other new work.
 
 use sip_message::{Message, Method};
 
@@ -17,8 +18,8 @@ pub struct Emergency {
 }
 
 impl Emergency {
-    /// Whether a Request-URI, which may be followed by a blank and more, names a service for emergencies by how it is
-    /// written: whose number it is, its host would say, which is not looked at.
+    /// Whether a Request-URI, which may be followed by a blank and more, names a service for emergencies by
+    /// how it is written: whose number it is, its host would say, which is not looked at.
     pub(crate) fn is_named_by(&self, uri: &[u8]) -> bool {
         let Some((scheme, rest)) = uri.split_at_checked(4) else { return false };
         if scheme.eq_ignore_ascii_case(b"urn:") {
@@ -37,7 +38,8 @@ impl Emergency {
     }
 }
 
-/// Whether this, behind `urn:`, is the service "sos" or one below it, in any case (RFC 5031 sections 3 and 4.2).
+/// Whether this, behind `urn:`, is the service "sos" or one below it, in any case (RFC 5031 sections 3 and
+/// 4.2).
 fn is_sos(name: &[u8]) -> bool {
     const SOS: &[u8] = b"service:sos";
     name.split_at_checked(SOS.len()).is_some_and(|(service, behind)| {

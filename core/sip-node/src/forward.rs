@@ -26,8 +26,8 @@ use sip_proxy::token::{End, Role};
 use sip_transaction::ClientRequest;
 use wire::{Flow, Outbox, Time, Transport};
 
-/// Whether a request begins something, which is better refused at once than late. One without To tag may still belong to
-/// something that goes on, with a peer of RFC 2543 (RFC 3261 section 12.2.1.1).
+/// Whether a request begins something, which is better refused at once than late. One without To tag may
+/// still belong to something that goes on, with a peer of RFC 2543 (RFC 3261 section 12.2.1.1).
 fn begins(request: &Message<'_>) -> bool {
     let method = request.method();
     let new = matches!(
@@ -190,15 +190,17 @@ impl<S: Services> Node<S> {
         }
     }
 
-    /// Whether requests to a target of this trunk say that we can be told of overload, and what it tells is believed:
-    /// only where the operator says so. A trunk that knows nothing of `oc` passes on what those behind it write.
+    /// Whether requests to a target of this trunk say that we can be told of overload, and what it tells is
+    /// believed: only where the operator says so. A trunk that knows nothing of `oc` passes on what those
+    /// behind it write.
     pub(crate) fn listens_to(&self, target: &Target) -> bool {
         let trunk = target.trunk.as_ref().and_then(|trunk| trunk.get());
         trunk.is_some_and(|trunk| trunk.overload_control) && self.overload.speaks()
     }
 
-    /// Whether a next hop that may have asked for less gets this request (RFC 7339 section 5.10.1). What is within a dialog
-    /// goes, and counts whatever way it goes there; `listens`: to the trunk by which something new does.
+    /// Whether a next hop that may have asked for less gets this request (RFC 7339 section 5.10.1). What is
+    /// within a dialog goes, and counts whatever way it goes there; `listens`: to the trunk by which
+    /// something new does.
     fn may_send(&mut self, now: Time, flow: Flow, request: &Message<'_>, listens: bool) -> bool {
         let category = match request.to_tag().is_empty() {
             true if !listens => return true,
@@ -216,7 +218,8 @@ impl<S: Services> Node<S> {
         goes
     }
 
-    /// What goes to a next hop in any case counts where it asked for less (RFC 7415 section 3.4: a rate is one of all requests).
+    /// What goes to a next hop in any case counts where it asked for less (RFC 7415 section 3.4: a rate is
+    /// one of all requests).
     pub(crate) fn count_within(&mut self, now: Time, flow: Flow) {
         if !self.neighbours.is_empty() {
             self.neighbours.lets(now, flow.remote, Category::Within, 0);

@@ -19,8 +19,8 @@ impl<S: Services> Node<S> {
         if self.overload.sheds() && matches!(self.verdict, Some(Verdict::Refuse | Verdict::Drop)) {
             return self.unwanted(now, flow, request, out);
         }
-        // Whether it is new, and who is called, is to be read where nobody has looked for long. All else that can be done
-        // before is done while that is fetched.
+        // Whether it is new, and who is called, is to be read where nobody has looked for long. All else that
+        // can be done before is done while that is fetched.
         let callee = self.ingress().expect_callee(request);
         let request = self.layer.prepare(request);
         let way = self.ingress().way(&request);
@@ -35,7 +35,8 @@ impl<S: Services> Node<S> {
         self.layer.finish(request);
     }
 
-    /// A request that is not taken on in an overload, unless it belongs to one that was. Which way it would go is not read.
+    /// A request that is not taken on in an overload, unless it belongs to one that was. Which way it would
+    /// go is not read.
     #[cold]
     fn unwanted(&mut self, now: Time, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
         let request = self.layer.prepare(request);
@@ -139,15 +140,15 @@ impl<S: Services> Node<S> {
     #[cold]
     pub(crate) fn shed(&mut self, flow: Flow, request: &Prepared<'_>, out: &mut Outbox) {
         self.site.services().count(Counter::Refused);
-        // A proxy would send us nothing at all for so long, of anybody (RFC 7339 section 5.10.2 asks for none); whoever
-        // adds a second Via is one.
+        // A proxy would send us nothing at all for so long, of anybody (RFC 7339 section 5.10.2 asks for
+        // none); whoever adds a second Via is one.
         let proxy = request.via_count() > 1 || self.site.settings().trunk_of(flow.remote.ip()).is_some();
         let again = if proxy { Vec::new() } else { retry_after(self.overload.retry_after()) };
         self.refuse(flow, request, 503, b"", &again, out);
     }
 
-    /// The tag of stateless answers to this request, and of the ACK that follows: a function of what an INVITE and its
-    /// ACK have in common, which the transaction layer has hashed already.
+    /// The tag of stateless answers to this request, and of the ACK that follows: a function of what an
+    /// INVITE and its ACK have in common, which the transaction layer has hashed already.
     pub(crate) fn stateless_tag(&mut self, request: &Prepared<'_>) -> [u8; 16] {
         let hash = self.layer.hash_of(request);
         let mut tag = self.site.keyed(domain::TAG);
@@ -251,7 +252,8 @@ pub(crate) fn told(oc: Option<Wish>, buf: &mut Vec<u8>, write: impl FnOnce(&mut 
     }
 }
 
-/// The same with a response of somebody else, whose word on load is taken out where its receiver may believe it.
+/// The same with a response of somebody else, whose word on load is taken out where its receiver may believe
+/// it.
 #[inline]
 pub(crate) fn passed_on(oc: Option<Wish>, knows: bool, buf: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     let start = buf.len();

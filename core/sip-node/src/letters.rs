@@ -1,7 +1,9 @@
-//! Final responses whose connection may be gone: they go to the port in Via over a new one (RFC 3261 section 18.2.2).
+//! Final responses whose connection may be gone: they go to the port in Via over a new one (RFC 3261 section
+//! 18.2.2).
 //!
-//! That a connection is gone is reported for what was sent on it, soon after. So the latest responses are kept, not all, and a
-//! response that its caller had a while to read is forgotten. When memory is short they are the first to go.
+//! That a connection is gone is reported for what was sent on it, soon after. So the latest responses are
+//! kept, not all, and a response that its caller had a while to read is forgotten. When memory is short they
+//! are the first to go.
 
 use crate::settings::Settings;
 use core::net::SocketAddr;
@@ -39,8 +41,8 @@ impl Letters {
         self.tokens
     }
 
-    /// Keeps what was queued last, if it is a final response over a connection. The layer has the account of all
-    /// bytes held.
+    /// Keeps what was queued last, if it is a final response over a connection. The layer has the account of
+    /// all bytes held.
     pub fn keep(&mut self, layer: &mut Layer, out: &Outbox) {
         let Some(transmit) = out.transmits().last() else { return };
         let bytes = out.message(transmit);
@@ -91,8 +93,8 @@ impl Letters {
         }
     }
 
-    /// Sends the response with this token again, now that its connection is gone: once, to the address that the request came
-    /// from, at the port that its Via names. Never to our own ports or the admin API.
+    /// Sends the response with this token again, now that its connection is gone: once, to the address that
+    /// the request came from, at the port that its Via names. Never to our own ports or the admin API.
     pub fn send_again(&mut self, token: u64, settings: &Settings, out: &mut Outbox) {
         let Letters { ring, index, .. } = self;
         let Some(letter) = ring.iter_mut().find(|letter| token != 0 && letter.token == token) else { return };

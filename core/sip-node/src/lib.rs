@@ -6,12 +6,12 @@
 //! [`Services`]; what the operator decided is in [`Settings`]. It owns its calls alone: the owner of a
 //! message is a function of its Call-ID.
 //!
-//! The way of a request, file by file: `node` parses it, `inbound` matches a transaction, `ingress` reads what it
-//! shows, `admit` checks and authenticates it. Nothing is remembered before that. Then come `registration` with
-//! `bindings`, or `routing` (`access` is the rule who may reach what). `dispatch` has the response context, `forward`
-//! rewrites and sends, `outcome` handles responses and timers. `stateless` is for ACK and for stateless mode. In an
-//! overload `overload` comes before all of it. What a server is (settings, services, names, keys) is `site`, which all
-//! of them read.
+//! The way of a request, file by file: `node` parses it, `inbound` matches a transaction, `ingress` reads
+//! what it shows, `admit` checks and authenticates it. Nothing is remembered before that. Then come
+//! `registration` with `bindings`, or `routing` (`access` is the rule who may reach what). `dispatch` has the
+//! response context, `forward` rewrites and sends, `outcome` handles responses and timers. `stateless` is for
+//! ACK and for stateless mode. In an overload `overload` comes before all of it. What a server is (settings,
+//! services, names, keys) is `site`, which all of them read.
 #![forbid(unsafe_code)]
 
 mod access;

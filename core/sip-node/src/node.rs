@@ -118,7 +118,8 @@ pub struct Node<S> {
     pub(crate) letters: Letters,
     pub(crate) prompt: Prompt,
     pub(crate) prober: Prober,
-    /// What becomes of the request at hand if it is new, in an overload; `None`: it has to be asked about if it is.
+    /// What becomes of the request at hand if it is new, in an overload; `None`: it has to be asked about if
+    /// it is.
     pub(crate) verdict: Option<Verdict>,
     /// After this a request other than INVITE that has no answer yet gets a 100 (RFC 4320 section 4.1).
     pub(crate) early_trying: Duration,
@@ -171,7 +172,8 @@ impl<S: Services> Node<S> {
         }
     }
 
-    /// It is one of the workers that share this, so it knows how the server is, and tells trunks also where there are several.
+    /// It is one of the workers that share this, so it knows how the server is, and tells trunks also where
+    /// there are several.
     pub fn join(&mut self, common: Arc<Common>, worker: u16) {
         self.overload.join(common, worker.into());
     }
@@ -272,9 +274,9 @@ impl<S: Services> Node<S> {
                     Screened::Emergency(..) => self.overload.judge_emergency(source, call, invite, stream),
                     _ => self.overload.judge(source, call, invite, stream),
                 };
-                // What repeats an accepted request is found out by its transaction; without transactions it goes the way
-                // that it went before, for to refuse it now would end a call that rings.
-                // On a stream nothing is repeated but by a hop in front that keeps no transactions.
+                // What repeats an accepted request is found out by its transaction; without transactions it
+                // goes the way that it went before, for to refuse it now would end a call that rings. On a
+                // stream nothing is repeated but by a hop in front that keeps no transactions.
                 let stateless = self.site.settings().proxy.mode == Mode::Stateless;
                 let repeats = !stream || self.site.settings().auth.is_front(flow.remote.ip());
                 let asks = verdict != Verdict::Take && (stateless || verdict == Verdict::Drop && repeats);
@@ -294,8 +296,8 @@ impl<S: Services> Node<S> {
         !unread
     }
 
-    /// Notes some of the requests that have no final answer yet, so that what repeats them is read in the overload that
-    /// has begun. Until all are noted a repetition may be dropped; the next one is read.
+    /// Notes some of the requests that have no final answer yet, so that what repeats them is read in the
+    /// overload that has begun. Until all are noted a repetition may be dropped; the next one is read.
     #[cold]
     fn remember_pending(&mut self) {
         let Node { proxied, site, overload, .. } = self;
@@ -322,8 +324,8 @@ impl<S: Services> Node<S> {
         self.overload.challenges(self.site.source(flow.remote), self.site.ownership().lot(call_id));
     }
 
-    /// What the sender of a request is to be told of our load with each response, if it asks for it (RFC 7339 section
-    /// 5.1) and is a trunk or in front of us: nobody else learns how we are.
+    /// What the sender of a request is to be told of our load with each response, if it asks for it (RFC 7339
+    /// section 5.1) and is a trunk or in front of us: nobody else learns how we are.
     pub(crate) fn oc_of(&mut self, remote: SocketAddr, request: &Message<'_>) -> Option<OcWish> {
         let nobody = self.site.settings().trunks.is_empty() && self.site.settings().auth.fronts.is_empty();
         if nobody || !self.overload.tells() {
@@ -343,8 +345,8 @@ impl<S: Services> Node<S> {
         self.overload.wish(source, algorithm)
     }
 
-    /// A message for this worker. If it is worker `me` of so many who asks whether it is, and it is not, the answer is
-    /// the owner.
+    /// A message for this worker. If it is worker `me` of so many who asks whether it is, and it is not, the
+    /// answer is the owner.
     fn message(
         &mut self,
         now: Time,

@@ -104,7 +104,8 @@ impl<S: Services> Node<S> {
         self.perform(now, proxied, actions, None, Some(response), out);
     }
 
-    /// A response to an INVITE that was accepted: a repeated or second 2xx goes back (RFC 6026 section 7), and nothing else.
+    /// A response to an INVITE that was accepted: a repeated or second 2xx goes back (RFC 6026 section 7),
+    /// and nothing else.
     fn further_response(
         &mut self,
         now: Time,
@@ -121,8 +122,8 @@ impl<S: Services> Node<S> {
         }
     }
 
-    /// Notes that something came back, and what a trunk says of its load (RFC 7339 section 5.3), if it was asked to, and said
-    /// it from where the request went.
+    /// Notes that something came back, and what a trunk says of its load (RFC 7339 section 5.3), if it was
+    /// asked to, and said it from where the request went.
     #[inline]
     fn hear(&mut self, now: Time, flow: Flow, p: &Proxied, branch: BranchId, response: &Message<'_>) {
         let Some(target) = p.targets.get(usize::from(branch.target())) else { return };
@@ -419,8 +420,8 @@ impl<S: Services> Node<S> {
         sent
     }
 
-    /// The connection of a caller whose call is answered by what was queued last matters: a stranger's as long as the call is
-    /// known.
+    /// The connection of a caller whose call is answered by what was queued last matters: a stranger's as
+    /// long as the call is known.
     fn keep_caller(&mut self, id: ServerId, conn: Option<ConnId>, response: &Message<'_>, out: &mut Outbox) {
         if self.layer.payer_of(id) == Some(Payer::PROVEN) {
             out.keeps(CALL_KEEPS);
@@ -644,8 +645,8 @@ impl<S: Services> Node<S> {
         }
     }
 
-    /// A 100, once the client's retransmissions have come to T2 (RFC 4320 section 4.1) or, of an INVITE, before they
-    /// begin (RFC 3261 section 17.2.1).
+    /// A 100, once the client's retransmissions have come to T2 (RFC 4320 section 4.1) or, of an INVITE,
+    /// before they begin (RFC 3261 section 17.2.1).
     fn still_trying(&mut self, now: Time, p: &mut Proxied, request: Option<&Message<'_>>, out: &mut Outbox) {
         let source = Some((p.source.remote, p.always_rport));
         self.with_request(p, request, |node, p, request| {

@@ -1,6 +1,7 @@
 //! OPTIONS to targets that do not answer, until they do (RFC 3261 section 11).
 //!
-//! The worker that marked an address probes it, so no two do. An answer of any kind takes the mark off for all.
+//! The worker that marked an address probes it, so no two do. An answer of any kind takes the mark off for
+//! all.
 
 use crate::node::Node;
 use crate::services::Services;
@@ -82,7 +83,8 @@ impl Prober {
 }
 
 impl Job {
-    /// The user of the open question's transaction. That of a proxied request has a generation other than zero.
+    /// The user of the open question's transaction. That of a proxied request has a generation other than
+    /// zero.
     fn user(&self) -> u64 {
         u64::from(self.number) << 32 | u64::from(self.serial as u16)
     }

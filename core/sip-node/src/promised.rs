@@ -1,4 +1,5 @@
-//! Answers of registrations that wait for the end of the round, so that one write keeps the changes of all of them.
+//! Answers of registrations that wait for the end of the round, so that one write keeps the changes of all of
+//! them.
 
 use crate::inbound::{retry_after, told};
 use crate::node::Node;
@@ -95,7 +96,8 @@ impl<S: Services> Node<S> {
         answers.push(Answer { to, at: start..bytes.len(), extra: reply.headers.len(), keeps });
     }
 
-    /// Has the changes of the round written, then answers: 200, or 503 if they could not be written and that matters.
+    /// Has the changes of the round written, then answers: 200, or 503 if they could not be written and that
+    /// matters.
     pub(crate) fn answer_promised(&mut self, now: Time, out: &mut Outbox) {
         let kept = self.site.services().keep();
         let mut promised = mem::take(&mut self.promised);

@@ -1,15 +1,16 @@
 //! Who answers an INVITE soon, so that its caller needs no 100.
 //!
-//! RFC 3261 section 17.2.1 has a server send a 100 "unless it knows that the TU will generate a provisional or final
-//! response within 200 ms". A proxy can know that only of those it has asked before: a neighbour whose last responses
-//! all came in half of that time is expected to answer soon, anyone else is not. Who is wrongly expected to is seen by
-//! a timer, and the caller has his 100 before 200 ms are over, and before he would ask again (T1, 500 ms).
+//! RFC 3261 section 17.2.1 has a server send a 100 "unless it knows that the TU will generate a provisional
+//! or final response within 200 ms". A proxy can know that only of those it has asked before: a neighbour
+//! whose last responses all came in half of that time is expected to answer soon, anyone else is not. Who is
+//! wrongly expected to is seen by a timer, and the caller has his 100 before 200 ms are over, and before he
+//! would ask again (T1, 500 ms).
 
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 
-/// So many groups of neighbours are told apart. Neighbours that share a group are known together: the slowest of them
-/// decides.
+/// So many groups of neighbours are told apart. Neighbours that share a group are known together: the slowest
+/// of them decides.
 const GROUPS: usize = 256;
 /// An answer is soon that comes within this time: half of what section 17.2.1 allows.
 const SOON: Duration = Duration::from_millis(100);
@@ -21,8 +22,8 @@ const ENOUGH: u8 = 16;
 pub(crate) struct Group(u8);
 
 impl Group {
-    /// The group of an address. Whoever chooses his address to share another's group gains nothing: callers of both
-    /// are sent a 100 at once.
+    /// The group of an address. Whoever chooses his address to share another's group gains nothing: callers
+    /// of both are sent a 100 at once.
     pub(crate) fn of(neighbour: SocketAddr) -> Group {
         let ip = match neighbour.ip() {
             IpAddr::V4(ip) => u64::from(ip.to_bits()),
@@ -54,7 +55,8 @@ impl Prompt {
         self.in_a_row.get(usize::from(group.0)).is_some_and(|&n| n >= ENOUGH)
     }
 
-    /// An INVITE was answered with something other than a 100, `after` it had come; [`Duration::MAX`]: not in time.
+    /// An INVITE was answered with something other than a 100, `after` it had come; [`Duration::MAX`]: not in
+    /// time.
     pub(crate) fn answered(&mut self, group: Group, after: Duration) {
         if let Some(n) = self.in_a_row.get_mut(usize::from(group.0)) {
             *n = if after <= SOON { n.saturating_add(1) } else { 0 };

@@ -143,7 +143,8 @@ pub(crate) struct Proxied {
     pub wakes: Time,
     /// When an INVITE that nobody has answered yet gets a 100.
     pub trying: Time,
-    /// The neighbour that an INVITE without a response went to first, where it is watched how soon it answers.
+    /// The neighbour that an INVITE without a response went to first, where it is watched how soon it
+    /// answers.
     pub asked: Option<Group>,
     /// Bit n: target n is a trunk. Kept when the targets are not, for answers that come again. A
     /// context has 65 targets at most.
@@ -274,9 +275,9 @@ pub(crate) struct Back {
     pub within: Option<Within>,
 }
 
-/// What is left of an INVITE that was accepted, for as long as its server transaction lasts: every further 2xx goes back
-/// like the first one (RFC 6026 section 7). Half a minute of calls is much, so it is small, and the box of a [`Proxied`] is
-/// used again while the processor has it in its cache.
+/// What is left of an INVITE that was accepted, for as long as its server transaction lasts: every further
+/// 2xx goes back like the first one (RFC 6026 section 7). Half a minute of calls is much, so it is small, and
+/// the box of a [`Proxied`] is used again while the processor has it in its cache.
 struct Accepted {
     server: ServerId,
     /// [`Proxied::trusted`] in halves, which want less alignment.
@@ -365,7 +366,8 @@ impl ProxiedSlab {
         self.at(id.slot).filter(|slot| slot.generation == id.generation)
     }
 
-    /// Takes one out to work on it; [`ProxiedSlab::put`], [`ProxiedSlab::accepted`] or [`ProxiedSlab::free`] must follow.
+    /// Takes one out to work on it; [`ProxiedSlab::put`], [`ProxiedSlab::accepted`] or [`ProxiedSlab::free`]
+    /// must follow.
     pub fn take(&mut self, id: ProxiedId) -> Option<Box<Proxied>> {
         let slot = self.slot(id)?;
         match mem::replace(&mut slot.value, Value::None) {
@@ -484,7 +486,8 @@ impl ProxiedSlab {
         self.walk = Some(0);
     }
 
-    /// Shows those that are not over, a bounded number of slots and of them at a time, in as many calls as it takes.
+    /// Shows those that are not over, a bounded number of slots and of them at a time, in as many calls as it
+    /// takes.
     pub fn walk(&mut self, mut show: impl FnMut(&Proxied)) {
         let Some(from) = self.walk else { return };
         let to = self.used.min(from.saturating_add(WALKED_SLOTS));

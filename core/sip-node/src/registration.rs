@@ -57,7 +57,8 @@ impl<S: Services> Node<S> {
                 let longest = self.site.settings().registrar.max_expires;
                 let keeps = if matters { longest.saturating_add(KEPT_LONGER) } else { 0 };
                 if request.header(Name::Contact).is_some() {
-                    // A promise: what changed is written before it leaves, together with all else of the round.
+                    // A promise: what changed is written before it leaves, together with all else of the
+                    // round.
                     return self.promise(now, flow, request, &reply, keeps, out);
                 }
                 self.site.services().count(Counter::Registered);

@@ -33,8 +33,9 @@ pub trait Services {
     /// Calls `each` for every live binding of an address-of-record, in order of falling q.
     fn bindings(&self, aor: &[u8], now: Time, each: &mut dyn FnMut(&BindingView<'_>));
 
-    /// Told that the bindings of an address-of-record are likely to be asked for soon, and a little later with
-    /// [`Services::fetch`] once more: whoever has them where they take long to read begins to fetch them.
+    /// Told that the bindings of an address-of-record are likely to be asked for soon, and a little later
+    /// with [`Services::fetch`] once more: whoever has them where they take long to read begins to fetch
+    /// them.
     fn expect(&self, aor: &[u8]) -> Option<Expected> {
         let _ = aor;
         None
@@ -45,8 +46,8 @@ pub trait Services {
         let _ = expected;
     }
 
-    /// Runs `work` on the table that holds `aor`; the changes it reports are kept by [`Services::keep`]. `changes`:
-    /// whether it may report any.
+    /// Runs `work` on the table that holds `aor`; the changes it reports are kept by [`Services::keep`].
+    /// `changes`: whether it may report any.
     ///
     /// # Errors
     /// If it may, the store is failing, and policy is to refuse; `work` was not run.
@@ -57,8 +58,8 @@ pub trait Services {
         work: &mut dyn FnMut(&mut Table, &mut Vec<Change>) -> Reply,
     ) -> Result<Reply, StoreDown>;
 
-    /// Makes the changes of all calls of [`Services::register`] since the last call of this outlive the process. Their
-    /// answers leave only after it.
+    /// Makes the changes of all calls of [`Services::register`] since the last call of this outlive the
+    /// process. Their answers leave only after it.
     ///
     /// # Errors
     /// They may be lost with the process, and policy is to refuse then.
@@ -88,7 +89,8 @@ pub trait Services {
         values: &mut dyn Iterator<Item = &[u8]>,
     ) -> Decision;
 
-    /// Told of a nonce just given out in a challenge for `realm`, which whoever keeps [`sip_auth::Recent`] notes there.
+    /// Told of a nonce just given out in a challenge for `realm`, which whoever keeps [`sip_auth::Recent`]
+    /// notes there.
     fn challenged(&self, realm: &[u8], minted: Minted) {
         let _ = (realm, minted);
     }
@@ -176,8 +178,8 @@ pub enum Refusal {
     NotOurs,
     /// A REGISTER by someone who has not proven to be one of our users: 403.
     Unproven,
-    /// A REGISTER whose Contact or Path is at the address of a trunk or of an emergency or voicemail target, and that did not
-    /// come from there: 403.
+    /// A REGISTER whose Contact or Path is at the address of a trunk or of an emergency or voicemail target,
+    /// and that did not come from there: 403.
     Claimed,
     /// A call of a trunk that may not transit, to where only one that may is let through: 403.
     Transit,
@@ -189,16 +191,18 @@ pub enum Refusal {
     Stranger,
     /// Strangers may not send this method: 403.
     Method,
-    /// A stranger's request has a To tag and no token of ours, and strangers may not begin anything with its method: 481.
+    /// A stranger's request has a To tag and no token of ours, and strangers may not begin anything with its
+    /// method: 481.
     NoDialog,
     /// An INVITE, MESSAGE or REFER with our token, in a dialog that this server would know: 403.
     UnknownDialog,
-    /// A stranger's INVITE would have a phone answer by itself or take over a call, by what cannot be taken off it: 403.
+    /// A stranger's INVITE would have a phone answer by itself or take over a call, by what cannot be taken
+    /// off it: 403.
     Commands,
     /// The sender may not reach what the Request-URI names: 403.
     Target,
-    /// The same of a sender who is neither one of our users nor a trunk that may transit, and the Request-URI is of none of
-    /// our domains: 403.
+    /// The same of a sender who is neither one of our users nor a trunk that may transit, and the Request-URI
+    /// is of none of our domains: 403.
     Elsewhere,
 }
 

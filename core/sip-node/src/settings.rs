@@ -130,9 +130,9 @@ impl Auth {
         self.fronts.iter().any(|&(net, length)| in_block(net, length, ip))
     }
 
-    /// Where a request came from, for what is remembered of wrong credentials: the sender, or who sent it to the
-    /// proxy in front of this server, which has checked that Via (RFC 3261 section 18.2.1). Of several proxies in
-    /// front, one behind the other, the first one is asked.
+    /// Where a request came from, for what is remembered of wrong credentials: the sender, or who sent it to
+    /// the proxy in front of this server, which has checked that Via (RFC 3261 section 18.2.1). Of several
+    /// proxies in front, one behind the other, the first one is asked.
     pub fn source(&self, sender: IpAddr, request: &Message<'_>) -> IpAddr {
         let mut source = sender.to_canonical();
         if !self.is_front(source) {
@@ -186,7 +186,8 @@ pub struct Proxy {
     pub strangers: crate::Strangers,
 }
 
-/// When an INVITE that has no other response yet gets a 100 (RFC 3261 section 17.2.1). In an overload: at once.
+/// When an INVITE that has no other response yet gets a 100 (RFC 3261 section 17.2.1). In an overload: at
+/// once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Trying {
     /// At once, unless the neighbour that it goes to has answered soon of late; then after 200 ms.
@@ -350,8 +351,8 @@ impl Settings {
         self.listeners.iter().any(|l| l.is_port(port) || (port.is_some() && known(l) == port))
     }
 
-    /// Whether `source` is a trunk's, or that of a proxy or balancer in front of this server: one that brings the calls of
-    /// others, and may learn how this server is (RFC 7339).
+    /// Whether `source` is a trunk's, or that of a proxy or balancer in front of this server: one that brings
+    /// the calls of others, and may learn how this server is (RFC 7339).
     pub fn is_neighbour(&self, source: IpAddr) -> bool {
         self.trunk_of(source).is_some() || self.auth.is_front(source)
     }

@@ -1,7 +1,8 @@
 //! Targets that leave requests without any response.
 //!
-//! What is sent to a target of a list (trunk, route, voicemail, emergency) is watched. A target that says nothing for
-//! `silent_after` is marked for all workers, and the next one is tried. This worker probes it until it answers.
+//! What is sent to a target of a list (trunk, route, voicemail, emergency) is watched. A target that says
+//! nothing for `silent_after` is marked for all workers, and the next one is tried. This worker probes it
+//! until it answers.
 
 use crate::settings::{RouteAction, Settings};
 use core::time::Duration;

@@ -1,26 +1,28 @@
-//! Commands to phones: to answer automatically, to take over a call, to be controlled. They are removed from a stranger's
-//! request, or the request is refused.
+//! Commands to phones: to answer automatically, to take over a call, to be controlled. They are removed from
+//! a stranger's request, or the request is refused.
 //!
-//! Phones follow no common standard. The lists hold what vendors document; `docs/guide/who-may-call.md` names them for
-//! operators.
+//! Phones follow no common standard. The lists hold what vendors document; `docs/guide/who-may-call.md` names
+//! them for operators.
 
 use core::iter;
 use sip_message::{Message, Method, Name, NameAddr, Params, Splices, Uri, canonical_user};
 
-/// Header fields that are removed whatever their value: Replaces and Join (RFC 3891, RFC 3911), and Alert-Info, for which
-/// each vendor has its own values.
+/// Header fields that are removed whatever their value: Replaces and Join (RFC 3891, RFC 3911), and
+/// Alert-Info, for which each vendor has its own values.
 const WHOLE: [Name; 3] = [Name::Replaces, Name::Join, Name::AlertInfo];
 
-/// Parts of other header names, and of URI parameters, that are commands: Auto-Answer, X-AutoAnswer, P-Auto-Answer,
-/// Answer-Mode and Priv-Answer-Mode (RFC 5373), P-Alert-Answer, `answer-after`, `intercom`, Target-Dialog (RFC 4538). Only
-/// letters are compared, in any case.
+/// Parts of other header names, and of URI parameters, that are commands: Auto-Answer, X-AutoAnswer,
+/// P-Auto-Answer, Answer-Mode and Priv-Answer-Mode (RFC 5373), P-Alert-Answer, `answer-after`, `intercom`,
+/// Target-Dialog (RFC 4538). Only letters are compared, in any case.
 const COMMANDS: [&[u8]; 6] =
     [b"autoanswer", b"answermode", b"alertanswer", b"answerafter", b"intercom", b"targetdialog"];
 
-/// Parts of a Call-Info value that are commands: `answer-after`, "Auto Answer", and the remote control of Cisco's phones.
+/// Parts of a Call-Info value that are commands: `answer-after`, "Auto Answer", and the remote control of
+/// Cisco's phones.
 const CALL_INFO: [&[u8]; 3] = [b"answer", b"intercom", b"remotecc"];
 
-/// Option tags in Require that belong to such a header field. Without the field the request would mean something else.
+/// Option tags in Require that belong to such a header field. Without the field the request would mean
+/// something else.
 const OPTIONS: [&[u8]; 4] = [b"replaces", b"join", b"tdialog", b"answermode"];
 
 /// Removes the header fields that are commands.
@@ -36,8 +38,8 @@ pub(crate) fn strip(request: &Message<'_>, splices: &mut Splices) {
     }
 }
 
-/// Whether an INVITE has a command that cannot be removed: in its Request-URI or To, which both ends keep, or as an option
-/// that it requires.
+/// Whether an INVITE has a command that cannot be removed: in its Request-URI or To, which both ends keep, or
+/// as an option that it requires.
 pub fn are_demanded(request: &Message<'_>) -> bool {
     if request.method() != Method::Invite {
         return false;

@@ -58,8 +58,8 @@ pub enum Action {
     /// it sends the CANCEL (RFC 3261 9.1). If the request was not sent yet (its address is still being
     /// looked up), drop it and call [`Context::branch_failed`] with 487.
     CancelBranch(BranchId),
-    /// Nothing has come on a branch that is watched ([`Context::watch`]). Call [`Context::branch_silent`] if something
-    /// else can be tried, else it goes on.
+    /// Nothing has come on a branch that is watched ([`Context::watch`]). Call [`Context::branch_silent`] if
+    /// something else can be tried, else it goes on.
     Silent(BranchId),
     /// Pass on the provisional response at hand.
     ForwardProvisional(BranchId),

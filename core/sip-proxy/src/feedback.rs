@@ -1,4 +1,5 @@
-//! What neighbours tell each other of their overload (RFC 7339, RFC 7415), as text in Via and as what a client makes of it.
+//! What neighbours tell each other of their overload (RFC 7339, RFC 7415), as text in Via and as what a
+//! client makes of it.
 
 pub mod neighbours;
 pub mod oc;

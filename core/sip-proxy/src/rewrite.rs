@@ -107,8 +107,8 @@ pub fn write_response(
     splices.apply(response.bytes(), out);
 }
 
-/// Appends a response without its topmost Via, with another status line (`line`, CRLF included) and without the
-/// header fields of one name, folded ones as a whole.
+/// Appends a response without its topmost Via, with another status line (`line`, CRLF included) and without
+/// the header fields of one name, folded ones as a whole.
 pub fn write_response_as(
     response: &Message<'_>,
     line: &[u8],

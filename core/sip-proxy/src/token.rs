@@ -1,13 +1,15 @@
 //! What this server writes into its own Record-Route: the two ends of a dialog, sealed.
 //!
-//! A proxy that routes by no memory of dialogs must still know, when a BYE comes by, whether it ever let this dialog
-//! through and where the other end really is (a phone behind address translation is not where its
-//! Contact says). Both travel in the Record-Route URI: each end's transport address, listener and
-//! standing, marks of the names that called and was called, and the table of calls that knows the dialog, with a MAC
-//! over them, the Call-ID and the caller's tag. A made-up Route opens nothing, a copied one fits no other call, and no
-//! worker needs memory to follow a dialog (the flow tokens of RFC 5626 section 5.2, for both ends).
+//! A proxy that routes by no memory of dialogs must still know, when a BYE comes by, whether it ever let this
+//! dialog through and where the other end really is (a phone behind address translation is not where its
+//! Contact says). Both travel in the Record-Route URI: each end's transport address, listener and standing,
+//! marks of the names that called and was called, and the table of calls that knows the dialog, with a MAC
+//! over them, the Call-ID and the caller's tag. A made-up Route opens nothing, a copied one fits no other
+//! call, and no worker needs memory to follow a dialog (the flow tokens of RFC 5626 section 5.2, for both
+//! ends).
 //!
-//! Text form: base64url of `version|roles, called, calling, keeper, caller, callee, mac`, 43 characters for two IPv4 ends.
+//! Text form: base64url of `version|roles, called, calling, keeper, caller, callee, mac`, 43 characters for
+//! two IPv4 ends.
 
 use crate::gathered::Gathered;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -36,8 +38,8 @@ pub struct End {
     pub remote: SocketAddr,
     /// Its standing.
     pub role: Role,
-    /// It is behind address translation, as its Via or Contact shows: what its Contact says of its address is not to be
-    /// relied on.
+    /// It is behind address translation, as its Via or Contact shows: what its Contact says of its address is
+    /// not to be relied on.
     pub translated: bool,
 }
 

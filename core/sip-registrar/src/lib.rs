@@ -1,8 +1,8 @@
 //! The registrar: RFC 3261 section 10 with Path (RFC 3327), Service-Route (RFC 3608) and outbound
 //! registrations (RFC 5626), over a compact location table.
 //!
-//! A [`Registration`] is read from a request and carried out in a [`Table`]; a proxy looks up with [`Table::bindings`]; a
-//! store follows the [`Change`]s and puts them back with [`Table::restore`].
+//! A [`Registration`] is read from a request and carried out in a [`Table`]; a proxy looks up with
+//! [`Table::bindings`]; a store follows the [`Change`]s and puts them back with [`Table::restore`].
 //!
 //! A binding whose TCP connection is gone stays: its Contact may still answer a new connection.
 //! Only for an outbound binding ([`BindingView::is_outbound`]) is a lost flow the end of the matter.

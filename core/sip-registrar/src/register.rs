@@ -45,8 +45,8 @@ struct Order<'a> {
 }
 
 impl<'a> Registration<'a> {
-    /// Reads and checks a request for the canonical address of record `aor`, received over `flow`; the refusal if it cannot
-    /// be served.
+    /// Reads and checks a request for the canonical address of record `aor`, received over `flow`; the
+    /// refusal if it cannot be served.
     pub fn read(
         request: &Message<'a>,
         aor: &'a [u8],
@@ -81,8 +81,8 @@ impl<'a> Registration<'a> {
         Ok(registration)
     }
 
-    /// Files each binding where `place` says for its Contact, of which it is told whether the flow is kept (RFC 5626). Bindings
-    /// are filed under the flow that the request came over otherwise.
+    /// Files each binding where `place` says for its Contact, of which it is told whether the flow is kept
+    /// (RFC 5626). Bindings are filed under the flow that the request came over otherwise.
     ///
     /// # Errors
     /// What `place` refuses a Contact with.

@@ -112,8 +112,8 @@ impl BindingView<'_> {
         self.reg_id != 0
     }
 
-    /// Whether no flow leads there: the Contact is another device than the one that registered it, and is looked up with
-    /// every request. See [`elsewhere`].
+    /// Whether no flow leads there: the Contact is another device than the one that registered it, and is
+    /// looked up with every request. See [`elsewhere`].
     pub const fn is_elsewhere(&self) -> bool {
         is_elsewhere(self.flow)
     }
@@ -137,7 +137,8 @@ impl BindingView<'_> {
     }
 }
 
-/// The flow of a binding whose Contact is another device: it leads nowhere, and keeps which address registered the Contact.
+/// The flow of a binding whose Contact is another device: it leads nowhere, and keeps which address
+/// registered the Contact.
 pub const fn elsewhere(flow: Flow) -> Flow {
     let remote = SocketAddr::new(flow.remote.ip(), 0);
     Flow { remote, conn: None, ..flow }

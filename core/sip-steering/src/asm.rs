@@ -100,7 +100,8 @@ const CLASS_ALU64: u8 = 0x07;
 const FROM_REG: u8 = 0x08;
 const MODE_IMM64: u8 = 0x18;
 const MODE_MEM: u8 = 0x60;
-/// Arithmetic on memory that several CPUs may do at a time (RFC 9669 section 5.3); the operation is the immediate.
+/// Arithmetic on memory that several CPUs may do at a time (RFC 9669 section 5.3); the operation is the
+/// immediate.
 const MODE_ATOMIC: u8 = 0xc0;
 const JUMP_ALWAYS: u8 = 0x00;
 const JUMP_CALL: u8 = 0x80;
@@ -190,8 +191,8 @@ impl Assembler {
         self.labels[label.0] = Some(self.code.len());
     }
 
-    /// The label is here, and code that comes here in a loop does so by a jump, of no length: older kernels take no loop
-    /// that is closed by an instruction which only happens to be followed by its beginning.
+    /// The label is here, and code that comes here in a loop does so by a jump, of no length: older kernels
+    /// take no loop that is closed by an instruction which only happens to be followed by its beginning.
     pub fn place_loop(&mut self, label: Label) {
         self.jump(label);
         self.place(label);

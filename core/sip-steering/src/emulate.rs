@@ -1,6 +1,6 @@
 //! An interpreter for the programs that are assembled here, so that what they answer can be tested
-//! everywhere: no kernel and no privilege needed. It knows the instructions that the assembler writes and the few
-//! functions that the programs call, and refuses every access outside the memory that the kernel would
+//! everywhere: no kernel and no privilege needed. It knows the instructions that the assembler writes and the
+//! few functions that the programs call, and refuses every access outside the memory that the kernel would
 //! allow.
 
 use crate::program::{HEADER, MAP_LOOKUP_ELEM, SK_SELECT_REUSEPORT, SKB_LOAD_BYTES};
@@ -95,9 +95,9 @@ pub fn run(program: &SteeringProgram, payload: &[u8], linear: usize) -> Result<R
     }
 }
 
-/// Runs the sieve at this time, in nanoseconds, for a datagram with this payload from here. `tables` are what the workers
-/// have written, each with the time until which it is good. Of what is remembered as dropped in `memory`, which is empty at
-/// first, the first generation is the young one.
+/// Runs the sieve at this time, in nanoseconds, for a datagram with this payload from here. `tables` are what
+/// the workers have written, each with the time until which it is good. Of what is remembered as dropped in
+/// `memory`, which is empty at first, the first generation is the young one.
 ///
 /// # Errors
 /// What no program that the kernel takes does.

@@ -69,19 +69,22 @@ impl Ownership {
         self.owner_of(find_call_id(message)?, workers)
     }
 
-    /// The same of a message whose first Call-ID has this value, in whatever is left of white space around it.
+    /// The same of a message whose first Call-ID has this value, in whatever is left of white space around
+    /// it.
     pub fn owner_of(&self, value: &[u8], workers: u16) -> Option<u16> {
         let call_id = Some(deciding(value)).filter(|id| !id.is_empty())?;
         Some(choose(self.hash(call_id), workers))
     }
 
-    /// A number of 36 bits that goes by the Call-ID with this value; the lower 32 have nothing to do with the owner.
+    /// A number of 36 bits that goes by the Call-ID with this value; the lower 32 have nothing to do with the
+    /// owner.
     pub fn lot(&self, value: &[u8]) -> u64 {
         // The owner goes by the upper bits.
         self.hash(deciding(value)) & ((1 << LOT_BITS) - 1)
     }
 
-    /// A number for whoever sends from here: an IPv4 address, or an IPv6 /64. Two have the same by chance only.
+    /// A number for whoever sends from here: an IPv4 address, or an IPv6 /64. Two have the same by chance
+    /// only.
     pub fn source(&self, from: IpAddr) -> u64 {
         // As the octets lie in the header of a packet.
         let word = match from.to_canonical() {
@@ -112,8 +115,8 @@ impl Ownership {
     }
 }
 
-/// What of the value of a Call-ID decides: all up to white space or a control character (RFC 3261 section 25.1: it has
-/// none inside). The programs in the kernel read no further.
+/// What of the value of a Call-ID decides: all up to white space or a control character (RFC 3261 section
+/// 25.1: it has none inside). The programs in the kernel read no further.
 fn deciding(value: &[u8]) -> &[u8] {
     let (words, rest) = value.as_chunks::<8>();
     let ends = |word: &[u8; 8]| first_end(u64::from_le_bytes(*word));
@@ -127,7 +130,8 @@ fn deciding(value: &[u8]) -> &[u8] {
 /// Which byte of a word, from the lowest, is the first that ends a Call-ID.
 fn first_end(word: u64) -> Option<usize> {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
-    // The highest bit of each byte that is less, and perhaps of some above the first of them, which have lent to it.
+    // The highest bit of each byte that is less, and perhaps of some above the first of them, which have lent
+    // to it.
     let less = word.wrapping_sub(ONES * (LAST_END as u64 + 1)) & !word & (ONES << 7);
     (less != 0).then(|| less.trailing_zeros() as usize / 8)
 }

@@ -55,8 +55,8 @@ pub(crate) const KEY: i16 = -8;
 const PLACE: i16 = -16;
 const STATE: i16 = -24;
 pub(crate) const CONTEXT: i16 = -32;
-/// Steps left before a sum, where they are wanted after it; as whole multiples of [`COARSE`], so that the kernel's check
-/// does not go through what follows for each number of them.
+/// Steps left before a sum, where they are wanted after it; as whole multiples of [`COARSE`], so that the
+/// kernel's check does not go through what follows for each number of them.
 pub(crate) const LEFT: i16 = -40;
 const COARSE: i32 = 64;
 /// What the search was at when the packet ended.
@@ -78,16 +78,16 @@ pub(crate) const CASE: u8 = 0x20;
 const LONG_NAME: u64 = u64::from_le_bytes([0, b'c', b'a', b'l', b'l', b'-', b'i', b'd']);
 const LONG_CASE: u64 = u64::from_le_bytes([0, CASE, CASE, CASE, CASE, 0, CASE, CASE]);
 const LONG_LEN: i32 = 7;
-/// Follows what was copied: a line end and an empty line; and, since a search that has met line ends alone goes on
-/// through more of them, a line that is none and an empty line again. So every search ends there.
+/// Follows what was copied: a line end and an empty line; and, since a search that has met line ends alone
+/// goes on through more of them, a line that is none and an empty line again. So every search ends there.
 pub(crate) const END: u64 = u64::from_le_bytes(*b"\n\r\n\xff\n\r\n\r");
 /// Follows a copy that is not to the end of the message: no part of any Call-ID that is read here, then
 /// the same.
 const CUT: u64 = u64::from_le_bytes(*b"\xff\xff\n\r\n\r\n\r");
 
 impl Ownership {
-    /// The program that names the owner in the kernel, for as many workers. `None` on a big-endian machine: the program
-    /// reads words of bytes with the first lowest.
+    /// The program that names the owner in the kernel, for as many workers. `None` on a big-endian machine:
+    /// the program reads words of bytes with the first lowest.
     pub fn program(&self, workers: u16) -> Option<SteeringProgram> {
         if cfg!(target_endian = "big") { None } else { assemble(self, workers) }
     }
@@ -235,7 +235,8 @@ pub(crate) fn owner(asm: &mut Assembler, hash: Reg, workers: u16) {
 pub(crate) struct Search {
     /// Where to go when the packet ends; none where the memory is known to be long enough.
     spill: Option<Spill>,
-    /// Where lines go that begin like To, if that is looked for as well; R1 to R3 and R9 are wanted back then.
+    /// Where lines go that begin like To, if that is looked for as well; R1 to R3 and R9 are wanted back
+    /// then.
     to: Option<Label>,
     /// Decides nothing.
     pass: Label,
@@ -257,8 +258,8 @@ impl Search {
         Search { spill, to: None, pass, chosen, line, inside, name, value }
     }
 
-    /// One in memory that is long enough, which also sends lines that begin like To to `to`. How many steps are left is in
-    /// [`LEFT`] when the sum is there.
+    /// One in memory that is long enough, which also sends lines that begin like To to `to`. How many steps
+    /// are left is in [`LEFT`] when the sum is there.
     pub fn with_to(asm: &mut Assembler, pass: Label, chosen: Label, to: Label) -> Search {
         Search { to: Some(to), ..Search::new(asm, pass, chosen, None) }
     }
@@ -349,7 +350,8 @@ impl Search {
             if word > 0 {
                 asm.load(Size::U64, R0, R4, 8 * word);
             }
-            // The highest bit of a byte is set now if it was a line end, which became zero, or if it was set before.
+            // The highest bit of a byte is set now if it was a line end, which became zero, or if it was set
+            // before.
             asm.alu(Alu::Xor, R0, R1);
             asm.alu(Alu::Sub, R0, R2);
             asm.jump_if(R0, If::Shared, R3, end);

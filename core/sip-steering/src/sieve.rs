@@ -1,21 +1,23 @@
 //! The program that the kernel runs for each datagram to an overloaded worker.
 //!
-//! It drops what the worker would leave unanswered, before the worker has to pay for it: new work of calls whose lot is
-//! not below the share of its source. So it has to know as much as the worker does when it leaves something unanswered:
-//! the method, whether there is a tag in To, the Call-ID, and the address that it came from. Where it is not certain of
-//! any of these it lets the datagram pass, and the worker judges. So it does with calls to emergency services: those named
-//! by a URN, and those to one of the numbers in the table, or to what begins as they do where there are too many of them.
+//! It drops what the worker would leave unanswered, before the worker has to pay for it: new work of calls
+//! whose lot is not below the share of its source. So it has to know as much as the worker does when it
+//! leaves something unanswered: the method, whether there is a tag in To, the Call-ID, and the address that
+//! it came from. Where it is not certain of any of these it lets the datagram pass, and the worker judges. So
+//! it does with calls to emergency services: those named by a URN, and those to one of the numbers in the
+//! table, or to what begins as they do where there are too many of them.
 //!
-//! The shares stand in a map that the worker writes ([`wire::SieveProgram`]). They are good until the time written
-//! beside them, so that a worker that stands still has nothing dropped for long.
+//! The shares stand in a map that the worker writes ([`wire::SieveProgram`]). They are good until the time
+//! written beside them, so that a worker that stands still has nothing dropped for long.
 //!
-//! Shares move. An INVITE that it has dropped it drops again when it is repeated, wherever the threshold is by then:
-//! nobody is connected when it is too late. It remembers those near the threshold by two bits each. And what the worker has
-//! taken on passes, wherever the threshold is by then: that is a repetition of what was accepted, or comes with the
-//! credentials that it was asked for. The worker says so by two bits each.
+//! Shares move. An INVITE that it has dropped it drops again when it is repeated, wherever the threshold is
+//! by then: nobody is connected when it is too late. It remembers those near the threshold by two bits each.
+//! And what the worker has taken on passes, wherever the threshold is by then: that is a repetition of what
+//! was accepted, or comes with the credentials that it was asked for. The worker says so by two bits each.
 //!
-//! The message is copied, as a program of this kind must not look at a packet where it lies: its beginning first, and the
-//! rest where that is of a request that may be dropped. Then the search of [`crate::program`] goes on in it.
+//! The message is copied, as a program of this kind must not look at a packet where it lies: its beginning
+//! first, and the rest where that is of a request that may be dropped. Then the search of [`crate::program`]
+//! goes on in it.
 
 use crate::asm::Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 use crate::asm::{Alu, Assembler, If, Label, Size};
@@ -42,18 +44,19 @@ pub(crate) const FROM_IP: i32 = 1;
 const PASS: i32 = -1;
 const DROP: i32 = 0;
 
-/// Where behind the message a number is kept: the sum, what was found, which bits of the shift are added to the lot and
-/// of the sender turned, none or all ([`LOTS`]), and the beginning of the called user. The kernel's check does not follow what
-/// is there, so that what comes behind is checked once, and not for each way there.
+/// Where behind the message a number is kept: the sum, what was found, which bits of the shift are added to
+/// the lot and of the sender turned, none or all ([`LOTS`]), and the beginning of the called user. The
+/// kernel's check does not follow what is there, so that what comes behind is checked once, and not for each
+/// way there.
 const SUM: i16 = SCRATCH as i16;
 const FOUND: i16 = SUM + 8;
 const SHIFTED: i16 = FOUND + 8;
 const CALLED: i16 = SHIFTED + 8;
 /// Where that ends.
 const END_OF_SCRATCH: u32 = SCRATCH + 32;
-/// Where on the stack a number is kept, besides those of the search: the bits for requests other than INVITE, first and last;
-/// the number of the call; the threshold, and what is near to it; and the first eight bytes of the user that an INVITE or
-/// MESSAGE calls.
+/// Where on the stack a number is kept, besides those of the search: the bits for requests other than INVITE,
+/// first and last; the number of the call; the threshold, and what is near to it; and the first eight bytes
+/// of the user that an INVITE or MESSAGE calls.
 const OTHER_BITS: i16 = -48;
 const CALL: i16 = -56;
 const THRESHOLD: i16 = -88;
@@ -90,8 +93,8 @@ const LOWER: i32 = i32::from_le_bytes([CASE; 4]);
 const TAG: i32 = (b't' as i32) << 16 | (b'a' as i32) << 8 | b'g' as i32;
 
 impl Ownership {
-    /// The program that drops in the kernel what an overloaded worker would leave unanswered, for as many workers. `None`
-    /// as for [`Ownership::program`].
+    /// The program that drops in the kernel what an overloaded worker would leave unanswered, for as many
+    /// workers. `None` as for [`Ownership::program`].
     pub fn sieve(&self, workers: u16) -> Option<SieveProgram> {
         if cfg!(target_endian = "big") { None } else { assemble(self, workers) }
     }
@@ -213,8 +216,8 @@ fn method(asm: &mut Assembler, pass: Label) {
     asm.store(Size::U64, R10, USER, R1);
 }
 
-/// Eight bytes of the beginning of the message behind what is as long as this, in R1: the user, where the scheme is `sip` or
-/// `tel`. Of the stack the kernel lets whole words be read only. R2 is lost.
+/// Eight bytes of the beginning of the message behind what is as long as this, in R1: the user, where the
+/// scheme is `sip` or `tel`. Of the stack the kernel lets whole words be read only. R2 is lost.
 fn called(asm: &mut Assembler, before: &[u8]) {
     let inside = 8 * (before.len() as i32 - 8);
     asm.load(Size::U64, R1, R10, HEAD + 8);
@@ -258,8 +261,8 @@ fn call_id_found(asm: &mut Assembler, here: Label, pass: Label, decide: Label, s
     asm.jump(search.inside);
 }
 
-/// A line that begins with a T. If it is To, no three letters of it are "tag", in any case, or the message passes; where
-/// they are no parameter's name the worker finds out.
+/// A line that begins with a T. If it is To, no three letters of it are "tag", in any case, or the message
+/// passes; where they are no parameter's name the worker finds out.
 fn look_at_to(asm: &mut Assembler, here: Label, pass: Label, decide: Label, search: &Search) {
     let [name, more, value, next, end, fold] = core::array::from_fn(|_| asm.label());
     let never = |_| pass;
@@ -308,7 +311,8 @@ fn look_at_to(asm: &mut Assembler, here: Label, pass: Label, decide: Label, sear
     asm.jump(next);
 }
 
-/// Finds the table that the owner of the call has written, for R8, if it is still good; and the lot of the call, for R7.
+/// Finds the table that the owner of the call has written, for R8, if it is still good; and the lot of the
+/// call, for R7.
 fn shares(asm: &mut Assembler, workers: u16, pass: Label) {
     asm.load(Size::U64, R0, R7, SHIFTED);
     asm.store(Size::U64, R10, OTHER_BITS, R0);
@@ -379,7 +383,8 @@ const fn word(at: usize) -> i16 {
     (SieveProgram::WORDS + BYTES as usize * at) as i16
 }
 
-/// The number of the sender, or of the part of it that other requests than INVITE are ([`crate::part`]), in R9.
+/// The number of the sender, or of the part of it that other requests than INVITE are ([`crate::part`]), in
+/// R9.
 fn source(asm: &mut Assembler, ownership: &Ownership, pass: Label) {
     let sum = asm.label();
     asm.load(Size::U64, R1, R10, CONTEXT);
@@ -403,8 +408,8 @@ fn source(asm: &mut Assembler, ownership: &Ownership, pass: Label) {
     asm.alu(Alu::Xor, R9, R0);
 }
 
-/// Drops the message if its lot is not below the share of its sender in either row, or if it was not before; unless the
-/// worker knows it.
+/// Drops the message if its lot is not below the share of its sender in either row, or if it was not before;
+/// unless the worker knows it.
 fn judge(asm: &mut Assembler, pass: Label) {
     let [below, remembers, drop, unknown] = core::array::from_fn(|_| asm.label());
     threshold(asm);

@@ -183,7 +183,8 @@ fn what_stands_still_drops_nothing() {
     );
 }
 
-/// Each source by its own bucket in either row, for its INVITEs and for the rest another one; each worker by its own table.
+/// Each source by its own bucket in either row, for its INVITEs and for the rest another one; each worker by
+/// its own table.
 #[test]
 fn a_source_is_judged_by_its_share() {
     let (ownership, program) = both();
@@ -279,8 +280,8 @@ impl Remembering {
 const INVITE: &str = "INVITE sip:b@c";
 const REGISTER: &str = "REGISTER sip:c";
 
-/// What was dropped once is dropped again where the threshold has risen above it meanwhile, but not where its source is
-/// served in full; and INVITEs only, for others may keep their Call-ID for ever.
+/// What was dropped once is dropped again where the threshold has risen above it meanwhile, but not where its
+/// source is served in full; and INVITEs only, for others may keep their Call-ID for ever.
 #[test]
 fn what_was_dropped_once_is_dropped_again() {
     let mut kernel = Remembering::new();
@@ -332,8 +333,8 @@ fn of_both_buckets_of_a_source_the_higher_counts() {
     assert_eq!(table.threshold(5), Threshold { below: 100, near: 204 });
 }
 
-/// What the worker has taken on passes: that repeats what was accepted, or comes with credentials. Whatever the threshold
-/// is by then, and also if it was dropped, and is remembered, before the worker could say so.
+/// What the worker has taken on passes: that repeats what was accepted, or comes with credentials. Whatever
+/// the threshold is by then, and also if it was dropped, and is remembered, before the worker could say so.
 #[test]
 fn what_was_taken_on_is_never_dropped() {
     let mut kernel = Remembering::new();
@@ -355,7 +356,8 @@ fn what_was_taken_on_is_never_dropped() {
 }
 
 proptest! {
-    /// INVITEs go by the lot of their Call-ID, other requests by one that is shifted; each passes below the threshold.
+    /// INVITEs go by the lot of their Call-ID, other requests by one that is shifted; each passes below the
+    /// threshold.
     #[test]
     fn the_lot_decides(id in "[!-~]{1,100}", below in 0u32..65_537, shift in any::<u16>(), v4 in any::<u32>(), invite in any::<bool>()) {
         let (ownership, program) = both();

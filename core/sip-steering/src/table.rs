@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 pub const ROWS: usize = 2;
 /// Buckets in a row, a power of two.
 pub const BUCKETS: usize = 512;
-/// Where in the table the salts are, each of two words with the lower half first; and what is added to some lots.
+/// Where in the table the salts are, each of two words with the lower half first; and what is added to some
+/// lots.
 pub(crate) const SALTS: usize = ROWS * BUCKETS;
 pub(crate) const SHIFT: usize = SALTS + 2 * ROWS;
 /// Where the numbers for emergency calls are, each of two words with the lower half first.
@@ -25,10 +26,11 @@ pub(crate) const BEGINNING: u64 = 1;
 /// What is mixed into the number of a source for what it brings besides calls: as many bits as a lot has.
 pub(crate) const OTHERS: u64 = u16::MAX as u64;
 
-/// As which source the INVITEs of one ([`Ownership::source`](crate::Ownership::source)) count, or its other requests: as two, each
-/// with a share of its own. Phones that are refused a registration ask again, callers do not; so where both come from one
-/// address (of a proxy or session border controller) and have one share, those who ask again crowd the callers out. The
-/// worker counts OPTIONS and calls for help, which the kernel never drops, with INVITEs.
+/// As which source the INVITEs of one ([`Ownership::source`](crate::Ownership::source)) count, or its other
+/// requests: as two, each with a share of its own. Phones that are refused a registration ask again, callers
+/// do not; so where both come from one address (of a proxy or session border controller) and have one share,
+/// those who ask again crowd the callers out. The worker counts OPTIONS and calls for help, which the kernel
+/// never drops, with INVITEs.
 pub fn part(source: u64, invite: bool) -> u64 {
     if invite { source } else { source ^ OTHERS }
 }
@@ -65,8 +67,8 @@ impl Threshold {
     }
 }
 
-/// The words that the program of [`Ownership::sieve`](crate::Ownership::sieve) goes by: for each bucket a [`Threshold`]. Of
-/// a source, the higher one of its buckets in both rows counts.
+/// The words that the program of [`Ownership::sieve`](crate::Ownership::sieve) goes by: for each bucket a
+/// [`Threshold`]. Of a source, the higher one of its buckets in both rows counts.
 #[derive(Clone)]
 pub struct Table(Box<[u32; WORDS]>);
 
@@ -121,8 +123,9 @@ impl Table {
         }
     }
 
-    /// The numbers whose calls always pass. The program compares a few short ones; where there are more, or longer ones, it
-    /// has their beginnings, so that calls to other numbers pass as well, and the worker judges them.
+    /// The numbers whose calls always pass. The program compares a few short ones; where there are more, or
+    /// longer ones, it has their beginnings, so that calls to other numbers pass as well, and the worker
+    /// judges them.
     pub fn set_numbers<'n>(&mut self, numbers: impl Iterator<Item = &'n [u8]>) {
         let entries = entries(numbers.filter(|number| !number.is_empty()).collect());
         let entries = entries.into_iter().chain(core::iter::repeat(0));
@@ -136,7 +139,8 @@ impl Table {
     }
 }
 
-/// The entries for these numbers: the numbers themselves, or as much of their beginnings as there is room for.
+/// The entries for these numbers: the numbers themselves, or as much of their beginnings as there is room
+/// for.
 fn entries(numbers: BTreeSet<&[u8]>) -> Vec<u64> {
     for longest in (0..=NUMBER_LEN).rev() {
         let cut = numbers.iter().filter_map(|number| number.get(..=longest)?.get(..longest));
@@ -153,8 +157,8 @@ fn entries(numbers: BTreeSet<&[u8]>) -> Vec<u64> {
     Vec::new()
 }
 
-/// A number as the program reads it: its text, first byte lowest, and above that its length in bits, and whether it is a
-/// beginning. Nothing is 0.
+/// A number as the program reads it: its text, first byte lowest, and above that its length in bits, and
+/// whether it is a beginning. Nothing is 0.
 fn entry(text: &[u8], beginning: u64) -> u64 {
     let mut bytes = [0; 8];
     bytes.iter_mut().zip(text.iter().take(NUMBER_LEN)).for_each(|(byte, own)| *byte = *own);

@@ -27,7 +27,8 @@ pub enum Inbound {
         /// The CANCEL's transaction.
         id: ServerId,
         /// The INVITE to be cancelled. It may have been answered meanwhile, see
-        /// [`Layer::is_answered`](crate::Layer::is_answered); then the CANCEL has no effect on it (RFC 3261 9.2).
+        /// [`Layer::is_answered`](crate::Layer::is_answered); then the CANCEL has no effect on it (RFC 3261
+        /// 9.2).
         invite: Option<ServerId>,
         /// Whether a transaction of any method matched: the answer is 200, else 481 (9.2), or a
         /// proxy forwards the CANCEL statelessly (16.10).
@@ -59,9 +60,9 @@ pub enum Outcome {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)] // `id` and `user` are the same in all of them
 pub enum Event {
-    /// No final response: timers B and F, 64*T1 after a CANCEL (RFC 3261 9.1), or an INVITE that
-    /// rang for [`Timers::lifetime`](crate::Timers::lifetime) without anything new. To be treated as a 408 (16.7), after a
-    /// CANCEL as a 487.
+    /// No final response: timers B and F, 64*T1 after a CANCEL (RFC 3261 9.1), or an INVITE that rang for
+    /// [`Timers::lifetime`](crate::Timers::lifetime) without anything new. To be treated as a 408 (16.7),
+    /// after a CANCEL as a 487.
     ClientTimeout { id: ClientId, user: u64 },
     /// The request, or the ACK of a failure, could not be sent (17.1.4). Treated as a 503 (16.9)
     /// unless a final response has been delivered.

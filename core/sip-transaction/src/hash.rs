@@ -16,8 +16,8 @@ pub(crate) const LONGEST: usize = 512;
 /// Words of a text.
 const WORDS: usize = LONGEST / 8;
 
-/// A keyed hash of texts for tables within one worker (see above): a third of the work of a SipHash. Nobody may be shown
-/// what comes out.
+/// A keyed hash of texts for tables within one worker (see above): a third of the work of a SipHash. Nobody
+/// may be shown what comes out.
 #[derive(Clone)]
 pub struct TableHash {
     words: Box<[[u64; 2]; WORDS / 2]>,

@@ -1,21 +1,23 @@
-//! The table from hash to server transaction: linear hashing over buckets of one line of the processor's cache.
+//! The table from hash to server transaction: linear hashing over buckets of one line of the processor's
+//! cache.
 //!
-//! A flat table rehashes all it holds when it grows, a pause of milliseconds at a million entries.
-//! This one splits one bucket for every third entry added, so that no insertion costs more than one split. It never
+//! A flat table rehashes all it holds when it grows, a pause of milliseconds at a million entries. This one
+//! splits one bucket for every third entry added, so that no insertion costs more than one split. It never
 //! shrinks: about 22 bytes for each entry there has ever been at a time.
 //!
-//! A bucket says half of the hash of each of its entries and where it is. So whoever searches, adds, removes or splits reads
-//! buckets only, one line each time: the transactions themselves are mostly of half a minute ago and in no cache, and nearly
-//! every search is for a request that is new.
+//! A bucket says half of the hash of each of its entries and where it is. So whoever searches, adds, removes
+//! or splits reads buckets only, one line each time: the transactions themselves are mostly of half a minute
+//! ago and in no cache, and nearly every search is for a request that is new.
 
 use prefetch_index::prefetch_index;
 
 /// Entries of one bucket.
 const PLACES: usize = 7;
-/// Entries for each bucket, when the table grows. Seven of a hundred are behind a full bucket then, where there is half of a
-/// round of splitting left.
+/// Entries for each bucket, when the table grows. Seven of a hundred are behind a full bucket then, where
+/// there is half of a round of splitting left.
 const FILL: usize = 3;
-/// Buckets in one segment: so many that where the segments are is in a few lines of the processor's cache, in use all the time.
+/// Buckets in one segment: so many that where the segments are is in a few lines of the processor's cache, in
+/// use all the time.
 const SEGMENT: usize = 4096;
 const NIL: u32 = u32::MAX;
 /// Slots are below this: ids have no more bits for them.
@@ -51,8 +53,8 @@ impl Bucket {
         self.hashes.iter().copied().zip(self.slots.iter().copied()).take(self.len as usize)
     }
 
-    /// Bit n: entry n has this word in `column`. All places are compared, whatever the length: what follows depends on one
-    /// branch, which the processor foresees, and need not wait for the bucket.
+    /// Bit n: entry n has this word in `column`. All places are compared, whatever the length: what follows
+    /// depends on one branch, which the processor foresees, and need not wait for the bucket.
     #[inline]
     fn alike(&self, column: &[u32; PLACES], word: u32) -> u32 {
         let equal = column.iter().zip(0..).map(|(there, n)| u32::from(*there == word) << n);
@@ -73,8 +75,8 @@ impl Bucket {
     }
 }
 
-/// Buckets in segments, so that more of them never copies what is there. A segment has its room from the beginning; what is not
-/// used of it takes no memory.
+/// Buckets in segments, so that more of them never copies what is there. A segment has its room from the
+/// beginning; what is not used of it takes no memory.
 struct Buckets {
     segments: Vec<Vec<Bucket>>,
     len: usize,
@@ -127,7 +129,8 @@ impl Index {
         Index { buckets, mask: 0, beyond: Buckets::new(), free: NIL, len: 0 }
     }
 
-    /// The first entry with this hash, or nearly, that `wanted` accepts: it has to look whether it is the one.
+    /// The first entry with this hash, or nearly, that `wanted` accepts: it has to look whether it is the
+    /// one.
     #[inline]
     pub(crate) fn find(&self, hash: u64, mut wanted: impl FnMut(u32) -> bool) -> Option<u32> {
         let mut bucket = self.buckets.at(self.number(hash as u32));
@@ -207,8 +210,8 @@ impl Index {
         }
     }
 
-    /// Puts an entry into this bucket, or into the first one behind it: no further, so that entries of one hash, of which a
-    /// sender can make many, take no longer to be split than others.
+    /// Puts an entry into this bucket, or into the first one behind it: no further, so that entries of one
+    /// hash, of which a sender can make many, take no longer to be split than others.
     fn put(&mut self, number: usize, hash: u32, slot: u32) {
         let bucket = self.buckets.at_mut(number);
         if bucket.has_room() {
@@ -280,8 +283,8 @@ mod tests {
         assert_eq!(index.len, 25_000);
     }
 
-    /// Few buckets are full, wherever in a round of splitting the table is, and what is new is mostly seen to be new by the
-    /// first one.
+    /// Few buckets are full, wherever in a round of splitting the table is, and what is new is mostly seen to
+    /// be new by the first one.
     #[test]
     fn what_is_new_looks_at_one_bucket_and_no_entry() {
         let mut index = Index::new();

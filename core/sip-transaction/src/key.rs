@@ -101,8 +101,8 @@ impl<'a> Deref for Prepared<'a> {
 
 /// The key of a request.
 pub(crate) struct Key {
-    /// The core, compared for every method, then the tail: the To tag of an RFC 2543 request and the name of an unknown
-    /// method.
+    /// The core, compared for every method, then the tail: the To tag of an RFC 2543 request and the name of
+    /// an unknown method.
     bytes: Vec<u8>,
     core: usize,
     old: bool,

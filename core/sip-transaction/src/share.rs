@@ -1,7 +1,7 @@
 //! How much of a limited amount proven and unproven senders hold.
 //!
-//! Proven senders may use all of it. Unproven ones share what is left below half of it, and one source has at most an
-//! eighth, so that neither many strangers nor one keep proven senders out.
+//! Proven senders may use all of it. Unproven ones share what is left below half of it, and one source has at
+//! most an eighth, so that neither many strangers nor one keep proven senders out.
 
 /// Accounts of unproven sources. With more of them at one time, some share one.
 const ACCOUNTS: usize = 1_024;
@@ -21,8 +21,8 @@ impl Payer {
         Payer(1 + (source % ACCOUNTS as u64) as u16)
     }
 
-    /// The same sender within something that was admitted before, such as a dialog: the limit of one source holds, the
-    /// half does not.
+    /// The same sender within something that was admitted before, such as a dialog: the limit of one source
+    /// holds, the half does not.
     pub const fn known(source: u64) -> Payer {
         Payer(Payer::unproven(source).0 | KNOWN)
     }

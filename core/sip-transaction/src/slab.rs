@@ -5,7 +5,8 @@ use core::mem::offset_of;
 use core::slice;
 use prefetch_index::prefetch_index;
 
-/// Cells in one block: so few that adding one is no pause, and so many that the list of blocks stays in the processor's cache.
+/// Cells in one block: so few that adding one is no pause, and so many that the list of blocks stays in the
+/// processor's cache.
 const BLOCK: usize = 512;
 const NIL: u32 = u32::MAX;
 /// Bytes of a line of the processor's cache.

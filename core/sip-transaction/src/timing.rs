@@ -93,7 +93,8 @@ impl Deadlines {
         timing.wheel.release(self.node);
     }
 
-    /// A request is to be sent: the node is armed for what that will ask for, and there is an end if it is not sent.
+    /// A request is to be sent: the node is armed for what that will ask for, and there is an end if it is
+    /// not sent.
     pub(crate) fn expect_request(&mut self, timing: &mut Timing) {
         self.end = timing.now.saturating_add(timing.clock.t1_x64);
         self.armed = Wheel::end_of_tick(timing.now.saturating_add(timing.clock.t1));

@@ -232,8 +232,8 @@ impl Wheel {
         self.armed += 1;
     }
 
-    /// The end of the tick in which `at` is: a timer that may fire then as well is looked at once, and not in each round of
-    /// that tick in which another one is due.
+    /// The end of the tick in which `at` is: a timer that may fire then as well is looked at once, and not in
+    /// each round of that tick in which another one is due.
     pub(crate) fn end_of_tick(at: u64) -> u64 {
         at | (TICK_MICROS - 1)
     }
@@ -313,8 +313,8 @@ impl Wheel {
         }
     }
 
-    /// Who may be the next five after one that [`Wheel::poll`] has answered: a guess, for the processor's cache. The node
-    /// behind them is asked for, so that next time it is there.
+    /// Who may be the next five after one that [`Wheel::poll`] has answered: a guess, for the processor's
+    /// cache. The node behind them is asked for, so that next time it is there.
     pub(crate) fn upcoming(&self) -> [Option<Owner>; 5] {
         let ready = self.list(LIST_READY).head;
         let mut id = if ready != NIL { ready } else { self.list(self.cursor as usize % L0_SLOTS).head };

@@ -1,7 +1,7 @@
 //! One deadline for each of many things that are named by their place in a table.
 //!
-//! Setting, moving and taking away a deadline costs a few writes, and so does finding what has come up. A thing takes 12
-//! bytes, whether it has a deadline or not.
+//! Setting, moving and taking away a deadline costs a few writes, and so does finding what has come up. A
+//! thing takes 12 bytes, whether it has a deadline or not.
 #![forbid(unsafe_code)]
 
 use wire::Time;
@@ -25,8 +25,9 @@ const UNLINKED: Link = Link { next: NIL, prev: NIL, slot: NIL };
 
 /// A hashed timing wheel (Varghese and Lauck, 1987) of one turn.
 ///
-/// A deadline comes up at the first tick that is not before it, so at most a tick late. One that is over when it is set
-/// comes up at the tick after the one being looked at. One beyond a turn comes up too early, once a turn: whoever gets it sets it again.
+/// A deadline comes up at the first tick that is not before it, so at most a tick late. One that is over when
+/// it is set comes up at the tick after the one being looked at. One beyond a turn comes up too early, once a
+/// turn: whoever gets it sets it again.
 #[derive(Debug)]
 pub struct Wheel {
     heads: Box<[u32]>,
@@ -67,8 +68,8 @@ impl Wheel {
         self.link(place, tick);
     }
 
-    /// Sets the deadline of `place`, unless it comes up earlier already: then it is to be set again when it comes up. So a
-    /// deadline that is put off often costs nothing each time.
+    /// Sets the deadline of `place`, unless it comes up earlier already: then it is to be set again when it
+    /// comes up. So a deadline that is put off often costs nothing each time.
     pub fn set_lazily(&mut self, place: u32, at: Time) {
         let tick = self.tick_for(at);
         if self.planned(place).is_none_or(|planned| planned > tick) {
@@ -99,7 +100,8 @@ impl Wheel {
         self.linked -= 1;
     }
 
-    /// Takes out a place that has come up by `now`; call until there is none. Its deadline may not be over, see [`Wheel`].
+    /// Takes out a place that has come up by `now`; call until there is none. Its deadline may not be over,
+    /// see [`Wheel`].
     pub fn pop(&mut self, now: Time) -> Option<u32> {
         let last = now.as_micros() >> TICK;
         match self.next_tick().filter(|tick| *tick <= last) {
@@ -121,7 +123,8 @@ impl Wheel {
         self.next_tick().map(|tick| Time::from_micros(tick << TICK))
     }
 
-    /// The tick for a deadline: after the one being looked at, so that calls of [`Wheel::pop`] come to an end.
+    /// The tick for a deadline: after the one being looked at, so that calls of [`Wheel::pop`] come to an
+    /// end.
     fn tick_for(&self, at: Time) -> u64 {
         at.as_micros().div_ceil(1 << TICK).clamp(self.cursor + 1, self.cursor + TURN - 1)
     }

@@ -1,5 +1,5 @@
-/// Bytes that may still be sent to a sender that has not shown that it receives: three times what it sent (RFC 3261
-/// section 26.1.5, RFC 9000 section 8). Its address may be somebody else's.
+/// Bytes that may still be sent to a sender that has not shown that it receives: three times what it sent
+/// (RFC 3261 section 26.1.5, RFC 9000 section 8). Its address may be somebody else's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Credit(u32);
 

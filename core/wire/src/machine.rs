@@ -68,8 +68,8 @@ pub trait Machine {
     /// message said, so that a byte-at-a-time sender costs no quadratic work.
     fn frame(&self, buffer: &[u8], resume: usize) -> Frame;
 
-    /// Which of `workers` workers owns this whole message; `None` where it does not matter, so that
-    /// whoever gets it keeps it. Below `workers`. A pure function of its arguments, the same on every worker; total.
+    /// Which of `workers` workers owns this whole message; `None` where it does not matter, so that whoever
+    /// gets it keeps it. Below `workers`. A pure function of its arguments, the same on every worker; total.
     fn owner(&self, message: &[u8], workers: u16) -> Option<u16>;
 
     /// One whole message that this worker owns.
@@ -82,9 +82,10 @@ pub trait Machine {
         self.receive(now, flow, message, out);
     }
 
-    /// As [`Machine::receive`], for a message that most probably is worker `me`'s own, because the kernel gave it to it.
-    /// Answers the owner if that is another one, and has done nothing then. It is the same as asking
-    /// [`Machine::owner`] before; a machine that finds the owner on its way anyhow does it more cheaply.
+    /// As [`Machine::receive`], for a message that most probably is worker `me`'s own, because the kernel
+    /// gave it to it. Answers the owner if that is another one, and has done nothing then. It is the same as
+    /// asking [`Machine::owner`] before; a machine that finds the owner on its way anyhow does it more
+    /// cheaply.
     fn receive_steered(
         &mut self,
         now: Time,
@@ -100,8 +101,8 @@ pub trait Machine {
         owner
     }
 
-    /// The connection that was begun for the message sent with this token by [`Outbox::send_fresh`]. Whether it comes
-    /// about is seen by what becomes of the message.
+    /// The connection that was begun for the message sent with this token by [`Outbox::send_fresh`]. Whether
+    /// it comes about is seen by what becomes of the message.
     fn connected(&mut self, now: Time, token: u64, conn: ConnId) {
         let _ = (now, token, conn);
     }
@@ -117,8 +118,8 @@ pub trait Machine {
     /// or gone, or the socket said the destination cannot be reached.
     fn undeliverable(&mut self, now: Time, token: u64, out: &mut Outbox);
 
-    /// As [`Machine::undeliverable`], of a transmit that had left whole before its connection ended: the peer may have
-    /// read it.
+    /// As [`Machine::undeliverable`], of a transmit that had left whole before its connection ended: the peer
+    /// may have read it.
     fn cut_off(&mut self, now: Time, token: u64, out: &mut Outbox) {
         self.undeliverable(now, token, out);
     }
@@ -134,15 +135,16 @@ pub trait Machine {
     /// Something another thread posted to this worker.
     fn notice(&mut self, now: Time, notice: Self::Notice, out: &mut Outbox);
 
-    /// How the worker has kept up since the last call, about every [`Load::WINDOW`] while messages come. A machine that
-    /// limits what it takes on goes by it.
+    /// How the worker has kept up since the last call, about every [`Load::WINDOW`] while messages come. A
+    /// machine that limits what it takes on goes by it.
     fn pace(&mut self, now: Time, load: &Load) {
         let _ = (now, load);
     }
 
     /// What the kernel is to drop before it reaches this worker, by the machine's
     /// [`SieveProgram`](crate::SieveProgram), from now on and until it is asked again, which is after each
-    /// [`Machine::pace`]; `None`: nothing. It is good for a short while only, so that what stands still drops nothing.
+    /// [`Machine::pace`]; `None`: nothing. It is good for a short while only, so that what stands still drops
+    /// nothing.
     fn sieve(&self) -> Option<Sieve<'_>> {
         None
     }
@@ -150,9 +152,10 @@ pub trait Machine {
     /// The deadline has come (or it may have: calling early is harmless).
     fn timeout(&mut self, now: Time, out: &mut Outbox);
 
-    /// The end of a round: all that came was handed over, and what the outbox holds after this leaves. A machine that
-    /// has many changes written with one call answers them here. To be called after every other call that was given an
-    /// outbox, at the latest before the driver sleeps; calling when there is nothing to end is harmless.
+    /// The end of a round: all that came was handed over, and what the outbox holds after this leaves. A
+    /// machine that has many changes written with one call answers them here. To be called after every other
+    /// call that was given an outbox, at the latest before the driver sleeps; calling when there is nothing
+    /// to end is harmless.
     fn round_ends(&mut self, now: Time, out: &mut Outbox) {
         let _ = (now, out);
     }

@@ -15,8 +15,8 @@ pub struct Transmit {
     pub token: u64,
     /// Whether a stream connection is made for it even where there is one to the same address.
     pub fresh: bool,
-    /// Whether it is not sent, as if it could not be, where its stream connection takes nothing and much is queued for it
-    /// already: so that what is under way is not held up by what is new.
+    /// Whether it is not sent, as if it could not be, where its stream connection takes nothing and much is
+    /// queued for it already: so that what is under way is not held up by what is new.
     pub yields: bool,
     /// Seconds for which its stream connection matters: it is not a stranger's connection, which is closed
     /// after a short silence, and first when connections run out. Zero: as it was.
@@ -74,8 +74,8 @@ impl Outbox {
     }
 
     /// As [`Outbox::send`], on a stream connection of its own, of which
-    /// [`Machine::connected`](crate::Machine::connected) is told. Such messages with one token, one after the other
-    /// in an outbox, share it.
+    /// [`Machine::connected`](crate::Machine::connected) is told. Such messages with one token, one after the
+    /// other in an outbox, share it.
     pub fn send_fresh(&mut self, flow: Flow, token: u64, message: &[u8]) {
         self.send(flow, token, message);
         if let Some(transmit) = self.transmits.last_mut() {
@@ -83,8 +83,8 @@ impl Outbox {
         }
     }
 
-    /// What was queued last yields where its stream is congested (Shen and Schulzrinne, CUCS-048-09: a request that would begin
-    /// something is better refused at once than late).
+    /// What was queued last yields where its stream is congested (Shen and Schulzrinne, CUCS-048-09: a
+    /// request that would begin something is better refused at once than late).
     pub fn yields(&mut self) {
         if let Some(transmit) = self.transmits.last_mut() {
             transmit.yields = true;
@@ -98,10 +98,10 @@ impl Outbox {
         }
     }
 
-    /// The connection of what was queued last is in use until it is [released](Outbox::release), once for each time that it was
-    /// marked so: by a call of a stranger, say. It may be silent as long as one that matters, and does not have to make
-    /// room; but it does not count among those that [matter](Outbox::keeps). If it matters already, it does so for
-    /// `seconds` at least.
+    /// The connection of what was queued last is in use until it is [released](Outbox::release), once for
+    /// each time that it was marked so: by a call of a stranger, say. It may be silent as long as one that
+    /// matters, and does not have to make room; but it does not count among those that
+    /// [matter](Outbox::keeps). If it matters already, it does so for `seconds` at least.
     pub fn uses(&mut self, seconds: u32) {
         if let Some(transmit) = self.transmits.last_mut() {
             (transmit.keeps, transmit.uses) = (seconds, true);
@@ -118,8 +118,8 @@ impl Outbox {
         self.transmits.pop();
     }
 
-    /// What was queued last has another way to go: a connection that must be made for it is given up soon (RFC 3261 section
-    /// 18.1.1: where TCP fails, the request goes by UDP).
+    /// What was queued last has another way to go: a connection that must be made for it is given up soon
+    /// (RFC 3261 section 18.1.1: where TCP fails, the request goes by UDP).
     pub fn hurries(&mut self) {
         if let Some(transmit) = self.transmits.last_mut() {
             transmit.hurries = true;

@@ -26,12 +26,13 @@ impl SteeringProgram {
     pub const SCRATCH: i32 = 1;
 }
 
-/// A program that runs in the kernel for each datagram to a socket of a worker that is overloaded, and drops what the
-/// worker's machine would leave unanswered: eBPF of type `SOCKET_FILTER`, in the layout of [`SteeringProgram`].
+/// A program that runs in the kernel for each datagram to a socket of a worker that is overloaded, and drops
+/// what the worker's machine would leave unanswered: eBPF of type `SOCKET_FILTER`, in the layout of
+/// [`SteeringProgram`].
 ///
-/// It goes by a table with an entry for each worker, which the worker writes: until when it is good, how many datagrams
-/// were dropped by it, and the numbers that [`Machine::sieve`](crate::Machine::sieve) answers. Whatever is not dropped the
-/// machine judges, so the program may let pass what it likes.
+/// It goes by a table with an entry for each worker, which the worker writes: until when it is good, how many
+/// datagrams were dropped by it, and the numbers that [`Machine::sieve`](crate::Machine::sieve) answers.
+/// Whatever is not dropped the machine judges, so the program may let pass what it likes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SieveProgram {
     /// The instructions. Loads of a map name it by its number here.
@@ -45,14 +46,16 @@ pub struct SieveProgram {
 }
 
 impl SieveProgram {
-    /// Number of the map with one value of [`scratch`](SieveProgram::scratch) bytes for each CPU (`PERCPU_ARRAY`).
+    /// Number of the map with one value of [`scratch`](SieveProgram::scratch) bytes for each CPU
+    /// (`PERCPU_ARRAY`).
     pub const SCRATCH: i32 = 1;
     /// Number of the map with the table, by number of the worker (`ARRAY`).
     pub const TABLE: i32 = 2;
-    /// Number of the map with [`GENERATIONS`](SieveProgram::GENERATIONS) of memory for each worker (`ARRAY`), as bits. In the
-    /// first two the program remembers what it dropped: it looks into both and writes into the young one, and the worker
-    /// clears the old one from time to time, which is the young one from then on. In the other two stands what the
-    /// machine knows ([`Sieve::known`]), which the worker writes and clears.
+    /// Number of the map with [`GENERATIONS`](SieveProgram::GENERATIONS) of memory for each worker (`ARRAY`),
+    /// as bits. In the first two the program remembers what it dropped: it looks into both and writes into
+    /// the young one, and the worker clears the old one from time to time, which is the young one from then
+    /// on. In the other two stands what the machine knows ([`Sieve::known`]), which the worker writes and
+    /// clears.
     pub const MEMORY: i32 = 3;
     /// Generations of memory that a worker has.
     pub const GENERATIONS: usize = 4;
@@ -80,7 +83,7 @@ impl SieveProgram {
 pub struct Sieve<'a> {
     /// The numbers of the worker's entry in the table.
     pub words: &'a [u32],
-    /// Bits of memory, by number: what passes from now on, whatever its share. Those that are new since the machine was
-    /// asked last.
+    /// Bits of memory, by number: what passes from now on, whatever its share. Those that are new since the
+    /// machine was asked last.
     pub known: &'a [u32],
 }

@@ -22,8 +22,8 @@ pub struct Silence {
 }
 
 impl Silence {
-    /// To be called often. The words when requests have gone to `target` for a while and nothing came back; they
-    /// are said once.
+    /// To be called often. The words when requests have gone to `target` for a while and nothing came back;
+    /// they are said once.
     pub fn look(
         &mut self,
         now: Time,
@@ -77,7 +77,8 @@ pub fn is_silent(report: &Report) -> bool {
 /// How the note of [`unconnected`] begins.
 pub const UNCONNECTED: &str = "cannot connect to ";
 
-/// Why there is no connection to the target, from which nothing has come back; none if there is another reason.
+/// Why there is no connection to the target, from which nothing has come back; none if there is another
+/// reason.
 pub fn unconnected(counts: &Counts, target: &str) -> Option<String> {
     // What is lacking here is said elsewhere.
     let failed = counts.tcp_connect_failures.saturating_sub(counts.tcp_exhausted);
@@ -100,7 +101,8 @@ pub fn congested(counts: &Counts) -> Option<String> {
     })
 }
 
-/// That the network gives back what was sent to the target (ICMP), and nothing else has come back; none if it does not.
+/// That the network gives back what was sent to the target (ICMP), and nothing else has come back; none if it
+/// does not.
 fn given_back(counts: &Counts, target: &str) -> Option<String> {
     (counts.udp_returned > 0).then(|| {
         format!(
@@ -110,7 +112,8 @@ fn given_back(counts: &Counts, target: &str) -> Option<String> {
     })
 }
 
-/// Statuses of the whole run, the most frequent one first, without those that only say to wait or who are you.
+/// Statuses of the whole run, the most frequent one first, without those that only say to wait or who are
+/// you.
 fn refusals(report: &Report) -> Vec<(u16, u64)> {
     let status = |(name, n): (&String, &u64)| {
         let status: u16 = name.strip_prefix("responses_received.")?.parse().ok()?;
@@ -121,8 +124,8 @@ fn refusals(report: &Report) -> Vec<(u16, u64)> {
     all
 }
 
-/// That nothing came back in a run; what was answered in one in which nothing was measured, and the mend; empty for other
-/// runs. `domain` is that of the users, if there are any.
+/// That nothing came back in a run; what was answered in one in which nothing was measured, and the mend;
+/// empty for other runs. `domain` is that of the users, if there are any.
 pub fn nothing_measured(report: &Report, target: Option<&str>, domain: Option<&str>) -> String {
     let mut out = String::new();
     // What never left, or could not, has an answer of its own; what is not asked for is not missed.
@@ -190,8 +193,8 @@ pub fn nothing_measured(report: &Report, target: Option<&str>, domain: Option<&s
     out
 }
 
-/// That a run of users has failed for users that the server does not know, and the mend. Their refusals alone are more
-/// than may fail, so that the run says nothing of what the server could carry.
+/// That a run of users has failed for users that the server does not know, and the mend. Their refusals alone
+/// are more than may fail, so that the run says nothing of what the server could carry.
 pub fn unknown_users(report: &Report, success_percent: f64) -> Option<String> {
     let of = |names: &[&str]| names.iter().filter_map(|name| report.whole.get(*name)).sum::<u64>();
     let refused = of(&["registrants_refused"]);

@@ -75,8 +75,8 @@ pub struct LoadArgs {
     #[arg(long, value_name = "TIME", default_value = "60", value_parser = units::seconds, help_heading = "How much",
           requires = "rate_increase")]
     pub rate_interval: f64,
-    /// Where the increase ends, and the run, unless -no_rate_quit; with --find-peak and --self-test the highest rate,
-    /// or number of users, tried
+    /// Where the increase ends, and the run, unless -no_rate_quit; with --find-peak and --self-test the
+    /// highest rate, or number of users, tried
     #[arg(long, value_name = "CALLS", default_value_t = 0.0, value_parser = units::amount, help_heading = "How much")]
     pub rate_max: f64,
     /// Stay at -rate_max instead of ending
@@ -86,9 +86,10 @@ pub struct LoadArgs {
     #[arg(long, value_name = "FILE", help_heading = "How much", conflicts_with_all = [
         "poisson", "rate", "rp", "rate_increase", "rate_interval", "rate_max", "no_rate_quit"])]
     pub trace: Option<PathBuf>,
-    /// Begin calls otherwise, in place of -r and what belongs to it: constant:100 (calls a second); ramp:10..1000/60s,
-    /// then 1000 a second for ever; steps:100@60s,200@60s, then the end; burst:50/1s, 50 at once every second; at
-    /// random with such a mean rate poisson:100, poisson-ramp:... and poisson-steps:...
+    /// Begin calls otherwise, in place of -r and what belongs to it: constant:100 (calls a second);
+    /// ramp:10..1000/60s, then 1000 a second for ever; steps:100@60s,200@60s, then the end; burst:50/1s, 50
+    /// at once every second; at random with such a mean rate poisson:100, poisson-ramp:... and
+    /// poisson-steps:...
     #[arg(long, value_name = "HOW", help_heading = "How much", value_parser = units::arrivals, conflicts_with_all = [
         "rate", "rp", "poisson", "rate_increase", "rate_interval", "rate_max", "no_rate_quit", "trace", "callers",
         "find_peak", "self_test", "users", "backend"])]
@@ -124,8 +125,8 @@ pub struct LoadArgs {
         conflicts_with = "rfc7502"
     )]
     pub trial: String,
-    /// Fail if the 99th percentile of response times exceeds MS; 0: no limit [default: 0; with --find-peak 500, T1 of
-    /// RFC 3261]
+    /// Fail if the 99th percentile of response times exceeds MS; 0: no limit [default: 0; with --find-peak
+    /// 500, T1 of RFC 3261]
     #[arg(long, value_name = "MS", value_parser = units::amount, help_heading = "How much")]
     pub response: Option<f64>,
     /// How near --find-peak comes to the peak, per cent
@@ -146,8 +147,8 @@ pub struct LoadArgs {
     /// Local port of the first worker; further workers use the following ones [default: any free]
     #[arg(short = 'p', value_name = "PORT", help_heading = "From where")]
     pub local_port: Option<u16>,
-    /// u1: UDP; un: UDP, a socket for each call; ui: UDP, a socket for each local address (-i, or -ip_field of
-    /// -inf); t1: TCP, one connection for each worker; tn: TCP, one for each call
+    /// u1: UDP; un: UDP, a socket for each call; ui: UDP, a socket for each local address (-i, or -ip_field
+    /// of -inf); t1: TCP, one connection for each worker; tn: TCP, one for each call
     #[arg(short = 't', value_name = "u1|un|ui|t1|tn", default_value = "u1", help_heading = "From where")]
     pub transport: String,
     /// The address in [media_ip] [default: that of -i]; no media is sent
@@ -166,13 +167,14 @@ pub struct LoadArgs {
     #[arg(long, value_name = "MS", default_value_t = 0.5, value_parser = units::amount, help_heading = "From where")]
     pub grain: f64,
 
-    /// Whether messages of one length for one address leave through the kernel as one (UDP). Say off where a server on this
-    /// machine has several workers, of which one gets all that go together [default: on; off with --grain 0]
+    /// Whether messages of one length for one address leave through the kernel as one (UDP). Say off where a
+    /// server on this machine has several workers, of which one gets all that go together [default: on; off
+    /// with --grain 0]
     #[arg(long, value_name = "on|off", help_heading = "From where", conflicts_with = "backend")]
     pub udp_segmentation: Option<Switch>,
 
-    /// Have the workers run before all other programs (SCHED_FIFO; needs root or CAP_SYS_NICE): what else the machine
-    /// does makes them late no more. Leave a processor to the server
+    /// Have the workers run before all other programs (SCHED_FIFO; needs root or CAP_SYS_NICE): what else the
+    /// machine does makes them late no more. Leave a processor to the server
     #[arg(long, help_heading = "From where")]
     pub realtime: bool,
 
@@ -201,8 +203,8 @@ pub struct LoadArgs {
     #[arg(long, value_name = "PERCENT", default_value_t = 99.99, value_parser = units::percent,
           help_heading = "What comes out")]
     pub success: f64,
-    /// Milliseconds that this program itself may be late at most (p99.9); beyond it the run is VOID. It wakes to
-    /// the microsecond; what makes it late is a machine that is busy otherwise
+    /// Milliseconds that this program itself may be late at most (p99.9); beyond it the run is VOID. It wakes
+    /// to the microsecond; what makes it late is a machine that is busy otherwise
     #[arg(long, value_name = "MS", default_value_t = 5.0, value_parser = units::amount,
           help_heading = "What comes out")]
     pub lateness: f64,

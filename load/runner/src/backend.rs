@@ -19,14 +19,14 @@ use worker_runtime::{Bound, Listener, RuntimeConfig, RuntimeHandle, monotonic_no
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Back ends")]
 pub struct BackendArgs {
-    /// Be servers behind a load balancer: one at each address of -i, port -p, over UDP and TCP. They answer calls; what
-    /// a request costs them is modelled, so that many of them fit on one machine
+    /// Be servers behind a load balancer: one at each address of -i, port -p, over UDP and TCP. They answer
+    /// calls; what a request costs them is modelled, so that many of them fit on one machine
     #[arg(long, conflicts_with_all = [
         "target", "sn", "sf", "answer", "inf", "rate", "poisson", "trace", "most", "limit", "find_peak", "self_test",
         "users", "html", "csv", "pcap", "warm_up", "lost", "pause", "key", "callers", "max_socket", "ip_field"])]
     pub backend: bool,
-    /// Calls a second that a server can do, each of an INVITE, which costs 1.75 times a BYE, and a BYE: one number for
-    /// all, or one for each
+    /// Calls a second that a server can do, each of an INVITE, which costs 1.75 times a BYE, and a BYE: one
+    /// number for all, or one for each
     #[arg(long, value_name = "CALLS[,..]", default_value = "300", requires = "backend")]
     pub capacity: String,
     /// Requests that share a server's processor at a time; others wait in order. 1: one after the other
@@ -41,7 +41,8 @@ pub struct BackendArgs {
     /// How much the cost of a request varies, its coefficient of variation (gamma): 0 never, 1 exponential
     #[arg(long, value_name = "X", default_value_t = 0.5, requires = "backend")]
     pub variation: f64,
-    /// Servers stand still at random: how far apart on average, and for how long, such as 40s,1s [default: never]
+    /// Servers stand still at random: how far apart on average, and for how long, such as 40s,1s [default:
+    /// never]
     #[arg(long, value_name = "EVERY,LENGTH", requires = "backend")]
     pub stall: Option<String>,
 }

@@ -153,8 +153,9 @@ pub struct Floor {
 }
 
 impl Floor {
-    /// Sleeps for `length` to times that are `interval` apart, on as many threads as there are workers, before all
-    /// other programs if these run `first`. None: the system has no timers left, or does not permit them.
+    /// Sleeps for `length` to times that are `interval` apart, on as many threads as there are workers,
+    /// before all other programs if these run `first`. None: the system has no timers left, or does not
+    /// permit them.
     pub fn measure(threads: usize, first: bool, length: Duration, interval: Duration) -> Option<Floor> {
         let before = Moment::now(monotonic_now()).ticks;
         let started = monotonic_now() + interval;

@@ -99,9 +99,9 @@ pub fn run(args: &LoadArgs) -> ExitCode {
     }
 }
 
-/// Whether workers may run before all other programs. Only they do: who looks after them would wait for ever behind
-/// one that has more to do than there is time. The kernel keeps a twentieth of each second for it, if it is not told
-/// otherwise (sched(7), `sched_rt_runtime_us`).
+/// Whether workers may run before all other programs. Only they do: who looks after them would wait for ever
+/// behind one that has more to do than there is time. The kernel keeps a twentieth of each second for it, if
+/// it is not told otherwise (sched(7), `sched_rt_runtime_us`).
 fn may_run_first(workers: usize) -> std::io::Result<()> {
     const KEPT: &str = "/proc/sys/kernel/sched_rt_runtime_us";
     let cpus = worker_runtime::allowed_cpus().len();
@@ -172,8 +172,8 @@ fn command(args: &LoadArgs) -> Result<u8, String> {
     Ok(if answers_only { code_of_callee(&report) } else { report.verdict.exit_code })
 }
 
-/// Whoever only answers has nothing to judge but what went wrong: whether anybody calls, and how the calls end that have
-/// not ended, is the callers' business.
+/// Whoever only answers has nothing to judge but what went wrong: whether anybody calls, and how the calls
+/// end that have not ended, is the callers' business.
 fn code_of_callee(report: &Report) -> u8 {
     match nothing_measured(&report.verdict).is_some() {
         true => 0,
@@ -181,8 +181,8 @@ fn code_of_callee(report: &Report) -> u8 {
     }
 }
 
-/// Why nothing was measured, where that is all that is wrong with a run: neither the server nor the generator was at
-/// fault, nothing was asked that could be.
+/// Why nothing was measured, where that is all that is wrong with a run: neither the server nor the generator
+/// was at fault, nothing was asked that could be.
 fn nothing_measured(verdict: &VerdictReport) -> Option<&str> {
     let nothing = |why: &String| why.starts_with("nothing was measured");
     let alone = verdict.word == "VOID" && verdict.why.iter().all(nothing);
@@ -301,9 +301,9 @@ const LEAD: Duration = Duration::from_millis(30);
 /// How often engines are made at most, to be ready in time.
 const ATTEMPTS: usize = 4;
 
-/// Makes what is to run, so that it is there when the run begins, and says when that is: what it took, or the workers
-/// need before the first call, would be lateness of that call. Where it took longer than thought it is made again for a
-/// later time, so that a small run need not wait as long as a large one.
+/// Makes what is to run, so that it is there when the run begins, and says when that is: what it took, or the
+/// workers need before the first call, would be lateness of that call. Where it took longer than thought it
+/// is made again for a later time, so that a small run need not wait as long as a large one.
 fn prepared<T>(
     clock: impl Fn() -> Time,
     make: impl Fn(Time) -> Result<T, String>,

@@ -66,8 +66,8 @@ struct Options {
 /// Calls under way at a time where nothing else is said, and those that can be answered at least.
 const MOST_CALLS: usize = 1_000_000;
 
-/// Memory of a call that is answered, bytes: its variables and last messages, some 4 KiB, and the caller's where that is the
-/// same program.
+/// Memory of a call that is answered, bytes: its variables and last messages, some 4 KiB, and the caller's
+/// where that is the same program.
 const EACH_CALLEE: u64 = 8 << 10;
 
 /// As many calls as there is memory for, [`MOST_CALLS`] at least.
@@ -76,7 +76,8 @@ fn fitting(memory: Option<u64>) -> usize {
     usize::try_from(fit).unwrap_or(MOST_CALLS).clamp(MOST_CALLS, 1 << 30)
 }
 
-/// Calls that can be answered at a time: as many as there is memory for, and those that begin here in any case.
+/// Calls that can be answered at a time: as many as there is memory for, and those that begin here in any
+/// case.
 fn most_callees(limit: Option<usize>, callers: Option<u64>) -> usize {
     let callers = callers.map(|users| usize::try_from(users).unwrap_or(usize::MAX));
     [limit, callers].into_iter().flatten().fold(fitting(control::memory::usable()), usize::max)
@@ -98,8 +99,8 @@ fn share_of(callers: u64, most: Option<u64>, worker: usize, workers: usize) -> O
 /// Whether it has been said why there is one worker.
 static SAID: AtomicBool = AtomicBool::new(false);
 
-/// How many workers there are to be: one where the calls share something that each worker would have for itself, and
-/// none that could begin no call.
+/// How many workers there are to be: one where the calls share something that each worker would have for
+/// itself, and none that could begin no call.
 fn workers(args: &LoadArgs, [client, server]: [&Option<Scenario>; 2]) -> Result<usize, String> {
     let shares =
         |own: &Option<Scenario>| Some((own.as_ref()?.name.clone(), own.as_ref()?.shares()?.to_owned()));

@@ -1,5 +1,5 @@
-//! What people and scripts are told on the way. Who reads it may stop reading (`| head`, `q` in a pager); the run, its
-//! files and its exit code are what they would have been.
+//! What people and scripts are told on the way. Who reads it may stop reading (`| head`, `q` in a pager); the
+//! run, its files and its exit code are what they would have been.
 
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Write};

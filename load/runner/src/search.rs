@@ -16,9 +16,9 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 use worker_runtime::monotonic_now;
 
-/// Milliseconds that the 99th percentile of response times may be at most unless said otherwise: T1 of RFC 3261, after
-/// which requests are sent again. A server that answers later is beyond its peak, though it may work all of it off when
-/// the trial is over.
+/// Milliseconds that the 99th percentile of response times may be at most unless said otherwise: T1 of RFC
+/// 3261, after which requests are sent again. A server that answers later is beyond its peak, though it may
+/// work all of it off when the trial is over.
 const SLOWEST: f64 = 500.0;
 
 /// Of fewer calls than this in a trial it may be that none is in the measured window.
@@ -76,11 +76,13 @@ pub fn search(args: &LoadArgs, signals: &Receiver<Signal>) -> Result<u8, String>
         let measured = length.as_secs_f64() - args.warm_up;
         let few = users.is_none() && !rfc7502 && trial.load * measured < FEW;
         if empty.is_some() && !few {
-            // Nor would it be at another load, and the generator is not to blame. Of few calls there may be none by chance.
+            // Nor would it be at another load, and the generator is not to blame. Of few calls there may be
+            // none by chance.
             break (search.stop(), empty.map(|why| Halt { why, code: VOID }));
         }
         if unknown.is_some() {
-            // It fails for who asks, at this load and any above it; what is found below would be their number.
+            // It fails for who asks, at this load and any above it; what is found below would be their
+            // number.
             break (search.stop(), unknown.map(|why| Halt { why, code: VOID }));
         }
         if let Some(peak) = search.result(&trial, verdict) {
@@ -207,7 +209,8 @@ fn limited_by(args: &LoadArgs, load: f64) -> String {
 /// How long a trial is to last. Something of it is measured.
 pub fn trial_length(args: &LoadArgs) -> Result<Duration, String> {
     let length = duration(&args.trial)?;
-    // One of RFC 7502 lasts as long as its attempts take, and one of users begins after all that is not measured.
+    // One of RFC 7502 lasts as long as its attempts take, and one of users begins after all that is not
+    // measured.
     let fixed = !args.sipp.rfc7502 && args.people.users.is_none();
     match fixed && args.warm_up >= length.as_secs_f64() {
         true => Err(format!(
@@ -266,8 +269,8 @@ impl Trials {
     }
 }
 
-/// The runs that conformed, each with its load: the answer's own report is among them, and a run above the answer that
-/// conformed by luck must not stand for it.
+/// The runs that conformed, each with its load: the answer's own report is among them, and a run above the
+/// answer that conformed by luck must not stand for it.
 pub struct Conforming<R>(Vec<(f64, R)>);
 
 impl<R> Default for Conforming<R> {
@@ -288,8 +291,8 @@ impl<R> Conforming<R> {
         self.0.is_empty()
     }
 
-    /// The run that stands for the answer of a search. Where nothing conformed, why it did not at the lowest load is
-    /// what is asked; a run that conformed by luck says nothing of that.
+    /// The run that stands for the answer of a search. Where nothing conformed, why it did not at the lowest
+    /// load is what is asked; a run that conformed by luck says nothing of that.
     pub fn of(self, peak: &Peak, lowest: Option<R>) -> Option<R> {
         match peak.outcome {
             Outcome::Nothing => lowest,

@@ -2,12 +2,12 @@
 //!
 //! The testbed's own session establishment rate, without a server (RFC 7502 section 6.1): every worker calls
 //! itself over loopback. First a bare thread shows how punctual the machine itself is, then rates are tried,
-//! each by the majority of up to three runs, then half the rate that was found is run three times more, each measured
-//! once its calls under way are as many as they will be; the run in the middle counts.
+//! each by the majority of up to three runs, then half the rate that was found is run three times more, each
+//! measured once its calls under way are as many as they will be; the run in the middle counts.
 //!
-//! A machine whose host takes its processors away for milliseconds fails a trial at any rate. Where threads ahead of
-//! the workers can watch for that, a trial that its stalls alone made late is set aside and made again, and the answer
-//! says how many were.
+//! A machine whose host takes its processors away for milliseconds fails a trial at any rate. Where threads
+//! ahead of the workers can watch for that, a trial that its stalls alone made late is set aside and made
+//! again, and the answer says how many were.
 
 use super::args::LoadArgs;
 use super::ending::{Ended, stopped};
@@ -29,20 +29,22 @@ use worker_runtime::monotonic_now;
 
 /// How long the whole takes at most; what the machine itself does and the run at half the rate are in it.
 const LONGEST: Duration = Duration::from_secs(300);
-/// No trial begins that would end later than this after the first one began: the runs at half the rate come then.
+/// No trial begins that would end later than this after the first one began: the runs at half the rate come
+/// then.
 const SEARCH: Duration = Duration::from_secs(300 - 3 * (10 + 5 + 5));
-/// Runs at half the rate. One hiccup of the machine decides about the 99.9th percentile of one run, as of one trial.
+/// Runs at half the rate. One hiccup of the machine decides about the 99.9th percentile of one run, as of one
+/// trial.
 const HALVES: usize = 3;
 /// None of them is longer.
 const HALF: Duration = Duration::from_secs(10);
-/// What of a trial is not measured: the memory of the trial before goes back to the kernel a second after its end, for
-/// which the allocator keeps a worker for some twenty milliseconds.
+/// What of a trial is not measured: the memory of the trial before goes back to the kernel a second after its
+/// end, for which the allocator keeps a worker for some twenty milliseconds.
 const SETTLING: Duration = Duration::from_secs(2);
-/// What of a run at half the rate is not: calls that have ended are remembered for four seconds, and while their number grows,
-/// so does the memory that the kernel has to find.
+/// What of a run at half the rate is not: calls that have ended are remembered for four seconds, and while
+/// their number grows, so does the memory that the kernel has to find.
 const GROWTH: Duration = Duration::from_secs(5);
-/// What a run takes beyond that at most, until its last call has ended: where more calls begin than can be, what is under
-/// way has no end, and has failed.
+/// What a run takes beyond that at most, until its last call has ended: where more calls begin than can be,
+/// what is under way has no end, and has failed.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 /// Calls of a trial at least, so that five of them are above the 99.9th percentile.
 const CALLS: f64 = 5_000.0;
@@ -57,8 +59,9 @@ const FLOOR: (Duration, Duration) = (Duration::from_secs(2), Duration::from_micr
 
 /// What the machine's stalls must have made late themselves, that they alone break a 99.9th percentile.
 const SHARE: f64 = 0.001;
-/// A trial whose busiest worker was busy for more than this percentage is not set aside: it had more to do than it
-/// could, and where it runs before all others the kernel itself takes a twentieth of each second from it.
+/// A trial whose busiest worker was busy for more than this percentage is not set aside: it had more to do
+/// than it could, and where it runs before all others the kernel itself takes a twentieth of each second from
+/// it.
 const BUSY: f64 = 90.0;
 /// Trials that are set aside between two that count: a machine that always stalls is what it is.
 const ASIDE: u32 = 4;
@@ -299,7 +302,8 @@ impl Test<'_> {
         }))
     }
 
-    /// Lateness at this rate, of the run in the middle, or why most runs do not conform; none if it was stopped.
+    /// Lateness at this rate, of the run in the middle, or why most runs do not conform; none if it was
+    /// stopped.
     fn at_half(&mut self, rate: f64) -> Result<Option<Result<String, String>>, String> {
         let (mut runs, mut reasons) = (Vec::with_capacity(HALVES), Vec::new());
         while runs.len() + reasons.len() < HALVES {
@@ -369,8 +373,9 @@ impl Test<'_> {
 /// What is said of a trial that was set aside.
 const ASIDE_NAME: &str = "set aside";
 
-/// Whether nothing else is wrong with a run than that it was late, and stalls of the machine suffice for that. Workers
-/// that are busy themselves take longer to come to what has waited meanwhile, so less of a stall suffices there.
+/// Whether nothing else is wrong with a run than that it was late, and stalls of the machine suffice for
+/// that. Workers that are busy themselves take longer to come to what has waited meanwhile, so less of a
+/// stall suffices there.
 fn is_excused(why: &[String], busy: Option<f64>, stalls: Stalls) -> bool {
     let busy = busy.unwrap_or_default();
     let late_alone = !why.is_empty() && why.iter().all(|why| why.starts_with("generator's lateness"));
@@ -396,8 +401,8 @@ fn limited(peak: &Peak, limits: &[String]) -> String {
     }
 }
 
-/// Of the runs that conform, with their 99.9th percentile and what is said of it, the one in the middle, the later
-/// one of two; what was wrong with the others if that is most of them.
+/// Of the runs that conform, with their 99.9th percentile and what is said of it, the one in the middle, the
+/// later one of two; what was wrong with the others if that is most of them.
 fn middle(mut runs: Vec<(u64, String)>, reasons: &[String]) -> Result<String, String> {
     if reasons.len() > runs.len() {
         return Err(reasons.join("; "));

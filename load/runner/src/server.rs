@@ -20,15 +20,16 @@ pub struct Server {
     datagrams: BTreeSet<u64>,
 }
 
-/// Readings of the kernel's lists of sockets without anything new, after which nothing is missing. The lists come a page at a
-/// time, and each page begins at a count of sockets: where one before it has been closed since the page before, another is
-/// left out. Beside a program that does nothing but open and close sockets that is one reading of six.
+/// Readings of the kernel's lists of sockets without anything new, after which nothing is missing. The lists
+/// come a page at a time, and each page begins at a count of sockets: where one before it has been closed
+/// since the page before, another is left out. Beside a program that does nothing but open and close sockets
+/// that is one reading of six.
 const FRUITLESS: usize = 8;
 /// No longer than this, for lists of a hundred thousand sockets; twice in any case.
 const READING_MAX: Duration = Duration::from_secs(1);
 
-/// Reads until nothing new comes. `read` reads once more and says how much is known by now; `all`: more than that there
-/// cannot be.
+/// Reads until nothing new comes. `read` reads once more and says how much is known by now; `all`: more than
+/// that there cannot be.
 fn read_all(all: usize, mut read: impl FnMut() -> usize) {
     let (begun, mut known, mut fruitless) = (monotonic_now(), 0, 0);
     for readings in 1.. {
@@ -114,8 +115,8 @@ fn cpu_seconds(pid: u32) -> Option<f64> {
     Some(tasks.flatten().filter_map(|task| nanos(&task.path())).sum::<f64>() / 1e9)
 }
 
-/// Whether an address is one of this machine's: a packet to it would leave from it. (That a socket can be bound there
-/// says nothing where `ip_nonlocal_bind` is set.)
+/// Whether an address is one of this machine's: a packet to it would leave from it. (That a socket can be
+/// bound there says nothing where `ip_nonlocal_bind` is set.)
 fn is_here(ip: IpAddr) -> bool {
     let any = if ip.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let routed = || {
@@ -242,9 +243,9 @@ impl Watch {
         Watch { server, metrics: None, window, whole: false, begin: None, end: None }
     }
 
-    /// The window begins with the run: each call costs its share of all that the run does, what is done after the
-    /// window included. Otherwise calls of before end in the window as others of it end later, and its own processor
-    /// time is what they cost.
+    /// The window begins with the run: each call costs its share of all that the run does, what is done after
+    /// the window included. Otherwise calls of before end in the window as others of it end later, and its
+    /// own processor time is what they cost.
     pub fn over_the_whole_run(&mut self) {
         self.whole = true;
     }

@@ -12,7 +12,8 @@ const MOST_CALLERS: u64 = 10_000_000;
 /// More of SIPp's options.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SippArgs {
-    /// N users (SIPp's -users, with one dash), who come 1000 a second: each begins the next call when the last is over
+    /// N users (SIPp's -users, with one dash), who come 1000 a second: each begins the next call when the
+    /// last is over
     #[arg(long, value_name = "N", help_heading = "How much",
           value_parser = clap::value_parser!(u64).range(1..=MOST_CALLERS), conflicts_with_all = ["trace", "find_peak", "self_test", "poisson", "rate", "rp", "rate_increase",
                                 "rate_interval", "rate_max", "no_rate_quit"])]

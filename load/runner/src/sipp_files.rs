@@ -26,8 +26,8 @@ pub struct FileArgs {
     #[arg(long, value_name = "FILE", help_heading = "What comes out",
           conflicts_with_all = ["users", "find_peak", "self_test", "backend"])]
     pub log_file: Option<PathBuf>,
-    /// Write all messages, 1 GiB at most, to SCENARIO_PID_messages.log or -message_file. For low rates: it takes more
-    /// time than the calls
+    /// Write all messages, 1 GiB at most, to SCENARIO_PID_messages.log or -message_file. For low rates: it
+    /// takes more time than the calls
     #[arg(long, help_heading = "What comes out", conflicts_with_all = ["users", "find_peak", "self_test", "backend"])]
     pub trace_msg: bool,
     /// The file of -trace_msg
@@ -37,13 +37,13 @@ pub struct FileArgs {
     /// Time between two lines of the display (SIPp's -f): seconds, or 500ms, 2m [default: 1]
     #[arg(long, value_name = "TIME", help_heading = "What comes out", conflicts_with_all = ["quiet", "backend"])]
     pub display: Option<String>,
-    /// The Call-ID of calls that begin here: %u the name of the call, with which it has to begin, %s the local address,
-    /// %p the number of the process, %% a % [default: %u@%s]
+    /// The Call-ID of calls that begin here: %u the name of the call, with which it has to begin, %s the
+    /// local address, %p the number of the process, %% a % [default: %u@%s]
     #[arg(long, value_name = "TEXT", help_heading = "What to do", allow_hyphen_values = true,
           conflicts_with_all = ["users", "self_test", "backend"])]
     pub cid_str: Option<String>,
-    /// The field of the first injection file that has the Call-ID of calls that begin here, each line another; one
-    /// worker has them all
+    /// The field of the first injection file that has the Call-ID of calls that begin here, each line
+    /// another; one worker has them all
     #[arg(long, value_name = "FIELD", help_heading = "What to do",
           conflicts_with_all = ["cid_str", "users", "self_test", "find_peak", "backend"])]
     pub cid_field: Option<usize>,

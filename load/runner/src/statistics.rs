@@ -1,7 +1,7 @@
 //! `-trace_stat`: SIPp's file of statistics, for scripts that read one.
 //!
-//! Columns have the names that SIPp 3.6 gives them, and its order; (P) is of the time since the line before, (C) of the
-//! whole run. Those that this program knows no figure for are left out.
+//! Columns have the names that SIPp 3.6 gives them, and its order; (P) is of the time since the line before,
+//! (C) of the whole run. Those that this program knows no figure for are left out.
 
 use load::engine::Progress;
 use load::metrics::{Counters, Failure, Figures, Side, Spread, Unexpected};

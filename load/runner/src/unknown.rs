@@ -1,5 +1,5 @@
-//! Words with one dash that are no option, and what was probably meant. Read letter by letter, as short options are
-//! elsewhere, `-rate` would be a `-r` of "ate".
+//! Words with one dash that are no option, and what was probably meant. Read letter by letter, as short
+//! options are elsewhere, `-rate` would be a `-r` of "ate".
 
 use clap::{Arg, Command};
 use std::net::IpAddr;
@@ -7,7 +7,8 @@ use std::net::IpAddr;
 /// Suggestions that are made at most.
 const MOST: usize = 4;
 
-/// What is said of a word that is no option. `sipp` are the names that SIPp writes with one dash, with our own ones.
+/// What is said of a word that is no option. `sipp` are the names that SIPp writes with one dash, with our
+/// own ones.
 pub fn refusal(word: &str, known: &Command, sipp: &[(&str, String)]) -> Option<String> {
     let name = word.strip_prefix('-').filter(|name| name.starts_with(|c: char| c.is_alphabetic()))?;
     let letter = name.chars().next()?;

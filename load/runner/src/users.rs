@@ -47,11 +47,12 @@ pub struct UsersArgs {
     #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = super::units::amount,
           requires = "users")]
     pub compress: f64,
-    /// Length of the measured window on the clock [default: two hours of the users' time; --find-peak: --trial]
+    /// Length of the measured window on the clock [default: two hours of the users' time; --find-peak:
+    /// --trial]
     #[arg(long, value_name = "TIME", requires = "users", conflicts_with = "find_peak")]
     pub measure: Option<String>,
-    /// A number of the workload, such as think=30m, hold=lognormal(mean_time=180s,sigma=1) or voicemail=0; may
-    /// be repeated. docs/reference/load.md lists them
+    /// A number of the workload, such as think=30m, hold=lognormal(mean_time=180s,sigma=1) or voicemail=0;
+    /// may be repeated. docs/reference/load.md lists them
     #[arg(long, value_name = "KEY=VALUE", requires = "users")]
     pub with: Vec<String>,
     /// Name of the first user; the number at its end counts up. With -inf names and passwords are those of
@@ -67,8 +68,8 @@ pub struct UsersArgs {
         requires = "users"
     )]
     pub first_password: String,
-    /// Write names, domain and passwords for `strowger user import`, and end; with --find-peak of as many users as
-    /// -rate_max lets it try
+    /// Write names, domain and passwords for `strowger user import`, and end; with --find-peak of as many
+    /// users as -rate_max lets it try
     #[arg(long, value_name = "FILE", requires = "users")]
     pub write_users: Option<PathBuf>,
     /// Be the mailbox too, here: the server sends calls on to it when a callee says that its user is away.
@@ -210,8 +211,8 @@ fn for_owner(path: &Path) -> std::io::Result<std::fs::File> {
     Ok(file)
 }
 
-/// The port of the first worker's users if -p names none. A fixed one: what users registered in an earlier run
-/// is registered again, instead of a second binding beside one where nobody is any more.
+/// The port of the first worker's users if -p names none. A fixed one: what users registered in an earlier
+/// run is registered again, instead of a second binding beside one where nobody is any more.
 const PORT: u16 = 6_060;
 
 /// A run that can begin.

@@ -102,8 +102,8 @@ struct Idle {
 }
 
 impl Idle {
-    /// How long callers may wait for what has no time where none of them pauses, and none of their calls ends: longer
-    /// than a phone may ring (timer C, RFC 3261 section 16.6).
+    /// How long callers may wait for what has no time where none of them pauses, and none of their calls
+    /// ends: longer than a phone may ring (timer C, RFC 3261 section 16.6).
     const LIMIT: Duration = Duration::from_secs(190);
 
     /// Whether that is over. `idle`: no more begin, and all of these wait for the other side.

@@ -1,4 +1,5 @@
-//! Threads that do nothing but wake, ahead of the workers: what keeps even them waiting is the machine, or its host.
+//! Threads that do nothing but wake, ahead of the workers: what keeps even them waiting is the machine, or
+//! its host.
 
 use super::host::sleep_until;
 use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
@@ -9,7 +10,8 @@ use std::time::Duration;
 use wire::Time;
 use worker_runtime::monotonic_now;
 
-/// How far the times are apart at which they wake. Shorter would cost the workers something, longer miss short stalls.
+/// How far the times are apart at which they wake. Shorter would cost the workers something, longer miss
+/// short stalls.
 const INTERVAL: Duration = Duration::from_millis(1);
 /// Their priority; the workers' own is [`worker_runtime::RUN_FIRST`] at most.
 const PRIORITY: u8 = worker_runtime::RUN_FIRST + 1;
@@ -44,7 +46,8 @@ impl Shared {
 pub struct Stalls {
     /// The longest one.
     pub longest: Duration,
-    /// The share of the time, of all processors, in which what was due became later than it may for that alone.
+    /// The share of the time, of all processors, in which what was due became later than it may for that
+    /// alone.
     pub share: f64,
 }
 
@@ -55,9 +58,10 @@ pub struct Witness {
 }
 
 impl Witness {
-    /// Starts them, for runs that may be late by `limit`; none without the right to run before the workers, for then a
-    /// busy worker keeps them waiting and they say nothing of the machine, nor where workers share processors: then the
-    /// kernel keeps a twentieth of each second from all that run first, and no single worker looks busy.
+    /// Starts them, for runs that may be late by `limit`; none without the right to run before the workers,
+    /// for then a busy worker keeps them waiting and they say nothing of the machine, nor where workers share
+    /// processors: then the kernel keeps a twentieth of each second from all that run first, and no single
+    /// worker looks busy.
     pub fn start(workers: usize, limit: Duration) -> Option<Witness> {
         let cpus = worker_runtime::allowed_cpus();
         if workers > cpus.len() {

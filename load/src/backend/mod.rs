@@ -1,10 +1,10 @@
-//! SIP back ends whose capacity is modelled: what a load balancer can be measured with on a machine that could never run
-//! as many real servers.
+//! SIP back ends whose capacity is modelled: what a load balancer can be measured with on a machine that
+//! could never run as many real servers.
 //!
-//! Each listening address is a server. It answers calls (180 and 200, 200 to BYE and to anything else, 487 to what is
-//! cancelled), and every request but ACK and CANCEL needs time on its processor, which is not a real one: a
-//! [`Station`] says when it would be done, and the responses leave then. So ten of them take little more of the
-//! machine than their messages do.
+//! Each listening address is a server. It answers calls (180 and 200, 200 to BYE and to anything else, 487 to
+//! what is cancelled), and every request but ACK and CANCEL needs time on its processor, which is not a real
+//! one: a [`Station`] says when it would be done, and the responses leave then. So ten of them take little
+//! more of the machine than their messages do.
 //!
 //! Requests that find no room are refused with 503; nothing is remembered of them (RFC 3261 section 8.2.7).
 
@@ -76,8 +76,8 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// Idle back ends at these addresses, in order. Listener `n`, and `n` plus their number, are of back end `n`: one for
-    /// datagrams and one for streams, say.
+    /// Idle back ends at these addresses, in order. Listener `n`, and `n` plus their number, are of back end
+    /// `n`: one for datagrams and one for streams, say.
     pub fn new(backends: &[(SocketAddr, Model)], seed: u64, start: Time) -> Backend {
         let node = |(nth, (address, model)): (usize, &(SocketAddr, Model))| Node {
             address: *address,
@@ -185,8 +185,8 @@ impl Backend {
         self.transactions.over(ticket, (!reliable).then_some(now + LONG));
     }
 
-    /// Who hangs up has heard the answer to his INVITE. It is not repeated any more, though its ACK has been lost or is
-    /// still on its way.
+    /// Who hangs up has heard the answer to his INVITE. It is not repeated any more, though its ACK has been
+    /// lost or is still on its way.
     fn settle(&mut self, dialog: u128) {
         let Some(invite) = self.transactions.dialog(dialog) else { return };
         if let Some(State::Answered { since, .. }) = self.transactions.get(invite).map(|one| one.state) {
@@ -369,8 +369,8 @@ impl Backend {
                 one.state = State::Working { trying: true };
             }
             State::Answered { .. } if one.is_given_up(now) => {
-                // Nobody acknowledges it: the dialog that it made, or was the last INVITE of, is over (RFC 3261 section
-                // 13.3.1.4). A refusal in a dialog leaves that as it was.
+                // Nobody acknowledges it: the dialog that it made, or was the last INVITE of, is over (RFC
+                // 3261 section 13.3.1.4). A refusal in a dialog leaves that as it was.
                 let dialog = one.dialog;
                 self.transactions.end(ticket);
                 if self.transactions.dialog(dialog) == Some(ticket) {
@@ -456,8 +456,8 @@ impl Contact {
         out.extend_from_slice(format!("Contact: <sip:{}{transport}>\r\n", self.0).as_bytes());
     }
 
-    /// With an answer to an offer (RFC 3264), or the offer where the INVITE had none (RFC 3261 section 13.2.1): one stream
-    /// that nobody listens to.
+    /// With an answer to an offer (RFC 3264), or the offer where the INVITE had none (RFC 3261 section
+    /// 13.2.1): one stream that nobody listens to.
     fn write_with_body(&self, out: &mut Vec<u8>) {
         let ip = self.0.ip();
         let version = if ip.is_ipv4() { 4 } else { 6 };
@@ -471,8 +471,8 @@ impl Contact {
     }
 }
 
-/// Header lines that all responses to a request have: Via, From, To with our tag, Call-ID, CSeq, and the route of the
-/// dialog (RFC 3261 sections 8.2.6.2 and 12.1.1).
+/// Header lines that all responses to a request have: Via, From, To with our tag, Call-ID, CSeq, and the
+/// route of the dialog (RFC 3261 sections 8.2.6.2 and 12.1.1).
 fn headers(message: &Message<'_>, flow: Flow, tag: &[u8], scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
     let mut routes = Vec::new();
     for header in message.headers(Name::RecordRoute) {

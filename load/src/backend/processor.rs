@@ -1,8 +1,9 @@
 //! One processor and its queue: between first come, first served and processor sharing.
 //!
-//! Up to `sharing` jobs are in service and each has its part of the processor; others wait in order. One is a queue in
-//! order, as many as there may be is processor sharing. Time is an argument, seconds from an origin of the caller's;
-//! what happens between two looks happens at its own time, so the answer does not depend on how often one looks.
+//! Up to `sharing` jobs are in service and each has its part of the processor; others wait in order. One is a
+//! queue in order, as many as there may be is processor sharing. Time is an argument, seconds from an origin
+//! of the caller's; what happens between two looks happens at its own time, so the answer does not depend on
+//! how often one looks.
 
 use std::collections::VecDeque;
 
@@ -29,8 +30,8 @@ pub struct Processor<T> {
 }
 
 impl<T> Processor<T> {
-    /// One that does `speed` seconds of work in a second, on up to `sharing` jobs at a time (at least one), while at
-    /// most `room` others wait.
+    /// One that does `speed` seconds of work in a second, on up to `sharing` jobs at a time (at least one),
+    /// while at most `room` others wait.
     pub fn new(speed: f64, sharing: usize, room: usize) -> Processor<T> {
         Processor {
             speed: speed.max(f64::MIN_POSITIVE),
@@ -44,8 +45,8 @@ impl<T> Processor<T> {
         }
     }
 
-    /// Takes on a job that needs `work` seconds of a processor of speed 1. Call [`Processor::pop`] until `now` before.
-    /// Gives the job back where there is no room.
+    /// Takes on a job that needs `work` seconds of a processor of speed 1. Call [`Processor::pop`] until
+    /// `now` before. Gives the job back where there is no room.
     pub fn offer(&mut self, now: f64, work: f64, what: T) -> Result<(), T> {
         self.advance(now);
         let job = Job { left: work.max(0.0), what };

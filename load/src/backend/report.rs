@@ -63,7 +63,8 @@ pub struct BackendReport {
     pub unfinished: bool,
     /// Why the figures say nothing of what was measured; empty where they do.
     pub void: Vec<String>,
-    /// How much later than the model says responses left, microseconds: a machine that is busy otherwise. The median.
+    /// How much later than the model says responses left, microseconds: a machine that is busy otherwise. The
+    /// median.
     pub late_p50: u64,
     /// The 99th percentile of it.
     pub late_p99: u64,
@@ -82,8 +83,8 @@ impl BackendReport {
         self.late_max = hist.max();
     }
 
-    /// Whether this program did what was asked of it: it lost nothing, and its responses were no later than so many
-    /// microseconds (p99.9).
+    /// Whether this program did what was asked of it: it lost nothing, and its responses were no later than
+    /// so many microseconds (p99.9).
     pub fn judge(&mut self, max_late: u64) {
         self.void.clear();
         if self.drops > 0 {

@@ -18,13 +18,14 @@ pub struct Model {
     pub room: usize,
     /// Coefficient of variation of what a request costs (gamma law): 0 always the same, 1 exponential.
     pub variation: f64,
-    /// It stands still now and then: seconds between two stalls (on average, at random) and the length of one.
+    /// It stands still now and then: seconds between two stalls (on average, at random) and the length of
+    /// one.
     pub stalls: Option<(f64, f64)>,
 }
 
 impl Default for Model {
-    /// A server of the paper's testbed ("Design, Implementation, and Performance of a Load Balancer for SIP Server
-    /// Clusters", section V and VI-C), without stalls.
+    /// A server of the paper's testbed ("Design, Implementation, and Performance of a Load Balancer for SIP
+    /// Server Clusters", section V and VI-C), without stalls.
     fn default() -> Model {
         Model {
             capacity: 300.0,
@@ -66,8 +67,8 @@ pub enum Kind {
 pub struct Station<T> {
     model: Model,
     processor: Processor<T>,
-    /// The random numbers of costs and those of stalls are of two streams, so that stalls come at the same times
-    /// whatever is asked of the server.
+    /// The random numbers of costs and those of stalls are of two streams, so that stalls come at the same
+    /// times whatever is asked of the server.
     costs: Rng,
     times: Rng,
     stalled: bool,
@@ -115,7 +116,8 @@ impl<T> Station<T> {
         }
     }
 
-    /// When something is to be done next, if nothing comes before. An idle server's stalls need nobody to look.
+    /// When something is to be done next, if nothing comes before. An idle server's stalls need nobody to
+    /// look.
     pub fn next(&self) -> Option<f64> {
         match (self.processor.next(), self.stalled) {
             (Some(done), _) => Some(done.min(self.turn)),
@@ -162,7 +164,8 @@ impl<T> Station<T> {
 mod tests {
     use super::*;
 
-    /// Calls at `rate` a second of INVITE and BYE, a second apart, for so many seconds: how many requests were done.
+    /// Calls at `rate` a second of INVITE and BYE, a second apart, for so many seconds: how many requests
+    /// were done.
     fn done(model: Model, rate: f64, seconds: f64) -> (u64, u64) {
         let mut station = Station::new(model, 3, 0);
         let mut rng = Rng::new(9, 9);

@@ -259,7 +259,8 @@ fn one_that_stands_still_says_nothing() {
 
 #[test]
 fn capacity_is_kept_to() {
-    // Twice and three quarters of 300 calls a second for 10 s, spread evenly; each hangs up when it is answered.
+    // Twice and three quarters of 300 calls a second for 10 s, spread evenly; each hangs up when it is
+    // answered.
     for (rate, least, most) in [(600, 2_900, 3_100), (225, 2_240, 2_250)] {
         let model = Model { room: 100, ..Model::default() };
         let mut world = World::new(&[model]);

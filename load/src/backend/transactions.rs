@@ -86,7 +86,8 @@ impl Names {
         (name, hex16(self.one.hash_one(name)))
     }
 
-    /// What a request that begins a dialog has in common with its copies on other branches (RFC 3261 section 8.2.2.2).
+    /// What a request that begins a dialog has in common with its copies on other branches (RFC 3261 section
+    /// 8.2.2.2).
     pub fn copies(&self, dialog: u128, message: &Message<'_>) -> u128 {
         self.of((dialog, message.cseq())).max(1)
     }
@@ -102,7 +103,8 @@ pub struct Transactions {
     by_key: HashMap<u128, u32, FixedState>,
     /// INVITEs that begin a dialog, by what their copies have in common.
     by_copies: HashMap<u128, u32, FixedState>,
-    /// Dialogs, each with the INVITE that began it or came in it last: those of an hour or less, and of the hour before.
+    /// Dialogs, each with the INVITE that began it or came in it last: those of an hour or less, and of the
+    /// hour before.
     dialogs: [HashMap<u128, Ticket, FixedState>; 2],
     /// When the first of these hours began.
     hour: Time,
@@ -210,7 +212,8 @@ impl Transactions {
         self.slots.get_mut(ticket.slot as usize).filter(|one| one.generation == ticket.generation)
     }
 
-    /// One is over; it is remembered until then, or not at all. Of an INVITE the text is not: its ACK has come.
+    /// One is over; it is remembered until then, or not at all. Of an INVITE the text is not: its ACK has
+    /// come.
     pub fn over(&mut self, ticket: Ticket, until: Option<Time>) {
         let Some(one) = self.get(ticket) else { return };
         one.state = State::Over;

@@ -144,8 +144,8 @@ fn insist(call: &mut Call, now: Time, rules: Retransmission) {
     });
 }
 
-/// The BYE of a session that is up, also where an INVITE within it was refused: it goes on as it was (RFC 3261 section
-/// 14.1).
+/// The BYE of a session that is up, also where an INVITE within it was refused: it goes on as it was (RFC
+/// 3261 section 14.1).
 fn hang_up(call: &Call, farewell: &mut Vec<u8>) {
     let established = call.seen.session.is_some_and(|s| s.established.is_some() && !s.over);
     let ack = call.acks.last();

@@ -57,9 +57,9 @@ impl Acks {
         self.latest().map_or(b"", |ack| &ack.bytes)
     }
 
-    /// The one that belongs to a response: of this transaction, if it is one that the scenario names, otherwise the one
-    /// with its number (RFC 3261 section 13.2.2.4: the CSeq of an ACK is that of its INVITE). Where a scenario writes
-    /// other numbers it is the last one, if that is of the last INVITE.
+    /// The one that belongs to a response: of this transaction, if it is one that the scenario names,
+    /// otherwise the one with its number (RFC 3261 section 13.2.2.4: the CSeq of an ACK is that of its
+    /// INVITE). Where a scenario writes other numbers it is the last one, if that is of the last INVITE.
     pub fn of(&self, transaction: Option<u16>, cseq: u32) -> Option<&[u8]> {
         let mut kept = (0..self.sent.min(MOST)).filter_map(|n| self.places.get((self.sent - 1 - n) % MOST));
         let own = kept.find(|ack| match transaction {

@@ -173,8 +173,8 @@ impl Engine {
         }
     }
 
-    /// The lines of a call that comes in: those of the call here that it is the other end of, otherwise the next ones
-    /// of the callees, who have them in an order of their own.
+    /// The lines of a call that comes in: those of the call here that it is the other end of, otherwise the
+    /// next ones of the callees, who have them in an order of their own.
     fn take_lines(&mut self, slot: u32, ours: Option<u32>) {
         let Some(call) = self.calls.at(slot) else { return };
         let mut lines = mem::take(&mut call.lines);
@@ -246,9 +246,10 @@ impl Engine {
         self.end(now, slot, CallEnd::Failed(failure));
     }
 
-    /// The run is over. A caller who waits for what is not to be expected any more has failed; what pauses, waits for
-    /// what may yet come or answers a call is left unfinished: it is counted as begun, and no more, but for callers
-    /// whose wait leaves open what the server would have done ([`metrics::Metrics::call_open`]).
+    /// The run is over. A caller who waits for what is not to be expected any more has failed; what pauses,
+    /// waits for what may yet come or answers a call is left unfinished: it is counted as begun, and no more,
+    /// but for callers whose wait leaves open what the server would have done
+    /// ([`metrics::Metrics::call_open`]).
     pub(super) fn cut(&mut self, now: Time) {
         for slot in self.calls.slots() {
             let Some(call) = self.calls.get(slot) else { continue };
@@ -258,7 +259,8 @@ impl Engine {
                     continue;
                 }
                 (Doing::Waiting, Side::Client) => call.wait(now, self.awaited(call)),
-                // What a callee has asked itself, such as its BYE; who calls it has its own record of all else.
+                // What a callee has asked itself, such as its BYE; who calls it has its own record of all
+                // else.
                 (Doing::Waiting, Side::Server) if call.seen.awaits().is_some() => {
                     let goes_on =
                         self.settings.server.as_ref().and_then(|own| on_timeout(own, call.step)).is_some();
@@ -294,8 +296,9 @@ impl Engine {
         }
     }
 
-    /// What is ahead where no call can begin any more. Calls that wait for what is not to be expected do not keep the
-    /// run: nothing would end them. Of a million calls each may have to be looked at, so that is done once a second.
+    /// What is ahead where no call can begin any more. Calls that wait for what is not to be expected do not
+    /// keep the run: nothing would end them. Of a million calls each may have to be looked at, so that is
+    /// done once a second.
     pub(super) fn look(&mut self, now: Time) -> Ahead {
         let begins = self.next_call.is_some() && !self.is_full();
         if self.settings.client.is_none() || begins || self.calls.len() == 0 {
@@ -312,8 +315,8 @@ impl Engine {
         self.ahead
     }
 
-    /// No more calls. Those that are due and had no room ([`super::Settings::most_calls`]) are never begun: that is
-    /// said, and their wait is lateness.
+    /// No more calls. Those that are due and had no room ([`super::Settings::most_calls`]) are never begun:
+    /// that is said, and their wait is lateness.
     pub(super) fn quit(&mut self, now: Time) {
         while let Some(first) = self.next_call.filter(|&at| at <= now && self.is_full()) {
             // There may be millions: those of one millisecond are taken together.
@@ -333,7 +336,8 @@ impl Engine {
         self.next_call = None;
     }
 
-    /// A scenario wants the run to end. That of other workers ends when they are told ([`super::Progress::stop`]).
+    /// A scenario wants the run to end. That of other workers ends when they are told
+    /// ([`super::Progress::stop`]).
     pub(super) fn stop(&mut self, now: Time, stop: Stop) {
         self.stop = self.stop.max(Some(stop));
         self.quit(now);
@@ -359,8 +363,9 @@ impl Engine {
         }
     }
 
-    /// Arms the timer of a call for whatever comes first. One that is armed for somewhat too early is left as it is, and
-    /// so is that of a call that has ended, whose place the next one takes: [`Engine::due`] looks again.
+    /// Arms the timer of a call for whatever comes first. One that is armed for somewhat too early is left as
+    /// it is, and so is that of a call that has ended, whose place the next one takes: [`Engine::due`] looks
+    /// again.
     #[inline]
     pub(super) fn arm(&mut self, slot: u32) {
         match self.calls.get(slot).and_then(Call::deadline) {

@@ -173,8 +173,8 @@ impl Call {
         }
     }
 
-    /// What is ahead of it if its run begins no more calls. Not to be expected any more is what would not come either if
-    /// its request had been sent again until now.
+    /// What is ahead of it if its run begins no more calls. Not to be expected any more is what would not
+    /// come either if its request had been sent again until now.
     pub fn ahead(&self, now: Time, at: Awaited) -> Ahead {
         if self.deadline().is_some() || self.doing != Doing::Waiting {
             return Ahead::Something;
@@ -190,8 +190,8 @@ impl Call {
         if left { Ahead::Nothing } else { Ahead::Open }
     }
 
-    /// How long it waits at least before a run is over without it: what others have waited is a guess, and not one to call
-    /// a run failed by while there is time.
+    /// How long it waits at least before a run is over without it: what others have waited is a guess, and
+    /// not one to call a run failed by while there is time.
     fn least(&self) -> Duration {
         match self.seen.awaits() {
             // A client has no timer once something was said to its INVITE (RFC 3261 section 17.1.1.2).
@@ -203,8 +203,8 @@ impl Call {
     }
 
     /// For how long it has waited, and may. SIP has timers for answers; for ringing only those of proxies,
-    /// and for what the other side begins none: there the other calls are the measure. What the step says itself of how
-    /// long it waits comes first.
+    /// and for what the other side begins none: there the other calls are the measure. What the step says
+    /// itself of how long it waits comes first.
     fn patience(&self, now: Time, at: Awaited) -> Patience {
         let quiet = now.since(self.quiet);
         let session = self.seen.session.filter(|s| s.established.is_none());
@@ -286,8 +286,8 @@ pub enum Ahead {
 enum Patience {
     /// It pauses where something may come.
     Pauses,
-    /// For how long it has waited, and after how long what it waits for is not to be expected any more, if that is so
-    /// at any time.
+    /// For how long it has waited, and after how long what it waits for is not to be expected any more, if
+    /// that is so at any time.
     Waits(Duration, Option<Duration>),
 }
 
@@ -302,21 +302,22 @@ pub enum Wait {
     Young,
 }
 
-/// How long a call may ring where none was ever answered: proxies wait longer (timer C, RFC 3261 section 16.6).
+/// How long a call may ring where none was ever answered: proxies wait longer (timer C, RFC 3261 section
+/// 16.6).
 const RINGING: Duration = Duration::from_secs(180);
 /// How long the other side of a session may say nothing, where it is to speak next.
 const STANDING: Duration = Duration::from_secs(600);
 /// How much longer than others a call may wait.
 const OTHERS: Duration = Duration::from_secs(60);
-/// No answer is awaited for longer than this where nothing was said of one (64 times T1: timers B and F, RFC 3261
-/// section 17.1).
+/// No answer is awaited for longer than this where nothing was said of one (64 times T1: timers B and F, RFC
+/// 3261 section 17.1).
 const TRANSACTION: Duration = Duration::from_secs(32);
 
 /// Texts that grew beyond this do not stay with a freed call.
 const LARGE: usize = 8 << 10;
 
-/// A worker's calls. They stay where they are, each beside its texts: moving thousands of them to a larger place would
-/// make the worker late by milliseconds.
+/// A worker's calls. They stay where they are, each beside its texts: moving thousands of them to a larger
+/// place would make the worker late by milliseconds.
 #[derive(Default)]
 pub struct Calls {
     /// By slot; as many as were ever in use.

@@ -2,8 +2,8 @@
 
 use hashbrown::HashTable;
 
-/// Slots of calls by the hash of their Call-IDs. The hash is kept: a table that grows does not look at the calls, which
-/// takes milliseconds.
+/// Slots of calls by the hash of their Call-IDs. The hash is kept: a table that grows does not look at the
+/// calls, which takes milliseconds.
 #[derive(Debug, Default)]
 pub struct Directory {
     /// Calls that the other side began.

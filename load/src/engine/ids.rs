@@ -54,7 +54,8 @@ pub fn behind(call_id: &[u8]) -> Option<&[u8]> {
     call_id.get(at + 3..)
 }
 
-/// The slot that a Call-ID names if it is one of ours. Of any other it is some number: the call in that slot tells.
+/// The slot that a Call-ID names if it is one of ours. Of any other it is some number: the call in that slot
+/// tells.
 #[inline(always)]
 pub fn slot_named(call_id: &[u8]) -> Option<u32> {
     let text = call_id.get(4..)?.first_chunk()?;

@@ -1,7 +1,7 @@
 //! `<init>`: what a scenario does once, before the first call.
 //!
-//! Each worker does it for itself, all with the same random numbers and at the same time, so that all begin with the
-//! same variables; what it logs and counts is said once. SIPp's runs as a call that is not counted.
+//! Each worker does it for itself, all with the same random numbers and at the same time, so that all begin
+//! with the same variables; what it logs and counts is said once. SIPp's runs as a call that is not counted.
 
 use super::run::PATIENT_STEPS;
 use super::{Engine, Stop};

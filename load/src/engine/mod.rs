@@ -57,8 +57,8 @@ const LOOK: Duration = Duration::from_secs(1);
 pub enum Notice {
     /// Show what is going on, by calling this once.
     Progress(Box<dyn FnOnce(Progress) + Send>),
-    /// Hand over what was recorded. The run is over: what waits for an answer has failed, whatever else is under way
-    /// is unfinished.
+    /// Hand over what was recorded. The run is over: what waits for an answer has failed, whatever else is
+    /// under way is unfinished.
     Record(Box<dyn FnOnce(Record) + Send>),
     /// Begin no more calls; end those under way as they come to their end.
     Quit,
@@ -125,8 +125,8 @@ pub struct Engine {
     scenarios: [Option<Arc<Scenario>>; 2],
     /// What the steps of the caller's and of the callee's scenario have sent last.
     models: [Vec<Model>; 2],
-    /// How long callers have waited at each step at most for the request that it is for, or for the end of their
-    /// ringing, and got it.
+    /// How long callers have waited at each step at most for the request that it is for, or for the end of
+    /// their ringing, and got it.
     longest: Vec<Option<Duration>>,
     /// All messages, if somebody wants them.
     trace: Option<Box<Trace>>,
@@ -343,8 +343,8 @@ impl Machine for Engine {
             Notice::Record(take) => take(self.record(now)),
             Notice::Quit => {
                 let first = out.transmits().len();
-                // What is due and has room begins; then what is due has none. A user whose call ends at once is due again
-                // at once, and for ever.
+                // What is due and has room begins; then what is due has none. A user whose call ends at once
+                // is due again at once, and for ever.
                 let users = self.callers.are_there();
                 if users {
                     self.begin_due(now, out);

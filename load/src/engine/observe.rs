@@ -17,7 +17,8 @@ type Method = crate::metrics::Method;
 pub struct Asking {
     pub method: Method,
     pub began: Began,
-    /// The scenario has given up waiting for its response, and gone on without (`ontimeout`). It may come yet.
+    /// The scenario has given up waiting for its response, and gone on without (`ontimeout`). It may come
+    /// yet.
     pub given_up: bool,
 }
 
@@ -53,8 +54,8 @@ impl Session {
         }
     }
 
-    /// Whether its INVITE has no end yet: what comes later is an INVITE within the session, whose answer says nothing of
-    /// it (RFC 3261 section 14.1).
+    /// Whether its INVITE has no end yet: what comes later is an INVITE within the session, whose answer says
+    /// nothing of it (RFC 3261 section 14.1).
     fn is_asked_for(&self) -> bool {
         self.established.is_none() && !self.over
     }
@@ -72,8 +73,8 @@ pub struct Seen {
     /// There was a request.
     pub asked: bool,
     pub session: Option<Session>,
-    /// The first BYE: a challenge, or another refusal that the scenario recovers from, does not end what it began
-    /// (RFC 6076 section 4.4).
+    /// The first BYE: a challenge, or another refusal that the scenario recovers from, does not end what it
+    /// began (RFC 6076 section 4.4).
     pub bye: Option<Began>,
     /// When that was refused last, and no other one has followed.
     pub bye_refused: Option<Time>,
@@ -105,8 +106,8 @@ fn awaited(asking: Asking) -> bool {
     !asking.given_up
 }
 
-/// Requests of a call without a final response that are remembered besides the last ones. Beyond it the oldest has timed
-/// out.
+/// Requests of a call without a final response that are remembered besides the last ones. Beyond it the
+/// oldest has timed out.
 const MOST_EARLIER: usize = 16;
 
 impl Call {
@@ -131,7 +132,8 @@ impl Call {
             .or_else(|| asking.take_if(|own| own.given_up))
     }
 
-    /// The request that a final response to this method belongs to, which is forgotten: of several the one sent first.
+    /// The request that a final response to this method belongs to, which is forgotten: of several the one
+    /// sent first.
     #[inline]
     fn answered(&mut self, method: Method) -> Option<Asking> {
         if self.earlier.is_empty() {
@@ -154,8 +156,8 @@ impl Call {
     }
 }
 
-/// When a request that goes out now was meant to: the first of a call that begins here with the call, others with what
-/// came before them.
+/// When a request that goes out now was meant to: the first of a call that begins here with the call, others
+/// with what came before them.
 fn began(call: &Call, now: Time, woken: Time) -> Began {
     match call.seen.asked || call.side == Side::Server {
         false => call.began,
@@ -221,8 +223,8 @@ impl Note<'_> {
         call.seen.asked = true;
     }
 
-    /// A request goes out while another one has no final response. Nobody could tell the response to one that was given
-    /// up from that to its repetition; all others may get theirs.
+    /// A request goes out while another one has no final response. Nobody could tell the response to one that
+    /// was given up from that to its repetition; all others may get theirs.
     #[cold]
     fn overtaken(mut self, now: Time, method: Method) {
         let other = self.call.seen.asking(method).take();
@@ -381,7 +383,8 @@ impl Note<'_> {
         metrics.session_ended(now, session.began, established, end(bye));
     }
 
-    /// A call has come to its end: nothing more is tried of what was refused last, and what was given up has no answer.
+    /// A call has come to its end: nothing more is tried of what was refused last, and what was given up has
+    /// no answer.
     #[inline]
     pub fn ended(self, now: Time) {
         let seen = &self.call.seen;

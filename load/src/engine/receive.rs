@@ -173,7 +173,8 @@ impl Engine {
         self.begun_here(name).or_else(|| self.answering_call(name))
     }
 
-    /// Whether a request that belongs to no call begins one: not what is answered by default and no call begins with.
+    /// Whether a request that belongs to no call begins one: not what is answered by default and no call
+    /// begins with.
     fn is_for(&self, server: &Scenario, message: &Message<'_>) -> bool {
         !self.is_answered_by_default(message) || opens(server, message)
     }
@@ -186,8 +187,8 @@ impl Engine {
         self.directory.find(Whose::Theirs, self.hash(call_id), same)
     }
 
-    /// As [`Engine::place`], with the help of the messages before. Which step takes one depends on the step that the
-    /// call is at and on method and status, where no step asks for a branch.
+    /// As [`Engine::place`], with the help of the messages before. Which step takes one depends on the step
+    /// that the call is at and on method and status, where no step asks for a branch.
     #[inline]
     fn place_like(&mut self, slot: u32, scenario: &Scenario, message: &Message<'_>, heard: Heard) -> Place {
         let Some(call) = self.calls.get(slot) else { return Place::None };
@@ -421,7 +422,8 @@ impl Engine {
         let begins = message.is_request() && message.to_tag().is_empty();
         let begins = begins && !matches!(message.method(), Method::Ack | Method::Cancel);
         if begins && self.settings.server.as_deref().is_some_and(|server| self.is_for(server, message)) {
-            // With room it would have its call (RFC 3261 section 21.5.4). Without, nothing is known of the server.
+            // With room it would have its call (RFC 3261 section 21.5.4). Without, nothing is known of the
+            // server.
             if !self.has_answered_all() {
                 self.metrics.callee_shed(now);
             }
@@ -468,8 +470,8 @@ fn replace(text: &mut Vec<u8>, with: &[u8]) {
     }
 }
 
-/// Keeps the message that a call received last, and answers where things stand in it if that is known of others like
-/// it.
+/// Keeps the message that a call received last, and answers where things stand in it if that is known of
+/// others like it.
 #[inline]
 fn keep<'o>(
     call: &mut Call,

@@ -1,13 +1,13 @@
-//! Who has registered in this run: the second REGISTER of an address-of-record is a re-registration, whose rate
-//! RFC 7502 (section 6.8) wants apart from that of first ones (section 6.7).
+//! Who has registered in this run: the second REGISTER of an address-of-record is a re-registration, whose
+//! rate RFC 7502 (section 6.8) wants apart from that of first ones (section 6.7).
 
 use crate::metrics::Registering;
 use core::hash::BuildHasher;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
-/// Addresses-of-record that are remembered at most, by a hash of 8 bytes each. Those beyond count as registered
-/// for the first time, always.
+/// Addresses-of-record that are remembered at most, by a hash of 8 bytes each. Those beyond count as
+/// registered for the first time, always.
 const MOST: usize = 4_000_000;
 
 /// The addresses-of-record that have registered.

@@ -31,8 +31,8 @@ impl Settings {
     }
 }
 
-/// Where a step goes on when it has waited in vain. A call that would come to the end of its scenario so has failed, as
-/// with SIPp: it leads nowhere.
+/// Where a step goes on when it has waited in vain. A call that would come to the end of its scenario so has
+/// failed, as with SIPp: it leads nowhere.
 pub(super) fn on_timeout(scenario: &Scenario, step: usize) -> Option<usize> {
     let to = match &scenario.steps.get(step)?.op {
         Op::Send(send) => send.on_timeout,
@@ -53,8 +53,8 @@ enum Next {
 }
 
 impl Engine {
-    /// The scenario of one side, to be given back. Counting its users for each message would cost more than the rest
-    /// of what is done to find it; only where it is at work already it is counted.
+    /// The scenario of one side, to be given back. Counting its users for each message would cost more than
+    /// the rest of what is done to find it; only where it is at work already it is counted.
     pub(super) fn take_scenario(&mut self, side: Side) -> Option<Arc<Scenario>> {
         let kept = self.scenarios.get_mut(side as usize).and_then(Option::take);
         kept.or_else(|| self.settings.scenario(side).cloned())
@@ -261,8 +261,8 @@ impl Engine {
         branch.chance >= 1.0 || self.rng.chance(branch.chance)
     }
 
-    /// Where an optional message leads its call, once its actions are done; without a `next`, or where its `test` does not
-    /// hold, nowhere. As in SIPp, a `chance` that is not drawn leads to the step behind.
+    /// Where an optional message leads its call, once its actions are done; without a `next`, or where its
+    /// `test` does not hold, nowhere. As in SIPp, a `chance` that is not drawn leads to the step behind.
     fn led(&mut self, slot: u32, (step, at): (&Step, usize)) -> Option<usize> {
         let branch = step.next?;
         let holds = branch.test.is_none_or(|test| self.is_set(slot, test));
@@ -311,8 +311,8 @@ impl Engine {
         }
     }
 
-    /// An optional message was taken at a step. Its actions come before its `test`, as in SIPp; without a `next` to
-    /// follow, or where it does not `advance`, the call stays where it is.
+    /// An optional message was taken at a step. Its actions come before its `test`, as in SIPp; without a
+    /// `next` to follow, or where it does not `advance`, the call stays where it is.
     pub(super) fn aside(
         &mut self,
         now: Time,

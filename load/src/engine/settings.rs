@@ -73,10 +73,11 @@ pub enum Origin {
 /// What a call that begins here has for a Call-ID.
 #[derive(Clone, Debug)]
 pub enum CallIds {
-    /// Its name, and these texts behind it, parted where the local address comes (`-cid_str`); none: `@` and the address.
+    /// Its name, and these texts behind it, parted where the local address comes (`-cid_str`); none: `@` and
+    /// the address.
     Named(Vec<Vec<u8>>),
-    /// The text in this field of its line in the first injection file, whatever its shape (`-cid_field`). It names no
-    /// worker, so there is one.
+    /// The text in this field of its line in the first injection file, whatever its shape (`-cid_field`). It
+    /// names no worker, so there is one.
     Field(usize),
 }
 
@@ -127,8 +128,8 @@ pub struct Settings {
     pub set: Vec<(String, Vec<u8>)>,
     /// Calls under way at a time that begin on this worker (`-l`).
     pub most_calls: usize,
-    /// Calls at a time that this worker answers, those that have ended and still answer repetitions among them. One
-    /// beyond it is refused with 503 and makes the run void.
+    /// Calls at a time that this worker answers, those that have ended and still answer repetitions among
+    /// them. One beyond it is refused with 503 and makes the run void.
     pub most_callees: usize,
     /// Calls that this worker answers altogether (`-m` where none begin here); then the run is over.
     pub callees: Option<u64>,
@@ -170,7 +171,8 @@ impl Settings {
         listeners.iter().map(|a| (text(a).into_bytes(), a.port())).collect()
     }
 
-    /// What the scenarios want measured: the caller's things, then the callee's, which are called so if there are both.
+    /// What the scenarios want measured: the caller's things, then the callee's, which are called so if there
+    /// are both.
     pub(super) fn measured(&mut self) {
         let both = self.client.is_some() && self.server.is_some();
         let sides = [(&self.client, ""), (&self.server, if both { "callee-" } else { "" })];
@@ -210,8 +212,8 @@ impl Settings {
             .map(|own| own.as_ref().map_or_else(Values::default, |own| own.variables.values(scope)))
     }
 
-    /// The variables of the run as `-set` has them. Those of the two scenarios are apart, as if two programs played
-    /// them; a name that both have is set in both.
+    /// The variables of the run as `-set` has them. Those of the two scenarios are apart, as if two programs
+    /// played them; a name that both have is set in both.
     pub(super) fn given(&self) -> [Values; 2] {
         let mut values = self.values(Scope::Global);
         for (own, scenario) in values.iter_mut().zip([&self.client, &self.server]) {
@@ -267,7 +269,8 @@ pub struct Progress {
     pub idle: bool,
     /// Nothing more will happen by itself, nor is it to be expected of the other side.
     pub done: bool,
-    /// A scenario has asked for the end of the run, which is that of all its workers: the others are to be told.
+    /// A scenario has asked for the end of the run, which is that of all its workers: the others are to be
+    /// told.
     pub stop: Option<Stop>,
     /// What scenarios logged since they were last asked.
     pub lines: Vec<(Level, Vec<u8>)>,

@@ -123,7 +123,8 @@ struct Plan {
 #[test]
 fn a_late_wake_finds_a_queue() {
     let (mut client, mut out) = (engine(CALLER, CALLEE, &["uac"], nothing), Outbox::new());
-    // Ten calls a second: one at each time on the dot, then the other nineteen, half of them late by a second.
+    // Ten calls a second: one at each time on the dot, then the other nineteen, half of them late by a
+    // second.
     client.timeout(Time::from_secs(1), &mut out);
     assert_eq!(client.metrics.queue().max(), 1);
     client.timeout(Time::from_secs(3), &mut out);

@@ -16,7 +16,8 @@ pub struct Traced {
     pub bytes: Vec<u8>,
 }
 
-/// Bytes of messages that a worker keeps until they are asked for, several times a second: beyond it they are left out.
+/// Bytes of messages that a worker keeps until they are asked for, several times a second: beyond it they are
+/// left out.
 const ROOM: usize = 16 << 20;
 
 /// The messages since they were last asked for.

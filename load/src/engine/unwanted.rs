@@ -1,5 +1,5 @@
-//! What people are told of a message that a scenario does not expect: which request it answers, and what to do where that
-//! is known.
+//! What people are told of a message that a scenario does not expect: which request it answers, and what to
+//! do where that is known.
 
 use sip_message::{Message, Method};
 

@@ -22,8 +22,9 @@ pub struct Callers {
 }
 
 impl Users {
-    /// Users who begin their first call in a second, over all workers. All at once would be a burst that no generator
-    /// sends on time, and hardly a server answers; so large a number comes to a phone system one by one.
+    /// Users who begin their first call in a second, over all workers. All at once would be a burst that no
+    /// generator sends on time, and hardly a server answers; so large a number comes to a phone system one by
+    /// one.
     pub const RATE: u64 = 1_000;
 
     /// When this worker's user of this place is to begin the first call.
@@ -34,8 +35,8 @@ impl Users {
 }
 
 impl Callers {
-    /// All of them begin within as long as it takes from `start` on. Without a plan there is one set of variables for
-    /// all calls.
+    /// All of them begin within as long as it takes from `start` on. Without a plan there is one set of
+    /// variables for all calls.
     pub fn new(plan: Option<Users>, [values, callee]: [Values; 2], start: Time) -> Callers {
         let count = plan.map_or(0, |plan| plan.count);
         Callers {

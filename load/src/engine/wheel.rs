@@ -10,13 +10,14 @@ use wire::Time;
 /// Microseconds of one tick.
 const TICK: u64 = 1_000;
 
-/// The first tick that is not before `at`. What is meant to happen within a call is meant for a tick: so that what is
-/// meant and what can be agree.
+/// The first tick that is not before `at`. What is meant to happen within a call is meant for a tick: so that
+/// what is meant and what can be agree.
 pub fn tick(at: Time) -> Time {
     Time::from_micros(at.as_micros().div_ceil(TICK).saturating_mul(TICK))
 }
 
-/// Ticks that a timer may fire too early. Moving one costs less than to be woken for nothing, if it is rarely done.
+/// Ticks that a timer may fire too early. Moving one costs less than to be woken for nothing, if it is rarely
+/// done.
 const MOST_EARLY: u64 = 1_000;
 
 const BITS: u32 = 8;
@@ -80,8 +81,8 @@ impl Wheel {
         self.link(slot, due);
     }
 
-    /// As [`Wheel::arm`], but a timer that is armed for somewhat earlier stays as it is: it fires too early, and whoever
-    /// is woken arms it again.
+    /// As [`Wheel::arm`], but a timer that is armed for somewhat earlier stays as it is: it fires too early,
+    /// and whoever is woken arms it again.
     #[inline]
     pub fn arm_lazily(&mut self, slot: u32, at: u64) {
         let due = at.div_ceil(TICK);

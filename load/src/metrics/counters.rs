@@ -53,7 +53,8 @@ pub struct SideCounts {
     pub cancelled: u64,
     /// Failed, by [`Failure`].
     pub failed: [u64; Failure::ALL.len()],
-    /// Of those that had not ended, the ones that waited for the other side when the run did: their end is open.
+    /// Of those that had not ended, the ones that waited for the other side when the run did: their end is
+    /// open.
     pub open: u64,
 }
 
@@ -80,8 +81,8 @@ impl SideCounts {
         (all > 0).then(|| good as f64 * 100.0 / all as f64)
     }
 
-    /// Whether the share of successes that a rule asks for, in percent, is reached or missed by what has become of the
-    /// calls that waited when the run ended, and nobody will know.
+    /// Whether the share of successes that a rule asks for, in percent, is reached or missed by what has
+    /// become of the calls that waited when the run ended, and nobody will know.
     pub fn is_open(&self, percent: f64) -> bool {
         let good = self.succeeded + self.cancelled;
         let all = (good + self.failures() + self.open) as f64;
@@ -143,8 +144,8 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Calls that the schedule wanted and the generator did not begin, because of the cap on calls under way. An open
-    /// load has none; a run that has some is void.
+    /// Calls that the schedule wanted and the generator did not begin, because of the cap on calls under way.
+    /// An open load has none; a run that has some is void.
     shed,
     /// Calls that came in and found no room here, so that they were refused. A run that has some is void.
     callees_shed,
@@ -162,8 +163,8 @@ counters! {
     drops_unsent,
     /// Stream connections that were not opened or taken, for want of ports, descriptors or memory.
     drops_unopened,
-    /// Messages of ours that nobody got, as far as we were told: the network or the kernel refused them, or they were on
-    /// a connection that could not be opened or ended before they had left.
+    /// Messages of ours that nobody got, as far as we were told: the network or the kernel refused them, or
+    /// they were on a connection that could not be opened or ended before they had left.
     undeliverable,
     /// Digest challenges received (401, 407).
     challenges,
@@ -201,8 +202,8 @@ counters! {
     registrations_ok,
     /// Of these, failed (4xx other than 401, 402, 407; 5xx; 6xx; timer F).
     registrations_failed,
-    /// Registrations of all kinds that were refused for who asks: the server does not know the user, or the password is
-    /// another (401 or 407 to credentials, 403, 404, 410, 604). No load is the reason of these.
+    /// Registrations of all kinds that were refused for who asks: the server does not know the user, or the
+    /// password is another (401 or 407 to credentials, 403, 404, 410, 604). No load is the reason of these.
     registrants_refused,
     /// Refreshes of registrations begun.
     refreshes,
@@ -279,15 +280,16 @@ impl Counters {
         self.unexpected.iter().sum()
     }
 
-    /// Successful registrations, first ones and refreshes, in percent of those that ended; `None` if there are
-    /// none.
+    /// Successful registrations, first ones and refreshes, in percent of those that ended; `None` if there
+    /// are none.
     pub fn registrations_percent(&self) -> Option<f64> {
         let good = self.registrations_ok + self.refreshes_ok;
         let all = good + self.registrations_failed + self.refreshes_failed;
         (all > 0).then(|| good as f64 * 100.0 / all as f64)
     }
 
-    /// Registrations that were begun when they were due, in percent of those that were due; `None` if there are none.
+    /// Registrations that were begun when they were due, in percent of those that were due; `None` if there
+    /// are none.
     pub fn registrations_begun_percent(&self) -> Option<f64> {
         let begun = self.registrations + self.refreshes;
         let due = begun + self.registrations_skipped;

@@ -1,8 +1,10 @@
-//! What SIPp's own statistics want of a run while it goes on: means and deviations of all times, and its tables.
+//! What SIPp's own statistics want of a run while it goes on: means and deviations of all times, and its
+//! tables.
 
 use super::record::{Setup, Table};
 
-/// Times so far: how many, their sum and that of their squares, and how many of them are in each part of a table.
+/// Times so far: how many, their sum and that of their squares, and how many of them are in each part of a
+/// table.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Spread {
     /// How many.

@@ -1,11 +1,11 @@
 //! The first call flows that went wrong, kept to be read.
 //!
-//! Which call will fail is not known while its messages pass, so messages are copied into a ring of fixed size.
-//! When a call fails, its messages are picked out of the ring. At a high rate the ring would hold less than a call
-//! takes to fail; then only every so manyth call is watched so, as many as the ring holds for seconds. Of each
-//! call there is also a list of marks, which message went when and which way, so that the drawing is whole where
-//! the messages are not; and its last messages are at hand when it fails, which most often say why. Once enough
-//! flows are kept all of it is off and an offer costs one comparison.
+//! Which call will fail is not known while its messages pass, so messages are copied into a ring of fixed
+//! size. When a call fails, its messages are picked out of the ring. At a high rate the ring would hold less
+//! than a call takes to fail; then only every so manyth call is watched so, as many as the ring holds for
+//! seconds. Of each call there is also a list of marks, which message went when and which way, so that the
+//! drawing is whole where the messages are not; and its last messages are at hand when it fails, which most
+//! often say why. Once enough flows are kept all of it is off and an offer costs one comparison.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -220,8 +220,8 @@ impl Ladders {
     /// Keeps at most `keep` flows, and a ring of `ring_bytes` (at least [`Ladders::SNAP`]) of late
     /// messages. `keep` 0 turns it off and takes no memory.
     ///
-    /// The messages of a flow can all be read if it was watched and the ring holds what passes between its first
-    /// one and its failure. Its drawing needs only marks.
+    /// The messages of a flow can all be read if it was watched and the ring holds what passes between its
+    /// first one and its failure. Its drawing needs only marks.
     pub fn new(keep: usize, ring_bytes: usize) -> Ladders {
         let size = if keep == 0 { 0 } else { ring_bytes.clamp(Self::SNAP, u32::MAX as usize) };
         Ladders {
@@ -272,8 +272,8 @@ impl Ladders {
         }
     }
 
-    /// As [`Ladders::offer`], of a message that will be at hand if the call fails while it is the last that way,
-    /// or that [`Ladders::set_latest`] is told of. Answers whether it is held anyway, or not wanted.
+    /// As [`Ladders::offer`], of a message that will be at hand if the call fails while it is the last that
+    /// way, or that [`Ladders::set_latest`] is told of. Answers whether it is held anyway, or not wanted.
     #[inline(always)]
     pub fn pass(
         &mut self,
@@ -337,8 +337,8 @@ impl Ladders {
         self.relax = now + HOLD * 4;
     }
 
-    /// What is pushed out of the ring came at `oldest`: watches fewer calls, once each time that it goes round, if
-    /// that is too young.
+    /// What is pushed out of the ring came at `oldest`: watches fewer calls, once each time that it goes
+    /// round, if that is too young.
     fn adapt(&mut self, now: Time, oldest: Time) {
         if self.next.saturating_sub(self.lap) >= self.ring.len() as u64 {
             self.set_lap(now);
@@ -384,8 +384,8 @@ impl Ladders {
         self.entries.push_back(Entry { call, at, direction, pair, start, place, kept, length });
     }
 
-    /// Call `call`, which began at `began`, went wrong: keeps its flow if there is room. `last` is what it sent and
-    /// what it received last, as far as that is at hand.
+    /// Call `call`, which began at `began`, went wrong: keeps its flow if there is room. `last` is what it
+    /// sent and what it received last, as far as that is at hand.
     pub fn failed(
         &mut self,
         now: Time,
@@ -438,7 +438,8 @@ impl Ladders {
         }
     }
 
-    /// A message that belongs to no call went wrong: keeps it alone, if it is the first one and leaves room for a call.
+    /// A message that belongs to no call went wrong: keeps it alone, if it is the first one and leaves room
+    /// for a call.
     pub fn stray(&mut self, at: Time, local: SocketAddr, remote: SocketAddr, bytes: &[u8], why: &str) {
         if self.kept.len() + 1 >= self.keep || self.kept.iter().any(Ladder::is_stray) {
             return;

@@ -23,8 +23,8 @@ const START: usize = 12;
 struct Mark {
     at: Time,
     start: [u8; START],
-    /// Its length, whether it was sent, and the number of its addresses among the pairs of the call: 28 bits, one,
-    /// and three.
+    /// Its length, whether it was sent, and the number of its addresses among the pairs of the call: 28 bits,
+    /// one, and three.
     what: u32,
 }
 
@@ -180,8 +180,8 @@ impl Watch {
 /// Flows that are made room for at a time.
 const CHUNK: usize = 64;
 
-/// The marks of the calls under way. They stay where they are: moving thousands of them to a larger place would make
-/// the worker late by milliseconds.
+/// The marks of the calls under way. They stay where they are: moving thousands of them to a larger place
+/// would make the worker late by milliseconds.
 pub(super) struct Marks {
     /// The lower half of the number, if there is none.
     place: Option<fn(u64) -> usize>,

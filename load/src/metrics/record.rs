@@ -206,13 +206,14 @@ impl Metrics {
         self.figures.as_ref().map(|own| Figures { counters: self.tallies.clone(), ..Figures::clone(own) })
     }
 
-    /// Lateness of everything scheduled in the measured window: what is sent when it is due, and what has come.
+    /// Lateness of everything scheduled in the measured window: what is sent when it is due, and what has
+    /// come.
     pub fn lateness(&self) -> &Hist {
         &self.lateness
     }
 
-    /// Of that, the starts of calls and registrations. Each call has one start and several other times, so that lateness
-    /// which hits starts alone hardly shows among all.
+    /// Of that, the starts of calls and registrations. Each call has one start and several other times, so
+    /// that lateness which hits starts alone hardly shows among all.
     pub fn start_lateness(&self) -> &Hist {
         &self.start_lateness
     }
@@ -290,8 +291,8 @@ impl Metrics {
         }
     }
 
-    /// Seconds from `start` in which calls were to begin: to the last one, begun or left out, and once more the time
-    /// between two of them. `None` if they were fewer than two.
+    /// Seconds from `start` in which calls were to begin: to the last one, begun or left out, and once more
+    /// the time between two of them. `None` if they were fewer than two.
     pub fn offered(&self, start: Time) -> Option<f64> {
         let begun = (self.all.sides[Side::Caller as usize].begun + self.all.shed) as f64;
         let last = self.last_call?.since(start).as_secs_f64();
@@ -316,22 +317,22 @@ impl Metrics {
         self.series.call_ended(now, side, end);
     }
 
-    /// A call that began at `began` waited for the other side when the run ended, and whether that would have come is
-    /// open.
+    /// A call that began at `began` waited for the other side when the run ended, and whether that would have
+    /// come is open.
     pub fn call_open(&mut self, side: Side, began: Began) {
         self.count(began.intended, |c| c.sides[side as usize].open += 1);
     }
 
-    /// The schedule wanted a call at `intended` and the generator did not begin it, because of the cap on calls under
-    /// way.
+    /// The schedule wanted a call at `intended` and the generator did not begin it, because of the cap on
+    /// calls under way.
     #[inline]
     pub fn call_shed(&mut self, intended: Time) {
         self.count(intended, |c| c.shed += 1);
         self.last_call = self.last_call.max(Some(intended));
     }
 
-    /// So many calls that were wanted at `intended`, and a little later until `last`, will not be begun any more: they
-    /// are left out, and the wait until `now` is lateness of each.
+    /// So many calls that were wanted at `intended`, and a little later until `last`, will not be begun any
+    /// more: they are left out, and the wait until `now` is lateness of each.
     pub fn calls_left_out(&mut self, now: Time, (intended, last): (Time, Time), calls: u64) {
         self.count(intended, |c| c.shed += calls);
         self.last_call = self.last_call.max(Some(last));

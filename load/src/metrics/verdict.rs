@@ -26,8 +26,8 @@ pub struct Rule {
     /// (500 ms, RFC 3261 section 17.1.1.1), after which retransmissions add to the load.
     pub latency: Vec<LatencyLimit>,
 
-    /// Limit of the 99.9th percentile of the lateness of all that is scheduled, and of the starts of calls among it,
-    /// microseconds. Default 1 ms.
+    /// Limit of the 99.9th percentile of the lateness of all that is scheduled, and of the starts of calls
+    /// among it, microseconds. Default 1 ms.
     pub max_lateness_p999_micros: u64,
     /// Packets and connections that we may have no room for. Default 0.
     pub max_lost: u64,
@@ -74,8 +74,8 @@ pub enum Verdict {
         /// Each breach.
         why: Vec<String>,
     },
-    /// The generator was not good enough, or nothing was measured, or what the server would have done was open when the
-    /// run ended ([`OPEN`]): no statement about the server.
+    /// The generator was not good enough, or nothing was measured, or what the server would have done was
+    /// open when the run ended ([`OPEN`]): no statement about the server.
     Void {
         /// Each reason.
         why: Vec<String>,
@@ -108,7 +108,8 @@ pub enum Missing {
 }
 
 impl Verdict {
-    /// The exit status of the command: 0 pass, 1 fail, 3 void, 4 stopped. (2 is the command line's, for usage.)
+    /// The exit status of the command: 0 pass, 1 fail, 3 void, 4 stopped. (2 is the command line's, for
+    /// usage.)
     pub fn exit_code(&self) -> u8 {
         match self {
             Verdict::Pass => 0,
@@ -118,7 +119,8 @@ impl Verdict {
         }
     }
 
-    /// The verdict of a run that was stopped. Without its plan a run is no statement; with calls cut off it is no pass.
+    /// The verdict of a run that was stopped. Without its plan a run is no statement; with calls cut off it
+    /// is no pass.
     #[must_use]
     pub fn of_stopped(self, stop: &Stop) -> Verdict {
         let unfinished = match stop.missing {
@@ -171,8 +173,8 @@ pub struct Check {
     pub of_generator: bool,
 }
 
-/// The name of the check of calls that waited for the other side when the run ended. It alone is of the server, and
-/// makes a run VOID that has not failed otherwise.
+/// The name of the check of calls that waited for the other side when the run ended. It alone is of the
+/// server, and makes a run VOID that has not failed otherwise.
 pub const OPEN: &str = "calls that waited for the other side when the run ended";
 
 /// Judges the measured window. The checks are in the order of the rule; those without data are left out.
@@ -202,17 +204,18 @@ pub fn judge(rule: &Rule, m: &Metrics, health: Health) -> (Verdict, Vec<Check>) 
     (verdict, checks)
 }
 
-/// Of fewer times the 99.9th percentile is hardly more than the longest one. So many starts have a check of their own;
-/// fewer count among all times.
+/// Of fewer times the 99.9th percentile is hardly more than the longest one. So many starts have a check of
+/// their own; fewer count among all times.
 const MANY: u64 = 5_000;
 
-/// How many times the limit the few may be late that the limit itself does not bind: a hiccup of the machine, and no
-/// standstill.
+/// How many times the limit the few may be late that the limit itself does not bind: a hiccup of the machine,
+/// and no standstill.
 const HICCUP: u64 = 10;
 
-/// Which percentile of so many times is judged, and what it is called. Of few times five may be late, so that one
-/// hiccup of the machine, which makes several late, does not decide about a short run; but not more than a fiftieth, and
-/// one in any case. None is left to judge of a single time; it has the limit of a hiccup alone.
+/// Which percentile of so many times is judged, and what it is called. Of few times five may be late, so that
+/// one hiccup of the machine, which makes several late, does not decide about a short run; but not more than
+/// a fiftieth, and one in any case. None is left to judge of a single time; it has the limit of a hiccup
+/// alone.
 fn judged(count: u64) -> Option<(f64, String)> {
     match (count / 50).clamp(1, 5) {
         _ if count >= MANY => Some((99.9, "p99.9".to_owned())),
@@ -345,8 +348,8 @@ fn of_server(rule: &Rule, m: &Metrics, out: &mut Vec<Check>) {
     }
 }
 
-/// How much of a response time, counted from when its request was due, may be the generator's own: of few times some
-/// are excused, and they must not be the server's either.
+/// How much of a response time, counted from when its request was due, may be the generator's own: of few
+/// times some are excused, and they must not be the server's either.
 fn own_share(rule: &Rule, m: &Metrics) -> u64 {
     let lateness = m.lateness();
     let longest = lateness.percentile(100.0);

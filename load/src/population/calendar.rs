@@ -370,7 +370,8 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(256))]
-        /// Against a sorted set: everything comes out once, at its time and in order; `next` never oversleeps.
+        /// Against a sorted set: everything comes out once, at its time and in order; `next` never
+        /// oversleeps.
         #[test]
         fn it_does_what_a_sorted_set_would_do(deeds in proptest::collection::vec(deed(), 1..200)) {
             let mut calendar = Calendar::new(16);

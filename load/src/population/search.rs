@@ -57,8 +57,8 @@ pub enum Outcome {
     AtLeast,
     /// The generator could not offer more, and no load failed: the peak is at least at this load.
     GeneratorLimit,
-    /// Higher loads failed, and of those between nothing is known, for the generator was at fault there; the load is the
-    /// largest that conformed, unconfirmed.
+    /// Higher loads failed, and of those between nothing is known, for the generator was at fault there; the
+    /// load is the largest that conformed, unconfirmed.
     Disturbed,
     /// Not even the lowest load conforms.
     Nothing,
@@ -220,11 +220,11 @@ const SIDES: [f64; 4] = [0.5, 0.2, 0.5, 0.8];
 
 /// The search for noisy verdicts.
 ///
-/// First the load is doubled or halved until the verdict changes. Then a distribution over where the peak
-/// may be (with unknown sharpness, and one verdict in fifty simply wrong) is updated with each verdict, and
-/// the next trial goes to its middle: probabilistic bisection (Horstein, 1963). When the interval is
-/// narrow enough, its lower end is run again: every run must conform, or the search goes on with what
-/// that has taught. Where the highest load that may be tried conforms as often, and its belief is as sure, the peak is
+/// First the load is doubled or halved until the verdict changes. Then a distribution over where the peak may
+/// be (with unknown sharpness, and one verdict in fifty simply wrong) is updated with each verdict, and the
+/// next trial goes to its middle: probabilistic bisection (Horstein, 1963). When the interval is narrow
+/// enough, its lower end is run again: every run must conform, or the search goes on with what that has
+/// taught. Where the highest load that may be tried conforms as often, and its belief is as sure, the peak is
 /// at least there.
 ///
 /// Against simulated servers with peaks from 2,000 to 800,000, begun at 10,000 (1,000 searches each; the
@@ -406,9 +406,9 @@ impl Robust {
         }
     }
 
-    /// The answer where the highest load has conformed as often as a confirmation asks, and an early failure below it is
-    /// no longer believed, as surely as narrowing has to be. Nothing above it is tried, so that a belief that reaches
-    /// beyond never gets narrow.
+    /// The answer where the highest load has conformed as often as a confirmation asks, and an early failure
+    /// below it is no longer believed, as surely as narrowing has to be. Nothing above it is tried, so that a
+    /// belief that reaches beyond never gets narrow.
     fn at_the_top(&self, conforms: bool) -> Option<Peak> {
         let top = round(self.options.highest, self.options.unit);
         let there = self.told.iter().rev().filter(|(load, _)| *load == top);
@@ -433,7 +433,8 @@ impl Robust {
         let (good, bad) = self.bounds();
         let Options { lowest, unit, resolution, .. } = self.options;
         if bad.is_some() {
-            // It could offer more than what conforms, so that it is no limit; only where the peak is, is not known.
+            // It could offer more than what conforms, so that it is no limit; only where the peak is, is not
+            // known.
             return Some(self.give_up(Outcome::Disturbed));
         }
         if load <= lowest {

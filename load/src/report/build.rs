@@ -398,7 +398,7 @@ fn outcome_rows(rows: &mut Rows, m: &Metrics, inputs: &Inputs) {
         "Messages with another method or status than the scenario waits for, of no call, or malformed.",
         OURS,
     );
-    // Messages are counted until the window ends; that of a scenario has no end, so that calls are followed to theirs.
+    // Messages are counted until the window ends. That of a scenario ends with its calls.
     let followed = if m.window().until == Time::FAR { inputs.windows.cool_down } else { 0.0 };
     let length = seconds + followed;
     let rate = (length > 0.0).then(|| c.messages_sent() as f64 / length);

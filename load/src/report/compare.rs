@@ -138,7 +138,8 @@ pub struct Comparison {
     pub memory: Vec<super::model::Curve>,
 }
 
-/// Compares two groups. Runs that are VOID or STOPPED are left out. `confidence` is that of the intervals, such as 0.95.
+/// Compares two groups. Runs that are VOID or STOPPED are left out. `confidence` is that of the intervals,
+/// such as 0.95.
 pub fn compare(a: &Group, b: &Group, confidence: f64) -> Comparison {
     let confidence = confidence.clamp(0.5, 0.999);
     let valid = |g: &'_ Group| -> Vec<Report> {
@@ -297,8 +298,8 @@ fn said(runs: &[Report]) -> Vec<(String, Vec<String>)> {
     all
 }
 
-/// By which part of the longer one two windows may differ and be the same: a run ends when it is looked at, and not to
-/// the microsecond.
+/// By which part of the longer one two windows may differ and be the same: a run ends when it is looked at,
+/// and not to the microsecond.
 const SAME_WINDOW: f64 = 0.001;
 
 /// A time as people write it.

@@ -85,8 +85,8 @@ pub(super) fn escape(text: &str) -> String {
     out
 }
 
-/// Text for a terminal: what a peer wrote must not steer it. Control characters but line ends and tabs become U+FFFD, and
-/// so do marks of direction; CR is dropped.
+/// Text for a terminal: what a peer wrote must not steer it. Control characters but line ends and tabs become
+/// U+FFFD, and so do marks of direction; CR is dropped.
 pub fn plain(text: &str) -> String {
     let shown = |c| match c {
         '\n' | '\t' => c,

@@ -125,8 +125,8 @@ pub struct VerdictReport {
 }
 
 impl VerdictReport {
-    /// Whether the run is VOID for nothing but what waited for the server when it ended. To a search it did not
-    /// conform: that is no limit of the generator's.
+    /// Whether the run is VOID for nothing but what waited for the server when it ended. To a search it did
+    /// not conform: that is no limit of the generator's.
     pub fn is_open(&self) -> bool {
         let broken = || self.checks.iter().filter(|check| !check.kept);
         self.word == "VOID" && !broken().any(|c| c.of_generator) && broken().any(|c| c.name == OPEN)

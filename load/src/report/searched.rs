@@ -7,12 +7,13 @@ use super::format::{number, round};
 use super::model::{Better, Report, Trial};
 use crate::population::{Outcome, Peak};
 
-/// The answer of a search. A trial above it that passed was luck, one below it that failed bad luck: the search knows
-/// how often that happens.
+/// The answer of a search. A trial above it that passed was luck, one below it that failed bad luck: the
+/// search knows how often that happens.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Searched {
-    /// "found", "at_least", "generator_limit", "disturbed", "out_of_trials", "stopped", "nothing" or "unknown".
+    /// "found", "at_least", "generator_limit", "disturbed", "out_of_trials", "stopped", "nothing" or
+    /// "unknown".
     pub outcome: String,
     /// The largest load that conforms; nothing where none does.
     pub load: Option<f64>,
@@ -70,8 +71,8 @@ impl Searched {
 }
 
 impl Report {
-    /// The same report as that of a whole search: `self` is of the run that stands for its answer, `unit` that of the
-    /// loads.
+    /// The same report as that of a whole search: `self` is of the run that stands for its answer, `unit`
+    /// that of the loads.
     #[must_use]
     pub fn searched(mut self, trials: Vec<Trial>, peak: &Peak, unit: &str) -> Report {
         let found = Searched::new(peak, unit);

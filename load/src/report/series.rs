@@ -20,8 +20,8 @@ pub(super) fn columns(series: &Series, end: Time) -> SeriesReport {
     let lengths: Vec<f64> = (0..points.len())
         .map(|i| {
             let left = whole - i as f64 * width;
-            // What happened after the given end still happened in some time; and what was due at the end is not that of
-            // a moment: of less than half an interval there is no rate.
+            // What happened after the given end still happened in some time; and what was due at the end is
+            // not that of a moment: of less than half an interval there is no rate.
             if left >= width / 2.0 { left.min(width) } else { width }
         })
         .collect();

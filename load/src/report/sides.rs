@@ -1,5 +1,5 @@
-//! What searches for the largest load found for several servers: load, processor time and memory side by side, and
-//! what the literature has, for scale.
+//! What searches for the largest load found for several servers: load, processor time and memory side by
+//! side, and what the literature has, for scale.
 
 use serde::{Deserialize, Serialize};
 
@@ -62,9 +62,10 @@ pub(super) fn against_load(name: &str, reports: &[Report], of: fn(&Trial) -> Opt
     Curve { name: name.to_owned(), points }
 }
 
-/// Servers of the literature under a load of users as `--users` has it: C. Wright, E. Nahum, D. Wood, J. Tracey,
-/// E. Hu, SIP server performance on multicore systems, IBM Journal of Research and Development 54(1), 2010. Those
-/// with its changes are the product of its factors (8.7 and 16.6) and its baseline.
+/// Servers of the literature under a load of users as `--users` has it: C. Wright, E. Nahum, D. Wood,
+/// J. Tracey, E. Hu, SIP server performance on multicore systems, IBM Journal of Research and
+/// Development 54(1), 2010. Those with its changes are the product of its factors (8.7 and 16.6) and
+/// its baseline.
 const LITERATURE: [(&str, f64); 4] = [
     ("OpenSER, one core of 2008 (Wright and others, 2010)", 350e3),
     ("the same, eight cores", 600e3),

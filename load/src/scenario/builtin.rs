@@ -93,7 +93,8 @@ mod tests {
             let sent: Vec<_> = (0..scenario.steps.len()).filter_map(branch).collect();
             for (place, (branch, method, text)) in sent.iter().enumerate() {
                 let first = sent.iter().position(|(other, ..)| other == branch).unwrap();
-                // An ACK of a failure and a CANCEL have the branch of their INVITE (RFC 3261 sections 9.1, 17.1.1.3).
+                // An ACK of a failure and a CANCEL have the branch of their INVITE (RFC 3261 sections 9.1,
+                // 17.1.1.3).
                 let repeats = method == "CANCEL" || method == "ACK" && !text.contains("ACK sip:next ");
                 assert_eq!(first < place, repeats, "{name}: {text}");
                 assert!(!repeats || sent[first].1 == "INVITE", "{name}: {text}");

@@ -74,8 +74,8 @@ enum Part {
     },
 }
 
-/// `-infindex`: where each value of a field stands. A copy takes no time, however many lines there are: workers are
-/// given theirs when the first call is almost due.
+/// `-infindex`: where each value of a field stands. A copy takes no time, however many lines there are:
+/// workers are given theirs when the first call is almost due.
 #[derive(Clone, Debug)]
 struct Index {
     field: usize,
@@ -380,7 +380,8 @@ fn cut_field(text: &[u8]) -> Result<Vec<Part>, String> {
     Ok(parts)
 }
 
-/// All files given with `-inf`, in their order. A worker has its own copy, which shares what nobody has changed.
+/// All files given with `-inf`, in their order. A worker has its own copy, which shares what nobody has
+/// changed.
 #[derive(Clone, Debug, Default)]
 pub struct Injections {
     /// The files.

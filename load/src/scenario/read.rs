@@ -37,7 +37,8 @@ pub struct Surroundings<'a> {
 const ELEMENTS: &str = "there are send, recv, pause, timewait, nop, label, init, Global, User, Reference, \
     ResponseTimeRepartition and CallLengthRepartition";
 
-/// Distributions that a `<pause>` may name by an attribute (`normal="true"`), in the order in which SIPp asks for them.
+/// Distributions that a `<pause>` may name by an attribute (`normal="true"`), in the order in which SIPp asks
+/// for them.
 const OLD: [&str; 6] = ["normal", "exponential", "lognormal", "weibull", "pareto", "gamma"];
 
 /// Largest scenario file, in bytes.
@@ -164,8 +165,8 @@ impl<'a> Reader<'a> {
         self.scenario(name, &root)
     }
 
-    /// What is not XML. Of an element that another one ends in its place it is the beginning that is to be found, not where
-    /// that was noticed; of one that the file ends in, both.
+    /// What is not XML. Of an element that another one ends in its place it is the beginning that is to be
+    /// found, not where that was noticed; of one that the file ends in, both.
     fn malformed(&mut self, text: &str, loose: &Loose, error: &roxmltree::Error) {
         let position = error.pos();
         let at = loose.offset(position.row, position.col);

@@ -40,7 +40,8 @@ pub struct Scenario {
     pub headers: Seeker,
     /// Whether [`Recv::keep`] is set anywhere.
     pub keeps_messages: bool,
-    /// Some request has a text before the `[call_id]` of its Call-ID (`abc///[call_id]`), or one that is not known.
+    /// Some request has a text before the `[call_id]` of its Call-ID (`abc///[call_id]`), or one that is not
+    /// known.
     pub prefixes_call_ids: bool,
     /// The timers that no step starts.
     pub running_timers: Vec<u16>,
@@ -71,8 +72,8 @@ impl Scenario {
         self.headers = all;
     }
 
-    /// What its calls share that each worker would have for itself, if there is anything: such a scenario is for one
-    /// worker.
+    /// What its calls share that each worker would have for itself, if there is anything: such a scenario is
+    /// for one worker.
     pub fn shares(&self) -> Option<&'static str> {
         let returns = self.unexpected.and_then(|unexpected| unexpected.return_to);
         if self.variables.writes_global || returns.is_some_and(|slot| slot.scope == Scope::Global) {
@@ -209,8 +210,8 @@ pub struct Send {
     pub start_txn: Option<u16>,
     /// `ack_txn`: the transaction that this ACK ends.
     pub ack_txn: Option<u16>,
-    /// `ontimeout`: the step to go on with when no retransmission was answered; without it, or at the end, the call
-    /// fails.
+    /// `ontimeout`: the step to go on with when no retransmission was answered; without it, or at the end,
+    /// the call fails.
     pub on_timeout: Option<usize>,
 }
 
@@ -241,8 +242,8 @@ pub struct Recv {
     pub optional: Optional,
     /// `advance_state`: false if receiving it leaves the call where it is; only for optional messages.
     pub advance: bool,
-    /// `timeout` in milliseconds; `None` for the run's default. What is optional has that of what follows, if it has
-    /// none of its own.
+    /// `timeout` in milliseconds; `None` for the run's default. What is optional has that of what follows, if
+    /// it has none of its own.
     pub timeout_ms: Option<u32>,
     /// `ontimeout`: the step to go on with then; without it, or at the end, the call fails.
     pub on_timeout: Option<usize>,

@@ -28,8 +28,8 @@ pub struct Variables {
     pub(super) call: Vec<String>,
     pub(super) user: Vec<String>,
     pub(super) global: Vec<String>,
-    /// Whether an action of a call writes a global variable, so that calls depend on each other's order. What `<init>`
-    /// writes is there before all of them.
+    /// Whether an action of a call writes a global variable, so that calls depend on each other's order. What
+    /// `<init>` writes is there before all of them.
     pub writes_global: bool,
 }
 

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Bytes of memory that this process may have, if the system says so: the least of the machine's memory, resource
-/// limits, and the control groups.
+/// Bytes of memory that this process may have, if the system says so: the least of the machine's memory,
+/// resource limits, and the control groups.
 pub fn usable() -> Option<u64> {
     let whole = of_machine(&fs::read_to_string("/proc/meminfo").ok()?)?;
     let group = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -20,8 +20,9 @@ fn of_machine(meminfo: &str) -> Option<u64> {
     kib.checked_mul(1_024)
 }
 
-/// The least that the control groups of this process allow, from its own up to the root: `memory.max` of cgroup v2,
-/// `memory.limit_in_bytes` of the memory hierarchy of v1. A container sees its own group at the root.
+/// The least that the control groups of this process allow, from its own up to the root: `memory.max` of
+/// cgroup v2, `memory.limit_in_bytes` of the memory hierarchy of v1. A container sees its own group at the
+/// root.
 fn of_groups(root: &Path, group: &str) -> Option<u64> {
     let unified = group.lines().find_map(|line| line.strip_prefix("0::/"));
     let legacy = group.lines().find_map(|line| {

@@ -4,12 +4,12 @@
 //! cargo run --release -p store --example location_cost -- [USERS] [FILE.csv]
 //! ```
 //!
-//! All users (10,000,000 unless said) register within 600 s of the table's own time, are refreshed in the next 600 s
-//! and then never again, so that all of them expire. Every REGISTER is a message that is parsed and carried out, as
-//! the server does it, in one of 256 tables, as many as five workers and more have; the sweep that forgets runs after
-//! each second of that time. The longest step of all is printed, with what the system's clock says, so that on a busy
-//! machine it is that of the machine.
-//! FILE has the processor time of each second of the table's time, for a plot.
+//! All users (10,000,000 unless said) register within 600 s of the table's own time, are refreshed in the
+//! next 600 s and then never again, so that all of them expire. Every REGISTER is a message that is parsed
+//! and carried out, as the server does it, in one of 256 tables, as many as five workers and more have; the
+//! sweep that forgets runs after each second of that time. The longest step of all is printed, with what the
+//! system's clock says, so that on a busy machine it is that of the machine. FILE has the processor time of
+//! each second of the table's time, for a plot.
 #![allow(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 
 use sip_message::{Index, Limits, Parsed, parse};

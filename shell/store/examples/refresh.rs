@@ -1,13 +1,13 @@
 //! What the write-behind costs for a registration: `cargo run --release -p store --example refresh`.
 //!
-//! Registers users again and again, a batch at a time, and waits until each batch is on disk. Says what
-//! the threads that write and move used for a registration: processor time (kernel included) and bytes, both as
+//! Registers users again and again, a batch at a time, and waits until each batch is on disk. Says what the
+//! threads that write and move used for a registration: processor time (kernel included) and bytes, both as
 //! Linux counts them; and how long a start takes after a crash at the end of it, and after an orderly stop.
 //! For instructions in user mode run it under `valgrind --tool=callgrind --separate-threads=yes`.
 //!
 //! Arguments: users (default 100,000), batch (10,000), batches (200), a directory to work in (default: the
-//! system's temporary directory), and `keep` to leave there what a crash would. `open DIRECTORY` instead says how
-//! long a start takes there, and what processor time.
+//! system's temporary directory), and `keep` to leave there what a crash would. `open DIRECTORY` instead says
+//! how long a start takes there, and what processor time.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -155,7 +155,8 @@ fn writer_time() -> Duration {
     Duration::from_nanos(nanos.sum())
 }
 
-/// Processor time of this process, threads that have ended included: in hundredths of a second, as proc(5) has it.
+/// Processor time of this process, threads that have ended included: in hundredths of a second, as proc(5)
+/// has it.
 fn processor_time() -> f64 {
     let text = std::fs::read_to_string("/proc/self/stat").unwrap();
     let fields = text.rsplit(") ").next().unwrap().split(' ').skip(11).take(2);

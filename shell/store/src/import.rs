@@ -1,11 +1,10 @@
 //! Subscribers from a CSV file: our own export, `username,domain,password`, `username,domain,ha1`,
 //! or a dump of the `subscriber` table of Kamailio or OpenSIPS with all its columns.
 //!
-//! The file is read several times. The first passes find out how it is written ([`dialect`]) and check it; they find
-//! every bad line, and nothing is written
-//! if there is one, unless the caller wants the good lines anyway. The last pass writes in small
-//! transactions, so that a server on the same file never waits long for its turn. A crash in between
-//! leaves some users imported; the same import again completes it.
+//! The file is read several times. The first passes find out how it is written ([`dialect`]) and check it;
+//! they find every bad line, and nothing is written if there is one, unless the caller wants the good lines
+//! anyway. The last pass writes in small transactions, so that a server on the same file never waits long for
+//! its turn. A crash in between leaves some users imported; the same import again completes it.
 
 mod dialect;
 

@@ -49,7 +49,8 @@ pub struct StoreOptions {
     pub limits: LocationLimits,
     /// What to do with registrations while the disk fails.
     pub on_failure: OnFailure,
-    /// Called by each of its threads when it begins: they offer the processor every 100 us, and the kernel can be told so.
+    /// Called by each of its threads when it begins: they offer the processor every 100 us, and the kernel
+    /// can be told so.
     pub on_thread: fn(),
 }
 
@@ -237,14 +238,16 @@ impl Drop for Store {
     }
 }
 
-/// How far the threads of the store step back for the workers, in steps of nice(2). Where they share a processor the
-/// kernel gives a worker four times as much of it: with equal shares a burst of the writer kept calls waiting for hundreds of
-/// milliseconds. A fifth is left for the writer, far more than it takes: what it has is to be on the disk within a second.
-/// (By nice(2) it is a third; offering the processor every 100 us, in turns of 200 us, costs the rest.)
+/// How far the threads of the store step back for the workers, in steps of nice(2). Where they share a
+/// processor the kernel gives a worker four times as much of it: with equal shares a burst of the writer kept
+/// calls waiting for hundreds of milliseconds. A fifth is left for the writer, far more than it takes: what
+/// it has is to be on the disk within a second. (By nice(2) it is a third; offering the processor every 100
+/// us, in turns of 200 us, costs the rest.)
 const STEPS_BACK: i32 = 3;
 
-/// The thread that moves the log into the table has time: what waits for it is durable already, and files that fill
-/// meanwhile are moved together, each binding once. It gets a twelfth of a full processor, and what workers leave of others.
+/// The thread that moves the log into the table has time: what waits for it is durable already, and files
+/// that fill meanwhile are moved together, each binding once. It gets a twelfth of a full processor, and what
+/// workers leave of others.
 const MOVER_STEPS_BACK: i32 = 8;
 
 /// Lets workers go before the calling thread. A system that does not know it goes on as it was.
@@ -314,8 +317,8 @@ pub(crate) fn finish(writer: &mut Writer, mover: &mut Mover, location: &SharedLo
     }
 }
 
-/// Rounds until nothing waits and no walk over all bindings is under way, or too many could not write. What waits is
-/// written however late it is; the walk is left where it is when that is `late`.
+/// Rounds until nothing waits and no walk over all bindings is under way, or too many could not write. What
+/// waits is written however late it is; the walk is left where it is when that is `late`.
 fn write_rest(
     writer: &mut Writer,
     mover: &mut Mover,

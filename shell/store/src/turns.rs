@@ -1,9 +1,9 @@
 //! Turns with the workers, where the threads of the store share a processor with them.
 //!
-//! A kernel that does not interrupt itself, or a task before its next tick, leaves the processor to a thread of the store
-//! for as long as 4 ms once that has it, though a worker waits and comes first by nice(2): at a tick, or where both become
-//! ready at the same moment, whoever is behind in his share is taken, and nobody looks again before the next tick. So what
-//! takes long offers the processor as it goes along.
+//! A kernel that does not interrupt itself, or a task before its next tick, leaves the processor to a thread
+//! of the store for as long as 4 ms once that has it, though a worker waits and comes first by nice(2): at a
+//! tick, or where both become ready at the same moment, whoever is behind in his share is taken, and nobody
+//! looks again before the next tick. So what takes long offers the processor as it goes along.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -18,8 +18,8 @@ thread_local! {
     static PIECES_DONE: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Lets others have the processor, if the calling thread has had it for a while. To be called between pieces of work of some
-/// microseconds, without a lock that a worker may want.
+/// Lets others have the processor, if the calling thread has had it for a while. To be called between pieces
+/// of work of some microseconds, without a lock that a worker may want.
 pub(crate) fn offer() {
     let now = clock();
     if LAST.get().is_some_and(|last| now.duration_since(last) < TURN) {

@@ -23,8 +23,8 @@ use crate::user::{HASH_COLUMNS, UserName, aor, hash_password, read_hashes};
 
 /// Changes read in one statement.
 const STEP: usize = 5_000;
-/// Looks, of four a second, after which users that were not in a table read as a whole, and did not come back, are
-/// taken to be removed: it may be a table that somebody is only just filling again.
+/// Looks, of four a second, after which users that were not in a table read as a whole, and did not come
+/// back, are taken to be removed: it may be a table that somebody is only just filling again.
 pub(crate) const SECOND_LOOK: u32 = 20;
 /// Applied changes that may lie in the log before they are deleted from it.
 const LOG_SLACK: i64 = 1_000;
@@ -59,8 +59,8 @@ pub(crate) struct Watch {
     last: i64,
     /// The same, for the writer of bindings, and how far that is.
     removals: Removals,
-    /// Users that were not there when all of the table was read, and of whom the change log says nothing, in order.
-    /// Their bindings stay for now.
+    /// Users that were not there when all of the table was read, and of whom the change log says nothing, in
+    /// order. Their bindings stay for now.
     missing: Vec<NameKey>,
     /// Reading all of the table failed on the way.
     unread: bool,
@@ -196,8 +196,8 @@ impl Watch {
         Ok(count)
     }
 
-    /// Tells the writer of bindings how far we are. Of those who are missing the change log says nothing: a start
-    /// would not find them in it, wherever it begins to read.
+    /// Tells the writer of bindings how far we are. Of those who are missing the change log says nothing: a
+    /// start would not find them in it, wherever it begins to read.
     fn say_applied(&self) {
         self.removals.applied.store(self.last, Ordering::Release);
     }
@@ -249,10 +249,11 @@ impl Watch {
         Ok(())
     }
 
-    /// Removes the bindings of users that were removed, as the change log has it up to `last`. They may be there again.
+    /// Removes the bindings of users that were removed, as the change log has it up to `last`. They may be
+    /// there again.
     fn remove_logged(&self, transaction: &Connection, last: i64) -> rusqlite::Result<()> {
-        // Numbers that have begun again are all news. But what then is not there may come back: they do so where
-        // somebody empties tables to fill them.
+        // Numbers that have begun again are all news. But what then is not there may come back: they do so
+        // where somebody empties tables to fill them.
         let anew = last < self.last;
         let mut statement = transaction.prepare(
             "SELECT c.username, c.domain, c.unbound FROM subscriber_change c
@@ -276,8 +277,8 @@ impl Watch {
         self.cache.set(key, None) || self.missing.binary_search(&key.name).is_ok()
     }
 
-    /// Forgets users whose keys are not among these, which are in order. What they have registered stays until
-    /// [a second look](Watch::look_again).
+    /// Forgets users whose keys are not among these, which are in order. What they have registered stays
+    /// until [a second look](Watch::look_again).
     fn forget_all_but(&mut self, keys: &[NameKey]) {
         let gone = &mut self.missing;
         self.cache.retain(|key| {
@@ -292,8 +293,9 @@ impl Watch {
         self.looks = 0;
     }
 
-    /// Removes the bindings of users that were missing some seconds ago and are still, none of them having come back
-    /// meanwhile. A table without any user is one that is being filled, and so may be one while somebody writes.
+    /// Removes the bindings of users that were missing some seconds ago and are still, none of them having
+    /// come back meanwhile. A table without any user is one that is being filled, and so may be one while
+    /// somebody writes.
     fn look_again(&mut self) -> rusqlite::Result<()> {
         if self.missing.is_empty() {
             return Ok(());
@@ -317,8 +319,8 @@ impl Watch {
         Ok(())
     }
 
-    /// Whether somebody is in the midst of writing, or has written since this look began: a long transaction is seen
-    /// when it is over, and until then nothing tells what is in it.
+    /// Whether somebody is in the midst of writing, or has written since this look began: a long transaction
+    /// is seen when it is over, and until then nothing tells what is in it.
     fn is_being_written(&self) -> rusqlite::Result<bool> {
         match Transaction::new_unchecked(&self.database.connection, TransactionBehavior::Immediate) {
             Ok(transaction) => Ok(number(&transaction, NEWEST_CHANGE)? != self.last

@@ -39,14 +39,14 @@ pub struct RuntimeConfig {
     /// Listeners from this place on are of one worker each, in turn: what arrives there needs no hop,
     /// and only that worker can send from there. None by default: every worker serves every listener.
     pub own_from: usize,
-    /// Connections that this program will open itself at a time, if that is known: a start without descriptors for
-    /// them is refused. None by default.
+    /// Connections that this program will open itself at a time, if that is known: a start without
+    /// descriptors for them is refused. None by default.
     pub own_connections: usize,
     /// CPUs to bind the workers to, in turn. Empty: the scheduler decides.
     pub pin: Vec<usize>,
     /// Whether the workers run before all other programs ([`run_first`](crate::run_first), at
-    /// [`RUN_FIRST`](crate::RUN_FIRST)); where the system forbids it they say so and run as others do. Off by default.
-    /// Who looks after the workers must not run so: it would wait for a worker that never rests.
+    /// [`RUN_FIRST`](crate::RUN_FIRST)); where the system forbids it they say so and run as others do. Off by
+    /// default. Who looks after the workers must not run so: it would wait for a worker that never rests.
     pub first: bool,
     /// Whether a worker is woken at its machine's deadlines to the microsecond. Otherwise it sleeps
     /// in whole milliseconds, which lets near deadlines share a wake-up.
@@ -56,30 +56,33 @@ pub struct RuntimeConfig {
     /// ([`Machine::receive_late`](wire::Machine::receive_late)). At most a second; zero: each message
     /// wakes its worker, as it does wherever a worker has no datagram sockets.
     pub grain: Duration,
-    /// Whether messages in datagrams come with that time also where there is no grain: for a machine that has to know
-    /// how long they lay there while it did something else, or stood still. All are taken in batches then, and the wall
-    /// clock is read for each. Off by default.
+    /// Whether messages in datagrams come with that time also where there is no grain: for a machine that has
+    /// to know how long they lay there while it did something else, or stood still. All are taken in batches
+    /// then, and the wall clock is read for each. Off by default.
     pub stamps: bool,
-    /// How long a worker with nothing to do looks for more before it sleeps, at most a second, where the next message
-    /// usually comes within that time: whatever comes then need not wait for a sleeping processor to wake. It takes
-    /// processor time that nobody else needs just then, and the power. Zero, the default: never.
+    /// How long a worker with nothing to do looks for more before it sleeps, at most a second, where the next
+    /// message usually comes within that time: whatever comes then need not wait for a sleeping processor to
+    /// wake. It takes processor time that nobody else needs just then, and the power. Zero, the default:
+    /// never.
     pub busy_poll: Duration,
-    /// Where most datagrams go. A listener of one worker alone gets a second socket at its address, connected to
-    /// this peer, which takes what comes from there: what is sent by it spares the kernel the search for a route
-    /// and for the owner of the next hop, about a seventh of a send. None by default.
+    /// Where most datagrams go. A listener of one worker alone gets a second socket at its address, connected
+    /// to this peer, which takes what comes from there: what is sent by it spares the kernel the search for a
+    /// route and for the owner of the next hop, about a seventh of a send. None by default.
     pub peer: Option<SocketAddr>,
-    /// So many sockets more for each datagram listener of each worker, each connected in turn to one of the peers that most
-    /// datagrams go to, with what that spares (see [`peer`](RuntimeConfig::peer)). A worker that is alone gets by them what
-    /// these peers send; where there are others, or [another process](RuntimeConfig::share_ports), they only send. Not where
-    /// the listener has all addresses of the machine, for a connected socket keeps to one. None by default.
+    /// So many sockets more for each datagram listener of each worker, each connected in turn to one of the
+    /// peers that most datagrams go to, with what that spares (see [`peer`](RuntimeConfig::peer)). A worker
+    /// that is alone gets by them what these peers send; where there are others, or [another
+    /// process](RuntimeConfig::share_ports), they only send. Not where the listener has all addresses of the
+    /// machine, for a connected socket keeps to one. None by default.
     pub connected: usize,
-    /// Whether datagrams of one length to one address, sent one after the other, go through the kernel as one and are
-    /// cut on their way out (udp(7), `UDP_SEGMENT`). Then what comes together is answered together. Cheaper by a third or
-    /// more where many come together, but a capture on this machine may show one, and one ICMP message may tell of several.
-    /// Only while this is true; never by default.
+    /// Whether datagrams of one length to one address, sent one after the other, go through the kernel as one
+    /// and are cut on their way out (udp(7), `UDP_SEGMENT`). Then what comes together is answered together.
+    /// Cheaper by a third or more where many come together, but a capture on this machine may show one, and
+    /// one ICMP message may tell of several. Only while this is true; never by default.
     pub segment: Option<Arc<AtomicBool>>,
-    /// Whether datagrams that were handed to the kernel as one are received as one (`UDP_GRO`): they are all for whom the
-    /// first is for, and the kernel drops none of them in an overload. What is sent does not depend on it. Off by default.
+    /// Whether datagrams that were handed to the kernel as one are received as one (`UDP_GRO`): they are all
+    /// for whom the first is for, and the kernel drops none of them in an overload. What is sent does not
+    /// depend on it. Off by default.
     pub together: bool,
     /// Whether another process may serve the same ports at the same time, as in a rolling restart.
     /// Otherwise a port in use is an error even where `SO_REUSEPORT` would share it.
@@ -98,8 +101,8 @@ pub struct RuntimeConfig {
     pub ring: usize,
     /// Notices that may wait for a worker.
     pub notices: usize,
-    /// How long the sender of a message waits for what it asks for, and repeats it meanwhile, each time after at most half
-    /// of that. Default 32 s, at most an hour.
+    /// How long the sender of a message waits for what it asks for, and repeats it meanwhile, each time after
+    /// at most half of that. Default 32 s, at most an hour.
     pub patience: Duration,
     /// Stream connections.
     pub streams: StreamLimits,
@@ -167,9 +170,9 @@ pub struct StreamLimits {
     pub min_bytes_per_second: u32,
     /// Without traffic in either direction.
     pub idle: Duration,
-    /// Without a message on an accepted connection that never [mattered](wire::Outbox::keeps). Such connections have at most three
-    /// quarters of [`max_connections`](StreamLimits::max_connections), and where room is short the oldest of them makes
-    /// room for a new one. `None`: all connections matter.
+    /// Without a message on an accepted connection that never [mattered](wire::Outbox::keeps). Such
+    /// connections have at most three quarters of [`max_connections`](StreamLimits::max_connections), and
+    /// where room is short the oldest of them makes room for a new one. `None`: all connections matter.
     pub idle_loose: Option<Duration>,
     /// For an outgoing connection to be accepted.
     pub connect: Duration,
@@ -177,8 +180,8 @@ pub struct StreamLimits {
     pub connect_hurried: Duration,
     /// For a peer to take something of what is queued for it.
     pub write_stall: Duration,
-    /// How long a peer that has ended its own direction may still be answered, and how long a connection that ends
-    /// waits for the answers of other workers.
+    /// How long a peer that has ended its own direction may still be answered, and how long a connection that
+    /// ends waits for the answers of other workers.
     pub half_closed: Duration,
     /// From our end of stream to the peer's, before the connection is reset.
     pub linger: Duration,
@@ -188,8 +191,9 @@ pub struct StreamLimits {
     pub max_message: usize,
     /// Bytes queued for a peer that does not read, before the connection is closed.
     pub max_queued: usize,
-    /// Bytes queued for a peer that does not read, beyond which no message is queued that [yields](wire::Transmit::yields), if
-    /// something has been waiting for [`queue_patience`](StreamLimits::queue_patience); eight times as many in any case.
+    /// Bytes queued for a peer that does not read, beyond which no message is queued that
+    /// [yields](wire::Transmit::yields), if something has been waiting for
+    /// [`queue_patience`](StreamLimits::queue_patience); eight times as many in any case.
     pub max_queued_yielding: usize,
     /// What is queued for shorter is a burst: it leaves within a round trip or two.
     pub queue_patience: Duration,

@@ -199,8 +199,8 @@ impl<N> fmt::Debug for PostError<N> {
     }
 }
 
-/// A count that was `before` and is now, modulo 2^32, `now`. It may seem to have become less, when what it was made of went
-/// on between two looks, or a socket was closed; then it is as before.
+/// A count that was `before` and is now, modulo 2^32, `now`. It may seem to have become less, when what it
+/// was made of went on between two looks, or a socket was closed; then it is as before.
 fn grown(before: u64, now: u32) -> u64 {
     let more = now.wrapping_sub(before as u32);
     if more < 1 << 31 { before + u64::from(more) } else { before }
@@ -265,8 +265,9 @@ impl<N: Send + 'static> RuntimeHandle<N> {
             .sieves
             .get()
             .map_or(0, |sieves| (0..self.workers()).map(|worker| sieves.dropped(worker)).sum());
-        // The kernel counts what it drops by our program with what it has no room for, and of all workers only the sums
-        // belong together: without steering a worker's socket gets what is dropped by another's table.
+        // The kernel counts what it drops by our program with what it has no room for, and of all workers
+        // only the sums belong together: without steering a worker's socket gets what is dropped by another's
+        // table.
         let lost = dropped.wrapping_sub(counts.udp_sieved as u32);
         let told = |before| Some(grown(before, lost));
         let before = self.shared.lost.fetch_update(Ordering::Relaxed, Ordering::Relaxed, told);
@@ -274,7 +275,8 @@ impl<N: Send + 'static> RuntimeHandle<N> {
         counts
     }
 
-    /// When a stream connection came last for which there was no room, so that it was refused or an older one closed.
+    /// When a stream connection came last for which there was no room, so that it was refused or an older one
+    /// closed.
     pub fn short_of_streams(&self) -> Option<wire::Time> {
         self.shared.streams.caps.short()
     }

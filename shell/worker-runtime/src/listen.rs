@@ -75,7 +75,8 @@ impl Bound {
     /// Opens every listener once per worker, those from [`RuntimeConfig::own_from`] on for one only.
     ///
     /// # Errors
-    /// Too few descriptors, a listener that cannot be opened, or one of a transport that this version does not have.
+    /// Too few descriptors, a listener that cannot be opened, or one of a transport that this version does
+    /// not have.
     pub fn new(mut config: RuntimeConfig, workers: usize) -> Result<Bound, StartError> {
         if workers == 0 || workers > usize::from(u16::MAX) {
             return Err(StartError::Unusable("there must be at least one worker and at most 65535"));
@@ -132,8 +133,9 @@ impl Bound {
     }
 }
 
-/// Whether so many sockets for each worker that are connected to busy peers, which only save work, leave descriptors to
-/// what is needed and to connections, most of them, and numbers to a worker's other sockets, which have 16 bits.
+/// Whether so many sockets for each worker that are connected to busy peers, which only save work, leave
+/// descriptors to what is needed and to connections, most of them, and numbers to a worker's other sockets,
+/// which have 16 bits.
 fn has_room_for_spare(
     spare: usize,
     workers: usize,

@@ -164,7 +164,8 @@ pub struct Shared<N> {
     pub datagram_sockets: Vec<Vec<Weak<OwnedFd>>>,
     /// What has the kernel drop datagrams in an overload, once it is there.
     pub sieves: Arc<OnceLock<Sieves>>,
-    /// Datagrams that the workers' sockets were seen to have lost, without those that the overload program dropped.
+    /// Datagrams that the workers' sockets were seen to have lost, without those that the overload program
+    /// dropped.
     pub lost: AtomicU64,
     /// Accept nothing new.
     pub drain: AtomicBool,

@@ -1,9 +1,9 @@
 //! Having the kernel drop what an overloaded worker's machine would leave unanswered.
 //!
-//! The program is loaded once, at the start, and stays away from the sockets: a worker attaches it to its own when its
-//! machine has something to be dropped, and takes it away when that is over. So a worker that keeps up has none, and
-//! pays nothing for it. What it goes by is written at most every [`wire::Load::WINDOW`], into memory that is shared with
-//! the kernel; no system call is made for it.
+//! The program is loaded once, at the start, and stays away from the sockets: a worker attaches it to its own
+//! when its machine has something to be dropped, and takes it away when that is over. So a worker that keeps
+//! up has none, and pays nothing for it. What it goes by is written at most every [`wire::Load::WINDOW`],
+//! into memory that is shared with the kernel; no system call is made for it.
 
 use crate::sys::{self, Mapping};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,8 +17,8 @@ use wire::{SieveProgram, Time};
 /// time. A call that is dropped again is remembered anew.
 const DROPPED_FOR: (u32, u32) = (17, 32);
 
-/// How long the kernel goes by what a worker has written: some of its windows, for a worker that shares its processor
-/// with others has to wait for it now and then.
+/// How long the kernel goes by what a worker has written: some of its windows, for a worker that shares its
+/// processor with others has to wait for it now and then.
 const VALID: Duration = Duration::from_millis(500);
 
 /// The program and its table, for all workers.
@@ -34,7 +34,8 @@ pub struct Sieves {
 }
 
 impl Sieves {
-    /// `table` with an entry of so many bytes for each worker, `memory` with [`SieveProgram::GENERATIONS`] of so many.
+    /// `table` with an entry of so many bytes for each worker, `memory` with [`SieveProgram::GENERATIONS`] of
+    /// so many.
     pub fn new(
         program: OwnedFd,
         (table, entry): (Mapping, usize),
@@ -152,7 +153,8 @@ impl Sieve {
         }
     }
 
-    /// Clears what is too old: all of it before the program is attached, and then one generation after the other.
+    /// Clears what is too old: all of it before the program is attached, and then one generation after the
+    /// other.
     fn age(&mut self, now: Time) {
         let Sieve { sieves, worker, state, dropped, known, .. } = self;
         for ages in [&mut *dropped, known] {
@@ -279,8 +281,8 @@ mod tests {
         }
     }
 
-    /// What passes whatever its share is known for as long as it may be repeated, and then forgotten; the other worker's memory
-    /// stays as it is.
+    /// What passes whatever its share is known for as long as it may be repeated, and then forgotten; the
+    /// other worker's memory stays as it is.
     #[test]
     fn what_the_machine_knows_is_kept_for_its_time() {
         let mut sieve = sieves().of(1, Duration::from_secs(32));

@@ -32,8 +32,8 @@ pub struct SteerError {
 }
 
 impl SteerError {
-    /// Whether the process lacks a privilege, which is no fault of the kernel or the program. Without CAP_PERFMON
-    /// the kernel allows no arithmetic with addresses, and says so when it checks the program.
+    /// Whether the process lacks a privilege, which is no fault of the kernel or the program. Without
+    /// CAP_PERFMON the kernel allows no arithmetic with addresses, and says so when it checks the program.
     pub fn is_permission(&self) -> bool {
         match errno(&self.error) {
             libc::EPERM | libc::ENOSYS => true,
@@ -70,10 +70,10 @@ impl std::error::Error for SteerError {
 }
 
 impl Bound {
-    /// Has the kernel run `program` for each datagram to an address that all workers serve, all or none, and answers
-    /// for how many addresses it does. To be called before anything is received, with a program that agrees with the
-    /// machines' [`owner`](wire::Machine::owner). Addresses of one worker alone need none. The program goes when the
-    /// sockets do.
+    /// Has the kernel run `program` for each datagram to an address that all workers serve, all or none, and
+    /// answers for how many addresses it does. To be called before anything is received, with a program that
+    /// agrees with the machines' [`owner`](wire::Machine::owner). Addresses of one worker alone need none.
+    /// The program goes when the sockets do.
     ///
     /// # Errors
     /// What the kernel refused. The workers serve all the same, and hand over what is not theirs.
@@ -135,12 +135,14 @@ pub struct Sifter {
 }
 
 impl Sifter {
-    /// Loads this program, and answers for how many sockets it may drop. The kernel's check takes some tenths of a second;
-    /// the workers may run meanwhile, and use it from then on. Nothing is dropped before a machine says so. None is loaded
-    /// where the kernel joins datagrams ([`RuntimeConfig::together`](crate::RuntimeConfig::together)).
+    /// Loads this program, and answers for how many sockets it may drop. The kernel's check takes some tenths
+    /// of a second; the workers may run meanwhile, and use it from then on. Nothing is dropped before a
+    /// machine says so. None is loaded where the kernel joins datagrams
+    /// ([`RuntimeConfig::together`](crate::RuntimeConfig::together)).
     ///
     /// # Errors
-    /// What the kernel refused. The workers serve all the same, and take each datagram to leave it unanswered.
+    /// What the kernel refused. The workers serve all the same, and take each datagram to leave it
+    /// unanswered.
     pub fn load(self, program: &SieveProgram) -> Result<usize, SteerError> {
         if self.sockets == 0 {
             return Ok(0);
@@ -172,7 +174,8 @@ impl Sifter {
     }
 }
 
-/// A program of its own for these sockets, because their map is part of it. What it needs, the kernel keeps with it.
+/// A program of its own for these sockets, because their map is part of it. What it needs, the kernel keeps
+/// with it.
 fn load(program: &SteeringProgram, sockets: &[BorrowedFd<'_>]) -> Result<OwnedFd, SteerError> {
     let refused = |what| move |error| SteerError { what, error, reason: None };
     let scratch =

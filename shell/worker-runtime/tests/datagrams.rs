@@ -44,8 +44,9 @@ fn datagrams_of_all_sizes_pass() {
     assert_eq!(server.counts().udp_send_errors, 0);
 }
 
-/// How many UDP sockets of this machine are of this kind, each by its words in /proc/net/udp. One reading may leave a
-/// socket out, or have it twice, while others come and go: the list comes in pages that begin at a count of sockets.
+/// How many UDP sockets of this machine are of this kind, each by its words in /proc/net/udp. One reading may
+/// leave a socket out, or have it twice, while others come and go: the list comes in pages that begin at a
+/// count of sockets.
 fn sockets(kind: impl Fn(&[&str]) -> bool) -> usize {
     let mut inodes = std::collections::BTreeSet::new();
     for _ in 0..8 {
@@ -142,7 +143,8 @@ fn bound_to_the_group(port: u16) -> usize {
     sockets(|words| words[1] == format!("0100C3EF:{port:04X}"))
 }
 
-/// Of several workers each has one that only sends: what the peer says goes to whom the kernel gives it, as before.
+/// Of several workers each has one that only sends: what the peer says goes to whom the kernel gives it, as
+/// before.
 #[test]
 fn each_worker_sends_to_a_busy_peer_by_a_socket_that_takes_nothing_from_it() {
     let client = client();
@@ -185,8 +187,8 @@ fn each_worker_sends_to_a_busy_peer_by_a_socket_that_takes_nothing_from_it() {
     assert_eq!((counts.udp_send_errors, counts.udp_send_drops, counts.undeliverable), (0, 0, 0));
 }
 
-/// Takes its peer from the socket of this process at `local` that is connected to `remote`, as the system does on
-/// behalf of an administrator (`ss --kill`).
+/// Takes its peer from the socket of this process at `local` that is connected to `remote`, as the system
+/// does on behalf of an administrator (`ss --kill`).
 fn disconnect(local: SocketAddr, remote: SocketAddr) {
     let name = |get: unsafe extern "C" fn(i32, *mut libc::sockaddr, *mut u32) -> i32, fd| {
         // SAFETY: an address of zeros is one, and the kernel writes no more than its length.

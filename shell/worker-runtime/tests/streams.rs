@@ -313,8 +313,8 @@ fn a_peer_that_does_not_read_is_closed_and_told_of() {
     assert_eq!(ask(&mut other, "unaffected\n"), "unaffected\n");
 }
 
-/// What would begin something is refused at once where much waits; what goes on waits, and nothing is closed. From the worker
-/// of the connection, and from another one.
+/// What would begin something is refused at once where much waits; what goes on waits, and nothing is closed.
+/// From the worker of the connection, and from another one.
 #[test]
 fn what_is_new_yields_where_much_waits() {
     for worker in [0, 1] {

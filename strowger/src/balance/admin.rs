@@ -101,7 +101,8 @@ impl Control {
     /// It is about to end, which whoever asks is told from now on. Callers are served as ever.
     pub fn begin_stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
-        // When its address has moved, who has it gets the answers to what was asked here: silence is none any more.
+        // When its address has moved, who has it gets the answers to what was asked here: silence is none any
+        // more.
         let force = lock(&self.force);
         let rules = Rules { silent_after: Duration::ZERO, ..force.1.rules };
         let settings = Arc::new(Settings { rules, ..(*force.1).clone() });
@@ -126,7 +127,8 @@ impl Control {
         }
     }
 
-    /// Looks names up whose time has come, and takes what came of it. Nodes that were removed long ago are forgotten.
+    /// Looks names up whose time has come, and takes what came of it. Nodes that were removed long ago are
+    /// forgotten.
     pub fn look_up(&self) {
         // Nobody waits here for a reload that takes its time: the next look comes soon.
         let Ok(force) = self.force.try_lock() else { return };
@@ -263,7 +265,8 @@ impl Control {
         Ok(report)
     }
 
-    /// The nodes of an unchanged line of the list whose share was given to them at run time, and the file's is another.
+    /// The nodes of an unchanged line of the list whose share was given to them at run time, and the file's
+    /// is another.
     fn other_weights(&self, before: &Config, after: &Config) -> Vec<String> {
         let cluster = &self.running.cluster;
         let listed = after.balance.nodes.iter().filter(|node| before.balance.nodes.contains(node));
@@ -325,7 +328,8 @@ impl Control {
         }
     }
 
-    /// Brings the nodes to what has changed from one configuration to the next; what was ordered besides stays.
+    /// Brings the nodes to what has changed from one configuration to the next; what was ordered besides
+    /// stays.
     fn change_nodes(&self, before: &Config, after: &Config, nodes: &[Node]) -> Result<(), String> {
         let (cluster, now) = (&self.running.cluster, monotonic_now());
         let listed = build::is_listed;

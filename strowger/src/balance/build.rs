@@ -23,8 +23,8 @@ pub fn expected(wanted: &[c::Listener]) -> Vec<Listener> {
     wanted.iter().map(|l| Listener::new(l.transport, l.address, None)).collect()
 }
 
-/// The nodes that are written with their addresses. None at all, by address or name, or one that is the balancer itself,
-/// is a mistake.
+/// The nodes that are written with their addresses. None at all, by address or name, or one that is the
+/// balancer itself, is a mistake.
 pub fn nodes(config: &c::Config, listeners: &[Listener]) -> Result<Vec<Node>, Failure> {
     let balance = &config.balance;
     if balance.nodes.is_empty() {

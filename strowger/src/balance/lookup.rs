@@ -1,8 +1,9 @@
 //! One look-up of a name of nodes (RFC 3263 section 4.2, RFC 2782), as questions and answers.
 //!
-//! A name with a port has the addresses of its A and AAAA records. One without has those that its SRV records name, of
-//! UDP first, and if there are none its own. NAPTR is not asked: how nodes are reached is said beside their name. A host
-//! is one node for each of its IPv4 addresses, or of its IPv6 addresses where it has no other.
+//! A name with a port has the addresses of its A and AAAA records. One without has those that its SRV records
+//! name, of UDP first, and if there are none its own. NAPTR is not asked: how nodes are reached is said
+//! beside their name. A host is one node for each of its IPv4 addresses, or of its IPv6 addresses where it
+//! has no other.
 
 use resolver::{Kind, Outcome, Srv};
 use sip_balancer::{MOST_NODES, Node};
@@ -255,8 +256,8 @@ fn ask(kind: Kind, name: &[u8]) -> Ask {
     Ask { kind, name: name.into(), outcome: None }
 }
 
-/// The shares that weights of SRV records stand for, in the smallest numbers of the same proportions. Zero is the
-/// smallest there is (RFC 2782).
+/// The shares that weights of SRV records stand for, in the smallest numbers of the same proportions. Zero is
+/// the smallest there is (RFC 2782).
 fn shares(servers: &[Server], factor: u32) -> Vec<u32> {
     let weights: Vec<u32> = servers.iter().map(|server| server.weight.max(1)).collect();
     let common = weights.iter().copied().fold(0, gcd).max(1);

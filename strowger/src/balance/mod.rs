@@ -133,14 +133,14 @@ enum End {
     Asked,
     /// The same, without `stop_delay`.
     AtOnce,
-    /// A worker has failed. Nobody serves its share of the calls, and the others cannot: whoever starts the program
-    /// again brings all of them back, which are known by their tokens.
+    /// A worker has failed. Nobody serves its share of the calls, and the others cannot: whoever starts the
+    /// program again brings all of them back, which are known by their tokens.
     Broken,
 }
 
-/// Waits for the end. There is nothing to drain: the next balancer knows its calls by their tokens. Until one takes
-/// over, serving is better than refusing. So after SIGTERM it goes on for `stop_delay`, and its status says meanwhile
-/// that it is about to end.
+/// Waits for the end. There is nothing to drain: the next balancer knows its calls by their tokens. Until one
+/// takes over, serving is better than refusing. So after SIGTERM it goes on for `stop_delay`, and its status
+/// says meanwhile that it is about to end.
 fn wait(signals: &Receiver<Signal>, control: &Control, notifier: &Notifier, mut segmentation: Segmentation) {
     let mut seen = Vec::new();
     let mut look = || {
@@ -169,8 +169,8 @@ fn wait(signals: &Receiver<Signal>, control: &Control, notifier: &Notifier, mut 
     }
 }
 
-/// Serves until something ends that, which it says, or until a time. `look` is called regularly and says whether all
-/// is well.
+/// Serves until something ends that, which it says, or until a time. `look` is called regularly and says
+/// whether all is well.
 fn serve_on(
     signals: &Receiver<Signal>,
     until: Option<Time>,

@@ -1,8 +1,9 @@
 //! Nodes by name: looked up at the start and whenever the DNS says that they may have changed.
 //!
-//! One that is no longer there is removed from the list, so that it gets nothing new and keeps what it has; one that is
-//! new is added. While the DNS does not answer, or knows of none at all, everything stays as it is: what was known of
-//! servers that run is worth more than no answer. What an operator has ordered of a node stays in force.
+//! One that is no longer there is removed from the list, so that it gets nothing new and keeps what it has;
+//! one that is new is added. While the DNS does not answer, or knows of none at all, everything stays as it
+//! is: what was known of servers that run is worth more than no answer. What an operator has ordered of a
+//! node stays in force.
 
 use super::build;
 use super::lookup::{End, Found, Lookup, Wanted};
@@ -79,8 +80,8 @@ impl Names {
         self.all.iter().any(|named| named.has(node))
     }
 
-    /// Those of a list are the names from now on; they are looked up at once. Says which nodes no name stands for any
-    /// more.
+    /// Those of a list are the names from now on; they are looked up at once. Says which nodes no name stands
+    /// for any more.
     ///
     /// # Errors
     /// If the resolver cannot be started.
@@ -120,7 +121,8 @@ impl Names {
         Ok(gone.filter(|node| !self.has(node)).collect())
     }
 
-    /// Puts questions, takes answers, and changes nodes by them. `listed`: a node that is there by its address stays.
+    /// Puts questions, takes answers, and changes nodes by them. `listed`: a node that is there by its
+    /// address stays.
     pub fn tick(
         &mut self,
         now: Time,
@@ -267,8 +269,8 @@ impl Names {
         }
     }
 
-    /// A node that a name stands for: new, or perhaps with another share; one that is there by its address has its own.
-    /// An error: the cluster has no place for it.
+    /// A node that a name stands for: new, or perhaps with another share; one that is there by its address
+    /// has its own. An error: the cluster has no place for it.
     fn enter(
         &self,
         now: Time,

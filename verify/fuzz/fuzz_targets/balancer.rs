@@ -1,9 +1,9 @@
-//! A whole balancer: datagrams and streams of callers and nodes, answers, ways that lead nowhere, nodes that come, go,
-//! fail, wake up and ask for less, and time. A story is a whole call among all that, at the end of which its caller has
-//! one final response, whatever became of the nodes.
+//! A whole balancer: datagrams and streams of callers and nodes, answers, ways that lead nowhere, nodes that
+//! come, go, fail, wake up and ask for less, and time. A story is a whole call among all that, at the end of
+//! which its caller has one final response, whatever became of the nodes.
 //!
-//! The input is a byte that chooses the settings and a list of chunks, each ended by a byte 0xff. The first byte of a
-//! chunk is an operation, the second its argument; messages stand in them as plain text.
+//! The input is a byte that chooses the settings and a list of chunks, each ended by a byte 0xff. The first
+//! byte of a chunk is an operation, the second its argument; messages stand in them as plain text.
 #![no_main]
 
 use fuzz::{Feed, check_head, check_output};

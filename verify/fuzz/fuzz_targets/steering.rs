@@ -1,5 +1,5 @@
-//! The program by which the kernel steers datagrams: whatever comes, and however much of it lies within reach, it names
-//! the owner that the workers' own function names, or nobody, and stays inside its memory.
+//! The program by which the kernel steers datagrams: whatever comes, and however much of it lies within
+//! reach, it names the owner that the workers' own function names, or nobody, and stays inside its memory.
 #![no_main]
 
 use fuzz::Feed;

@@ -87,7 +87,8 @@ impl Drop for Beside {
     }
 }
 
-/// Runs a generator to its end. A machine that is busy with other tests makes it late, which is not what is tested.
+/// Runs a generator to its end. A machine that is busy with other tests makes it late, which is not what is
+/// tested.
 pub fn load(args: &[&str]) -> Output {
     run(["load", "--quiet", "--lateness", "60000"].iter().chain(args))
 }
@@ -107,7 +108,8 @@ pub fn figure(said: &str, name: &str) -> f64 {
     number.unwrap_or_else(|| panic!("no {name} in {said}"))
 }
 
-/// A file with this content in `folder`: the `CARGO_TARGET_TMPDIR` of a test. Tests of other programs have others.
+/// A file with this content in `folder`: the `CARGO_TARGET_TMPDIR` of a test. Tests of other programs have
+/// others.
 pub fn file(folder: &str, name: &str, content: &str) -> PathBuf {
     let program = std::env::current_exe().expect("this program");
     let program = program.file_stem().expect("a name").to_string_lossy();

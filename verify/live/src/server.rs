@@ -170,8 +170,9 @@ impl Setup {
         self
     }
 
-    /// The `--steering` and number of workers to start with. `STROWGER_LIVE_STEERING` in the environment of the tests
-    /// makes all servers, except those whose test says otherwise, run with two workers at least and that grade.
+    /// The `--steering` and number of workers to start with. `STROWGER_LIVE_STEERING` in the environment of
+    /// the tests makes all servers, except those whose test says otherwise, run with two workers at least and
+    /// that grade.
     fn grade(&self) -> (Option<String>, usize) {
         match (&self.steering, std::env::var("STROWGER_LIVE_STEERING")) {
             (None, Ok(forced)) if !forced.is_empty() => (Some(forced), self.workers.max(2)),

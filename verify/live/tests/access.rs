@@ -1,4 +1,5 @@
-//! Who may reach what: an attacker's attempts on the wire, with the default configuration except for the trunk.
+//! Who may reach what: an attacker's attempts on the wire, with the default configuration except for the
+//! trunk.
 
 use live::{Credentials, Link, Listener, Msg, PATIENCE, Req, Server, Setup, Via, fresh_ip, run, unique};
 use std::net::SocketAddr;

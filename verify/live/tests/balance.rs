@@ -504,7 +504,8 @@ fn the_steps_of_the_readme_do_what_it_says() {
     let (ip, dir) = (fresh_ip(), std::env::temp_dir().join(unique("strowger-readme")));
     let [setup, first, second]: [Vec<Vec<String>>; 3] =
         commands("Put it in front of your cluster").try_into().expect("three blocks");
-    // In an address of its own, and with fewer calls; a machine that is busy with other tests makes the generator late.
+    // In an address of its own, and with fewer calls; a machine that is busy with other tests makes the
+    // generator late.
     let typed = |words: &[String], more: &[&str]| -> Vec<String> {
         let own = |word: &String| match word.as_str() {
             "1000" => "100".to_owned(),

@@ -78,7 +78,8 @@ fn a_call_goes_on_at_the_other_balancer() {
         caller.send(&invite.bytes());
         bob.find_within(Duration::from_millis(500), |m| m.method() == "INVITE")
     });
-    // It is the name that stands in the route; the answer finds its way by the address that the INVITE came from.
+    // It is the name that stands in the route; the answer finds its way by the address that the INVITE came
+    // from.
     let route = received.all("Record-Route").join(",");
     assert!(route.contains("sip:balance.test;lr;d="), "{route}");
     let contact = format!("Contact: <sip:bob@{}>", bob.local());

@@ -18,7 +18,8 @@ struct Done {
     late: AtomicU64,
 }
 
-/// One way through the network: of a hundred datagrams five are lost, five come twice, and five after the next one.
+/// One way through the network: of a hundred datagrams five are lost, five come twice, and five after the
+/// next one.
 struct Way {
     seed: u64,
     late: Option<Vec<u8>>,
@@ -59,8 +60,8 @@ impl Way {
     }
 }
 
-/// An address behind which `target` is, with such a network between, both ways. Who sends there has a socket of his own
-/// towards the target, as behind NAT.
+/// An address behind which `target` is, with such a network between, both ways. Who sends there has a socket
+/// of his own towards the target, as behind NAT.
 fn network(target: SocketAddr, done: &Arc<Done>) -> SocketAddr {
     let ip = fresh_ip();
     let front = Arc::new(UdpSocket::bind((ip, 5060)).expect("an address"));

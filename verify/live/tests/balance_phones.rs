@@ -1,4 +1,5 @@
-//! Phones behind address translation that register through the load balancer and are called through it (RFC 3327).
+//! Phones behind address translation that register through the load balancer and are called through it (RFC
+//! 3327).
 
 use live::{Beside, Link, Msg, Req, Server, Setup, Via, eventually, fresh_ip};
 use std::net::SocketAddr;

@@ -1,8 +1,8 @@
-//! The promise of a 200 to a REGISTER: the server is killed at random instants under registrations and removals, and no
-//! change that was answered with 200 is lost.
+//! The promise of a 200 to a REGISTER: the server is killed at random instants under registrations and
+//! removals, and no change that was answered with 200 is lost.
 //!
-//! Random, from a seed that is said. `STROWGER_KILL_SEED` repeats it. `STROWGER_KILL_INSTANTS` [default: 20] and
-//! `STROWGER_KILL_RATE` [default: 2,000 requests a second, or what the machine carries] set the size.
+//! Random, from a seed that is said. `STROWGER_KILL_SEED` repeats it. `STROWGER_KILL_INSTANTS` [default: 20]
+//! and `STROWGER_KILL_RATE` [default: 2,000 requests a second, or what the machine carries] set the size.
 
 use live::{Link, Msg, Random, Req, Server, Setup, Via, seed, setting};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,6 +1,7 @@
-//! Phones that register, refresh and remove while the server is killed at any instant, and again while it starts, moves
-//! its log and stops; and files of the log that lose their end. What was on the disk is there afterwards, and of what
-//! came later any part, for each user up to some point. After a kill alone that is at least what was answered with 200.
+//! Phones that register, refresh and remove while the server is killed at any instant, and again while it
+//! starts, moves its log and stops; and files of the log that lose their end. What was on the disk is there
+//! afterwards, and of what came later any part, for each user up to some point. After a kill alone that is at
+//! least what was answered with 200.
 //!
 //! Random, from a seed that is said. `STROWGER_CRASH_SEED` repeats it, `STROWGER_CRASH_ROUNDS` and
 //! `STROWGER_CRASH_USERS` make it longer.
@@ -161,7 +162,8 @@ fn phone(users: &mut [User], link: &mut Link, mut random: Random, signals: &Sign
     }
 }
 
-/// All that was answered up to here is on the disk: the number of states of each user, and the lengths of the logs.
+/// All that was answered up to here is on the disk: the number of states of each user, and the lengths of the
+/// logs.
 struct Mark {
     states: BTreeMap<String, usize>,
     logs: BTreeMap<PathBuf, u64>,
@@ -242,7 +244,8 @@ impl Soak {
     fn run(&mut self, gently: bool) -> Vec<Mark> {
         let (share, signals) = (self.users.len().div_ceil(PHONES), Signals::default());
         let mut marks = vec![Mark { states: BTreeMap::new(), logs: BTreeMap::new() }];
-        // States that a pause found are counted by the phones' own lists, which they hold: counted after the run.
+        // States that a pause found are counted by the phones' own lists, which they hold: counted after the
+        // run.
         let mut pauses: Vec<(Instant, BTreeMap<PathBuf, u64>)> = Vec::new();
         let (server, random) = (&mut self.server, &mut self.random);
         std::thread::scope(|scope| {
@@ -287,8 +290,8 @@ impl Soak {
         marks
     }
 
-    /// Starts again and compares. `sure`: of each user so many states were on the disk. `whole`: a batch is there as
-    /// a whole or not at all.
+    /// Starts again and compares. `sure`: of each user so many states were on the disk. `whole`: a batch is
+    /// there as a whole or not at all.
     fn check(&mut self, sure: impl Fn(&User) -> usize, whole: bool, what: &str) {
         self.server.restart();
         let stop = AtomicBool::new(false);
@@ -310,8 +313,8 @@ impl Soak {
         }
     }
 
-    /// Hurts the end of the newest log behind the last thing that one of the marks knows of it; answers that mark, and
-    /// what was done if it can be seen.
+    /// Hurts the end of the newest log behind the last thing that one of the marks knows of it; answers that
+    /// mark, and what was done if it can be seen.
     fn hurt_log<'m>(&mut self, marks: &'m [Mark]) -> (&'m Mark, Hurt, bool) {
         let (path, length) = newest_log(&self.server);
         let random = &mut self.random;
@@ -340,7 +343,8 @@ fn whatever_was_answered_outlives_any_kill() {
         if kind == 2 {
             let (mark, how, seen) = soak.hurt_log(&marks);
             let known = |user: &User| mark.states.get(&user.name).copied().unwrap_or(1);
-            // A start that found a mark in no file has all of it from before, which is in the table or in older files.
+            // A start that found a mark in no file has all of it from before, which is in the table or in
+            // older files.
             soak.check(known, how != Hurt::Flip, &format!("{what}, {how:?}"));
             let said = soak.server.log_has("is no whole batch") || soak.server.log_has("damaged there");
             assert!(said || !seen, "{what}, {how:?}: not said:\n{}", soak.server.log_text());

@@ -44,8 +44,8 @@ fn a_generator_that_stood_still_says_nothing_of_the_server() {
 fn a_generator_that_stood_still_while_calls_paused_says_nothing_of_the_server() {
     let (_callee, target) = callee();
     let ip = fresh_ip().to_string();
-    // All calls have begun when it stops, and should end before it goes on. The bound of lateness is wide because this
-    // machine is busy with other tests.
+    // All calls have begun when it stops, and should end before it goes on. The bound of lateness is wide
+    // because this machine is busy with other tests.
     let pause = ["-d", "2000", "-r", "100", "-m", "20", "--lateness", "500", "-nr"];
     let generator = Beside::load(&[&["-sn", "uac", "-i", &ip, &target], &pause[..]].concat());
     std::thread::sleep(Duration::from_secs(1));
@@ -64,7 +64,8 @@ fn a_generator_that_stood_still_while_calls_paused_says_nothing_of_the_server() 
     assert!(numbers(&bye).first().is_some_and(|&p50| p50 > 500.0), "{said}");
 }
 
-/// With nothing due meanwhile: the kernel knows when the answer came, also where messages do not wait for each other.
+/// With nothing due meanwhile: the kernel knows when the answer came, also where messages do not wait for
+/// each other.
 #[test]
 fn what_lay_there_while_the_generator_stood_still_is_its_lateness() {
     let server = UdpSocket::bind((fresh_ip(), 5060)).expect("a socket");
@@ -555,8 +556,8 @@ fn mistakes_name_the_file_the_line_and_the_mend() {
     }
 }
 
-/// The name of a thread and its scheduling policy: field 41 of its stat (proc(5)); the 39th behind the name, which may
-/// hold blanks.
+/// The name of a thread and its scheduling policy: field 41 of its stat (proc(5)); the 39th behind the name,
+/// which may hold blanks.
 fn policy(stat: &str) -> Option<(String, u32)> {
     let (name, fields) = stat.split_once('(')?.1.rsplit_once(") ")?;
     Some((name.to_owned(), fields.split(' ').nth(38)?.parse().ok()?))

@@ -69,7 +69,8 @@ struct Sifted {
 }
 
 impl Sifted {
-    /// One worker on an address of each family. `None`, with the reason said, where the kernel does not let this process.
+    /// One worker on an address of each family. `None`, with the reason said, where the kernel does not let
+    /// this process.
     fn start() -> Option<Sifted> {
         let any = |address: &str| Listener { transport: Transport::Udp, address: address.parse().unwrap() };
         let mut listeners = vec![any("127.0.0.1:0")];

@@ -56,8 +56,8 @@ struct Steered {
 }
 
 impl Steered {
-    /// Workers on an address of each family, steered by the kernel. `None`, with the reason said, where the kernel
-    /// does not let this process.
+    /// Workers on an address of each family, steered by the kernel. `None`, with the reason said, where the
+    /// kernel does not let this process.
     fn start() -> Option<Steered> {
         let any = |address: &str| Listener { transport: Transport::Udp, address: address.parse().unwrap() };
         let mut listeners = vec![any("127.0.0.1:0")];
@@ -89,8 +89,8 @@ impl Steered {
         Some(Steered { runtime, ownership, program, seen, senders })
     }
 
-    /// Sends a message by the socket of this number and answers how many datagrams have crossed workers so far, and
-    /// who had it at last.
+    /// Sends a message by the socket of this number and answers how many datagrams have crossed workers so
+    /// far, and who had it at last.
     fn send(&self, number: usize, message: &[u8]) -> (u64, u16) {
         let (socket, to) = &self.senders[number % self.senders.len()];
         socket.send_to(message, to).unwrap();
@@ -232,8 +232,8 @@ fn call(server: &Server, callee: &mut Link, user: &str, way: usize) {
     caller.send(b"\0");
 }
 
-/// Registrations, calls, cancelled calls and keepalives, all over UDP. Answers how many datagrams came and how many of
-/// them crossed workers.
+/// Registrations, calls, cancelled calls and keepalives, all over UDP. Answers how many datagrams came and
+/// how many of them crossed workers.
 fn mixed_traffic(server: &Server) -> (u64, u64) {
     let users = ["ann", "bob", "eve"];
     let mut phones = users.map(|user| {
@@ -295,8 +295,8 @@ fn a_generator_sends_each_datagram_alone_where_it_is_told_to() {
     assert!(all > 20, "{all}");
 }
 
-/// None of the server's threads may load programs into the kernel any more, once the one that does has ended. It has the
-/// overload program checked while the others serve.
+/// None of the server's threads may load programs into the kernel any more, once the one that does has ended.
+/// It has the overload program checked while the others serve.
 fn assert_gave_up_what_it_took(server: &Server) {
     eventually("the thread that steers ends", || {
         let threads = std::fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();

@@ -82,8 +82,8 @@ fn a_response_comes_back_on_its_connection() {
     }
 }
 
-/// What would begin something is refused where a phone takes nothing, and what goes on is not; its connection stays, and it is
-/// reached again when it reads.
+/// What would begin something is refused where a phone takes nothing, and what goes on is not; its connection
+/// stays, and it is reached again when it reads.
 #[test]
 fn new_requests_yield_to_a_phone_that_does_not_read() {
     for setup in open() {

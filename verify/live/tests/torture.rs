@@ -172,8 +172,8 @@ fn outcome(server: &Server, case: &Case, via: Via) -> Outcome {
     seen
 }
 
-/// The final answer to the first message in `sent`. What follows it on a stream may belong to another worker, and
-/// be answered sooner.
+/// The final answer to the first message in `sent`. What follows it on a stream may belong to another worker,
+/// and be answered sooner.
 fn final_answer(ears: &Ears, stream: &mut Option<Link>, sent: &[u8], within: Duration) -> Option<Msg> {
     let text = String::from_utf8_lossy(sent);
     let head = text.trim_start().split("\r\n\r\n").next().unwrap_or_default();

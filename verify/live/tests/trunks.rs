@@ -1,4 +1,5 @@
-//! Targets that do not answer: the next one in time, marks that all workers see, probes, and what an operator sees.
+//! Targets that do not answer: the next one in time, marks that all workers see, probes, and what an operator
+//! sees.
 
 use live::{Link, Listener, PATIENCE, Req, Server, Setup, Via, eventually, fresh_ip};
 use std::net::{SocketAddr, TcpListener, UdpSocket};

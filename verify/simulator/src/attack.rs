@@ -222,7 +222,8 @@ fn closed(rng: &mut Rng, know: &Knowledge<'_>) -> Shot {
     Shot::udp(write(rng, &draft))
 }
 
-/// What phones obey, and no stranger may send them: a method outside of any call, or an INVITE that they answer by themselves.
+/// What phones obey, and no stranger may send them: a method outside of any call, or an INVITE that they
+/// answer by themselves.
 fn command(rng: &mut Rng, know: &Knowledge<'_>) -> Shot {
     let mut draft = draft(rng, know);
     draft.lines = format!("{CLOSED}: 1\r\nEvent: check-sync\r\n");
@@ -238,7 +239,8 @@ fn command(rng: &mut Rng, know: &Knowledge<'_>) -> Shot {
             }
         }
     }
-    // A To tag is enough for methods that phones refuse outside of dialogs, and for all without our Record-Route.
+    // A To tag is enough for methods that phones refuse outside of dialogs, and for all without our
+    // Record-Route.
     let believed = match draft.method {
         "BYE" | "PRACK" | "UPDATE" => true,
         method => !know.recorded && method != "INVITE",

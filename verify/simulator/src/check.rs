@@ -223,8 +223,9 @@ impl Monitor {
             Answer { status: m.status(), to_tag: string(m.to_tag()), hash: masked_hash(m), epoch: who.epoch };
         let invite = m.method() == Method::Invite;
         let success = |status: u16| (200..300).contains(&status);
-        // Each 2xx to an INVITE is forwarded, also after a failure response (RFC 3261 section 16.7 step 5): a callee that
-        // was given up after a CANCEL, because nothing came from it, may have answered all the same.
+        // Each 2xx to an INVITE is forwarded, also after a failure response (RFC 3261 section 16.7 step 5): a
+        // callee that was given up after a CANCEL, because nothing came from it, may have answered all the
+        // same.
         let fork = |a: &Answer| {
             invite && success(answer.status) && (!success(a.status) || a.to_tag != answer.to_tag)
         };

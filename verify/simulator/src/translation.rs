@@ -1,4 +1,5 @@
-//! Address translation between a phone and the rest: the four kinds of RFC 3489 section 5, with mappings that time out.
+//! Address translation between a phone and the rest: the four kinds of RFC 3489 section 5, with mappings that
+//! time out.
 
 use core::time::Duration;
 use std::net::SocketAddr;
@@ -70,7 +71,8 @@ impl Translator {
         }
     }
 
-    /// Whether the phone could not be reached by what it had registered, at some time between these. Asked for at the end.
+    /// Whether the phone could not be reached by what it had registered, at some time between these. Asked
+    /// for at the end.
     pub fn lapsed(&self, from: Time, to: Time) -> bool {
         let Lapses { sent, since, over, .. } = &self.lapses;
         let ended = sent.map(|sent| sent + self.rules.idle);

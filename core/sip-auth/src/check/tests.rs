@@ -602,7 +602,8 @@ fn what_is_at_hand_changes_no_decision() {
                 quick.note(REALM, minted);
             }
             let value = client.answer(std::str::from_utf8(&minted.text).expect("text"), 1);
-            // The second is a replay, the third has a nonce that is not ours, the fourth is asked by another realm.
+            // The second is a replay, the third has a nonce that is not ours, the fourth is asked by another
+            // realm.
             let damaged = value.replacen("nonce=\"", "nonce=\"-", 1);
             let foreign = Request { realm: b"example.net", ..request(1, T0 + Duration::from_secs(later)) };
             for (value, request) in [

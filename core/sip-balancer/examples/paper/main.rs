@@ -1,9 +1,9 @@
 //! The experiments of the paper in virtual time, printed as tables.
 //!
-//! `cargo run --release -p sip-balancer --example paper`, and with `-- long` those of its trials' own length instead:
-//! a ramp, ten minutes, and then three that count, with calls of a minute (section V), where callers repeat what is not
-//! answered. `-- long tlwl,hash 0.4,0.9 0.5 8` runs these algorithms, these loads, this cost of a repeated request and
-//! this number of servers only; the last word may be seeds (`1,2,3`).
+//! `cargo run --release -p sip-balancer --example paper`, and with `-- long` those of its trials' own length
+//! instead: a ramp, ten minutes, and then three that count, with calls of a minute (section V), where callers
+//! repeat what is not answered. `-- long tlwl,hash 0.4,0.9 0.5 8` runs these algorithms, these loads, this
+//! cost of a repeated request and this number of servers only; the last word may be seeds (`1,2,3`).
 
 mod model;
 
@@ -94,9 +94,10 @@ fn occupancies() {
     }
 }
 
-/// The paper's own trials: the mean time of INVITEs whose 200 is received, within 32 s, which is the paper's response time;
-/// the mean of all INVITEs and BYEs, with what is answered too late or waits at the end, as long as it has waited; and how
-/// many requests of 10,000 nobody answers in 32 s, which alone the paper calls failed.
+/// The paper's own trials: the mean time of INVITEs whose 200 is received, within 32 s, which is the paper's
+/// response time; the mean of all INVITEs and BYEs, with what is answered too late or waits at the end, as
+/// long as it has waited; and how many requests of 10,000 nobody answers in 32 s, which alone the paper calls
+/// failed.
 fn long(arguments: &[String]) {
     let word = |nth: usize, otherwise: &str| arguments.get(nth).map_or(otherwise, |word| word).to_owned();
     let numbers = |words: String| words.split(',').filter_map(|n| n.parse().ok()).collect::<Vec<f64>>();

@@ -1,15 +1,16 @@
-//! The testbed of the paper in virtual time: servers that share their processor, a generator that does not wait for
-//! them, and the real dispatcher in between.
+//! The testbed of the paper in virtual time: servers that share their processor, a generator that does not
+//! wait for them, and the real dispatcher in between.
 //!
-//! A server is what it is in `strowger load --backend` (`load::backend::Station`): it works on up to four requests at a
-//! time, each getting its part of the processor, and others wait in order: between processor sharing and first come
-//! first served, as the paper has it (section VI-C). An INVITE costs 1.75 times a BYE, both together a 300th of a
-//! second. How much one request costs varies (gamma, coefficient of variation 0.5). Servers may stall now and then, as
-//! programs with garbage collection do.
+//! A server is what it is in `strowger load --backend` (`load::backend::Station`): it works on up to four
+//! requests at a time, each getting its part of the processor, and others wait in order: between processor
+//! sharing and first come first served, as the paper has it (section VI-C). An INVITE costs 1.75 times a BYE,
+//! both together a 300th of a second. How much one request costs varies (gamma, coefficient of variation
+//! 0.5). Servers may stall now and then, as programs with garbage collection do.
 //!
-//! Callers may repeat what nobody answers, as RFC 3261 has it (17.1.1.2 and 17.1.2.2): after T1, then after twice as
-//! long each time, BYE up to T2; an INVITE until a 100 comes, which a server sends 200 ms after the INVITE came if it
-//! does not stand still; nothing after 64 T1. A repeated request costs its server something.
+//! Callers may repeat what nobody answers, as RFC 3261 has it (17.1.1.2 and 17.1.2.2): after T1, then after
+//! twice as long each time, BYE up to T2; an INVITE until a 100 comes, which a server sends 200 ms after the
+//! INVITE came if it does not stand still; nothing after 64 T1. A repeated request costs its server
+//! something.
 
 use load::backend::{Kind, Model, Station};
 use load::population::{Distribution, Rng};
@@ -25,8 +26,8 @@ use wire::Time;
 
 /// Calls a second that one whole server can do.
 pub const CAPACITY: f64 = 300.0;
-/// RFC 3261's T1 and T2, and 64 T1 after which nobody waits any longer; when an INVITE gets a 100, and how often who
-/// stands still looks whether it may send that.
+/// RFC 3261's T1 and T2, and 64 T1 after which nobody waits any longer; when an INVITE gets a 100, and how
+/// often who stands still looks whether it may send that.
 const T1: f64 = 0.5;
 const T2: f64 = 4.0;
 pub const PATIENCE: f64 = 64.0 * T1;
@@ -43,13 +44,15 @@ pub struct Setup {
     pub rate: f64,
     /// Length of calls, seconds: mean and deviation (normal, not below zero).
     pub hold: (f64, f64),
-    /// A server stalls at random intervals, mean and length in seconds, at the same times for every algorithm.
+    /// A server stalls at random intervals, mean and length in seconds, at the same times for every
+    /// algorithm.
     pub stalls: Option<(f64, f64)>,
     /// What a request that is repeated costs beside a BYE. Without it nobody repeats anything.
     pub repeats: Option<f64>,
     /// A request that takes longer has failed, seconds: a client without an answer repeats it after 0.5.
     pub limit: f64,
-    /// The rate begins with one call a second and grows each second by one for each server, before `warm` begins.
+    /// The rate begins with one call a second and grows each second by one for each server, before `warm`
+    /// begins.
     pub ramp: bool,
     /// Seconds before anything counts, and seconds that count.
     pub warm: f64,
@@ -82,8 +85,8 @@ pub struct Outcome {
     /// Mean response times, seconds.
     pub invite: f64,
     pub bye: f64,
-    /// Of INVITEs whose caller has received the 200, which it does within 32 s or not at all: what the paper calls the
-    /// response time (section V).
+    /// Of INVITEs whose caller has received the 200, which it does within 32 s or not at all: what the paper
+    /// calls the response time (section V).
     pub received: f64,
     /// The part of requests that failed.
     pub failed: f64,
@@ -389,9 +392,9 @@ impl World {
     }
 
     fn finish(mut self) -> Outcome {
-        // What waits already longer than it may has failed as well. Where requests are repeated whole servers may be
-        // lost to that, and a mean of the others' would be a good one: there it counts as long as it has waited, but
-        // not in the time of those received, which the paper has.
+        // What waits already longer than it may has failed as well. Where requests are repeated whole servers
+        // may be lost to that, and a mean of the others' would be a good one: there it counts as long as it
+        // has waited, but not in the time of those received, which the paper has.
         let (end, warm, limit, all) = (self.end, self.warm, self.setup.limit, self.setup.repeats.is_some());
         let waiting = self.servers.iter().flat_map(|server| server.station.processor().jobs());
         for job in waiting.filter(|job| !job.again && job.came >= warm) {

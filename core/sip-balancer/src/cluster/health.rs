@@ -12,7 +12,8 @@ pub enum Order {
     Drain = 1,
     /// Nothing at all: calls it has are treated as those of a failed node.
     Maintenance = 2,
-    /// It is no longer in the list. As [`Order::Drain`], until it is forgotten or its place is wanted for another one.
+    /// It is no longer in the list. As [`Order::Drain`], until it is forgotten or its place is wanted for
+    /// another one.
     Removed = 3,
 }
 

@@ -1,8 +1,8 @@
 //! What the nodes have to do: calls and unfinished transactions that they were given.
 //!
-//! A worker publishes what it has given to a node in a row of its own, as plain stores of numbers it keeps itself, so
-//! nobody else writes to its cache lines and nothing is ever added up by two. Whoever wants the load of a node adds up
-//! the rows.
+//! A worker publishes what it has given to a node in a row of its own, as plain stores of numbers it keeps
+//! itself, so nobody else writes to its cache lines and nothing is ever added up by two. Whoever wants the
+//! load of a node adds up the rows.
 
 use crate::{Kind, NodeIndex};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -31,8 +31,8 @@ pub struct Load {
     pub calls: u32,
     /// Unfinished transactions, by [`Kind`].
     pub open: [u32; Kind::COUNT],
-    /// Those of them that it has still to work on, as far as one can see: nothing has come back yet but 100. An INVITE that
-    /// rings waits for people.
+    /// Those of them that it has still to work on, as far as one can see: nothing has come back yet but 100.
+    /// An INVITE that rings waits for people.
     pub unanswered: u32,
 }
 

@@ -1,8 +1,9 @@
-//! Who the nodes are. Places in the list are filled and emptied while it runs, by one thread at a time, and read by
-//! all workers with every message; so a place is a handful of atomics and there is no lock.
+//! Who the nodes are. Places in the list are filled and emptied while it runs, by one thread at a time, and
+//! read by all workers with every message; so a place is a handful of atomics and there is no lock.
 //!
-//! A place is written before it is said to be known, and it is taken for another node only when nothing refers to it
-//! any more (see [`Cluster::add`](crate::Cluster::add)), so nobody ever reads half of one address and half of another.
+//! A place is written before it is said to be known, and it is taken for another node only when nothing
+//! refers to it any more (see [`Cluster::add`](crate::Cluster::add)), so nobody ever reads half of one
+//! address and half of another.
 
 use core::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use core::sync::atomic::{
@@ -38,9 +39,9 @@ impl Node {
         self.address.to_string()
     }
 
-    /// What tokens call it; never zero. It depends on the address alone, so that every balancer with this node in
-    /// its list, in whatever place, reads the same token the same way, and so that the id of a node that was removed
-    /// never comes to mean another one.
+    /// What tokens call it; never zero. It depends on the address alone, so that every balancer with this
+    /// node in its list, in whatever place, reads the same token the same way, and so that the id of a node
+    /// that was removed never comes to mean another one.
     pub fn id(&self) -> u32 {
         let ip = match self.address.ip().to_canonical() {
             IpAddr::V4(v4) => v4.to_ipv6_mapped(),

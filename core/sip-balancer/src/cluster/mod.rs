@@ -97,8 +97,8 @@ impl State {
 }
 
 impl Cluster {
-    /// A cluster whose nodes nobody has tried yet. `nodes`: at most [`MOST_NODES`], and none twice; the others are
-    /// left out.
+    /// A cluster whose nodes nobody has tried yet. `nodes`: at most [`MOST_NODES`], and none twice; the
+    /// others are left out.
     pub fn new(nodes: Vec<Node>, workers: u16) -> Arc<Cluster> {
         let cluster = Cluster {
             members: Members::new(MOST_NODES),
@@ -114,7 +114,8 @@ impl Cluster {
         Arc::new(cluster)
     }
 
-    /// Adds a node. One that was removed comes back to the place that it had. To be called by one thread at a time.
+    /// Adds a node. One that was removed comes back to the place that it had. To be called by one thread at a
+    /// time.
     ///
     /// # Errors
     /// If that cannot be.
@@ -231,8 +232,8 @@ impl Cluster {
         self.state(at).map_or(0, |s| s.rank.load(Relaxed))
     }
 
-    /// Changes its rank: what is new goes to nodes of the lowest rank that has one which takes calls (the priorities of
-    /// RFC 2782, counted from zero). What was begun stays where it is.
+    /// Changes its rank: what is new goes to nodes of the lowest rank that has one which takes calls (the
+    /// priorities of RFC 2782, counted from zero). What was begun stays where it is.
     pub fn set_rank(&self, at: NodeIndex, rank: u16) {
         if rank > 0 {
             self.ranked.store(true, Relaxed);
@@ -282,8 +283,8 @@ impl Cluster {
         !self.indexes().any(|other| other != at && self.takes_calls(now, other))
     }
 
-    /// A thousand times its share, and less while it has not been up for as long as `ramp`: from a tenth on, so that
-    /// whoever comes up cold is not given everything at once.
+    /// A thousand times its share, and less while it has not been up for as long as `ramp`: from a tenth on,
+    /// so that whoever comes up cold is not given everything at once.
     pub(crate) fn share(&self, now: Time, at: NodeIndex, ramp: Duration) -> u64 {
         let whole = u64::from(self.weight(at)) * 1_000;
         let since = self.state(at).map_or(0, |s| s.since.load(Relaxed));
@@ -331,9 +332,10 @@ impl Cluster {
         }
     }
 
-    /// A request to it was not answered: it is to be probed at once. After `most` of these with nothing heard in
-    /// between it gets no new calls, until it is heard or a probe is answered. `rest`: nobody probes it, and it
-    /// counts as failed for so long. Never the last one that takes calls: what is left without it is worse.
+    /// A request to it was not answered: it is to be probed at once. After `most` of these with nothing heard
+    /// in between it gets no new calls, until it is heard or a probe is answered. `rest`: nobody probes it,
+    /// and it counts as failed for so long. Never the last one that takes calls: what is left without it is
+    /// worse.
     pub fn failed(&self, now: Time, at: NodeIndex, why: Why, most: u32, rest: Option<Duration>) {
         let Some(state) = self.state(at) else { return };
         let failures = state.vital.failed();
@@ -351,8 +353,9 @@ impl Cluster {
         }
     }
 
-    /// It left a request without anything for so long that it is doubted: it is to be probed at once, and gets no new
-    /// calls until it is heard or the probe answered; but never the last one that takes calls. Says whether it is.
+    /// It left a request without anything for so long that it is doubted: it is to be probed at once, and
+    /// gets no new calls until it is heard or the probe answered; but never the last one that takes calls.
+    /// Says whether it is.
     pub fn suspect(&self, now: Time, at: NodeIndex) -> bool {
         let Some(state) = self.state(at) else { return false };
         state.vital.want_probe();
@@ -416,8 +419,8 @@ impl Cluster {
         }
     }
 
-    /// It gets no new calls for a while, at its own wish or because it is far worse than the others; but never the last
-    /// one that takes calls.
+    /// It gets no new calls for a while, at its own wish or because it is far worse than the others; but
+    /// never the last one that takes calls.
     pub fn rest(&self, now: Time, at: NodeIndex, time: Duration, why: Why) {
         let Some(state) = self.state(at).filter(|_| !time.is_zero() && !self.is_last(now, at)) else {
             return;
@@ -435,8 +438,8 @@ impl Cluster {
         }
     }
 
-    /// A probe that was `sent` then has a good answer, which may end a rest: see [`Rest::probed_well`]. After that it gets
-    /// its share slowly.
+    /// A probe that was `sent` then has a good answer, which may end a rest: see [`Rest::probed_well`]. After
+    /// that it gets its share slowly.
     pub(crate) fn has_rested(&self, now: Time, at: NodeIndex, sent: Time) {
         if let Some(state) = self.state(at)
             && let Some(over) = state.rest.probed_well(now, sent)

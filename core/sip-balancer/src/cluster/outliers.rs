@@ -1,9 +1,9 @@
 //! Nodes that answer, and far worse than the others: they get no new calls for a while.
 //!
-//! Each worker looks at what it has seen in ten seconds: how many requests were refused with 5xx or never answered, and
-//! how long the first answer took that shows work (of an INVITE any but 100, of others the final one). A node is judged
-//! by the median of the others, so that what is wrong with all of them, or with what they all depend on, takes out
-//! nobody. Never more than a part of them is out.
+//! Each worker looks at what it has seen in ten seconds: how many requests were refused with 5xx or never
+//! answered, and how long the first answer took that shows work (of an INVITE any but 100, of others the
+//! final one). A node is judged by the median of the others, so that what is wrong with all of them, or with
+//! what they all depend on, takes out nobody. Never more than a part of them is out.
 
 use crate::{Cluster, NodeIndex, Order, Rules, Why};
 use core::time::Duration;
@@ -131,7 +131,8 @@ mod tests {
         Rules { outlier_share: share, ..Rules::default() }
     }
 
-    /// Ten seconds in which each node gave a number of answers, after a number of milliseconds, some of them errors.
+    /// Ten seconds in which each node gave a number of answers, after a number of milliseconds, some of them
+    /// errors.
     fn window(cluster: &Cluster, share: u8, nodes: &[(u32, u32, u32)]) -> Vec<u16> {
         let mut outliers = Outliers::default();
         outliers.judge(Time::from_secs(100), cluster, &rules(share));

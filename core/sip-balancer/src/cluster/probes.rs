@@ -1,7 +1,8 @@
 //! Probing the nodes with OPTIONS (RFC 3261 section 11).
 //!
-//! A probe asks one thing: whether the node is there. One that answers 503 is, and only wants nothing new: it keeps what
-//! it has. One that leaves a probe unanswered, and answers something else meanwhile, is there as well.
+//! A probe asks one thing: whether the node is there. One that answers 503 is, and only wants nothing new: it
+//! keeps what it has. One that leaves a probe unanswered, and answers something else meanwhile, is there as
+//! well.
 
 use crate::cluster::rest::LONGEST_REST;
 use crate::hash::scramble;
@@ -19,8 +20,8 @@ const ATTEMPTS: u64 = 10_000;
 /// Offers overload control (RFC 7339 section 4), in the Via of what goes to a node that supports it.
 pub(crate) const OFFER: &[u8] = b";oc;oc-algo=\"loss\"";
 
-/// The probes of all nodes. One worker sends them regularly; any may send one at once to a node that it doubts, and
-/// goes on until that is up or down.
+/// The probes of all nodes. One worker sends them regularly; any may send one at once to a node that it
+/// doubts, and goes on until that is up or down.
 #[derive(Debug)]
 pub(crate) struct Probes {
     probes: Vec<Probe>,
@@ -44,8 +45,8 @@ impl Probes {
         self.probes.iter_mut().for_each(|probe| probe.restart(now));
     }
 
-    /// An answer came, of this status and with this Retry-After. Later ones to the same probe say nothing, and then it is
-    /// nobody's: else whose it is.
+    /// An answer came, of this status and with this Retry-After. Later ones to the same probe say nothing,
+    /// and then it is nobody's: else whose it is.
     pub fn answered(
         &mut self,
         now: Time,
@@ -68,8 +69,8 @@ impl Probes {
             return Some(at);
         }
         if !good {
-            // Overloaded, or to be left alone for another reason: until it has been asked once more, or as long as it
-            // says (RFC 3261 section 21.5.4).
+            // Overloaded, or to be left alone for another reason: until it has been asked once more, or as
+            // long as it says (RFC 3261 section 21.5.4).
             let time = wait.unwrap_or_default().max(rules.interval + rules.timeout).min(LONGEST_REST);
             cluster.rest_by_probe(now, at, time);
         }
@@ -127,7 +128,8 @@ impl Probes {
                 asked |= probe.due().is_some();
                 continue;
             }
-            // One that was removed keeps the dialogs that only their tokens know, so it must be seen to come up, too.
+            // One that was removed keeps the dialogs that only their tokens know, so it must be seen to come
+            // up, too.
             if cluster.node(at).is_none() {
                 probe.plan(now + rules.interval);
                 continue;

@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 /// Addresses known at a time: 512 KiB, allocated with the first.
 const PLACES: usize = 65_536;
 
-/// A fixed table of keyed hashes that all workers share. A new one may overwrite an older one, whose address then shows
-/// it again. Nothing is kept over a restart.
+/// A fixed table of keyed hashes that all workers share. A new one may overwrite an older one, whose address
+/// then shows it again. Nothing is kept over a restart.
 #[derive(Debug, Default)]
 pub(crate) struct Proven(OnceLock<Box<[AtomicU64]>>);
 

@@ -24,8 +24,9 @@ impl Cluster {
             && now.since(Time::from_micros(since)) >= REMOVED
     }
 
-    /// Forgets the nodes that were removed so long ago that no dialog may be known by its token alone, and that nothing
-    /// names any more: what comes from there comes from a stranger now. To be called by the thread that adds.
+    /// Forgets the nodes that were removed so long ago that no dialog may be known by its token alone, and
+    /// that nothing names any more: what comes from there comes from a stranger now. To be called by the
+    /// thread that adds.
     pub fn forget_removed(&self, now: Time, after: Duration) {
         for at in self.indexes().filter(|at| self.is_over(now, *at)) {
             let since = self.state(at).map_or(0, |s| s.removed.load(Relaxed));
@@ -35,7 +36,8 @@ impl Cluster {
         }
     }
 
-    /// A place for another node: one that nobody had yet, or that of a removed one that nothing names any more.
+    /// A place for another node: one that nobody had yet, or that of a removed one that nothing names any
+    /// more.
     pub(super) fn free_place(&self, now: Time) -> Option<NodeIndex> {
         if self.members.used() < self.members.most() {
             return Some(NodeIndex(self.members.used() as u16));

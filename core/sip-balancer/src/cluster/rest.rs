@@ -1,12 +1,13 @@
-//! Why a node gets no new calls for a while though it answers: it has refused some with 503, has said so to a probe, is
-//! far worse than the others, or has failed where nobody probes.
+//! Why a node gets no new calls for a while though it answers: it has refused some with 503, has said so to a
+//! probe, is far worse than the others, or has failed where nobody probes.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
 use wire::Time;
 
-/// A node that refuses calls with 503 rests so long at least, as far as it asks for that, whatever it says to probes. If
-/// it refuses again within four times as long and `SOON` after that, it rests twice as long at least, up to `MOST_REST`.
+/// A node that refuses calls with 503 rests so long at least, as far as it asks for that, whatever it says to
+/// probes. If it refuses again within four times as long and `SOON` after that, it rests twice as long at
+/// least, up to `MOST_REST`.
 const LEAST_REST: Duration = Duration::from_secs(2);
 const SOON: Duration = Duration::from_secs(30);
 const MOST_REST: Duration = Duration::from_secs(32);
@@ -45,15 +46,18 @@ impl Moment {
 pub(crate) struct Rest {
     /// Until when it gets no new calls, because it has refused some with 503.
     refused: Moment,
-    /// When it last did so, before when no good answer to a probe ends that, and how long that is after the first 503.
+    /// When it last did so, before when no good answer to a probe ends that, and how long that is after the
+    /// first 503.
     asked: Moment,
     least: Moment,
     step: AtomicU64,
-    /// Until when it has said that it wants no calls, be it that it gets them all the same; zero: it has taken one since.
+    /// Until when it has said that it wants no calls, be it that it gets them all the same; zero: it has
+    /// taken one since.
     refusing: Moment,
     /// When it last said so.
     refused_at: Moment,
-    /// As [`Rest::refused`], as the answer to a probe has set it last, which a good answer to a later one ends.
+    /// As [`Rest::refused`], as the answer to a probe has set it last, which a good answer to a later one
+    /// ends.
     by_probe: Moment,
     /// The same where it is far worse than the others.
     ejected: Moment,
@@ -108,7 +112,8 @@ impl Rest {
     /// It has refused a call with 503 and wants none for so long.
     pub fn after_refusal(&self, now: Time, time: Duration) {
         if self.refused.get() <= now {
-            // One that is back, and refuses again soon, waits for longer each time, whatever it says to probes.
+            // One that is back, and refuses again soon, waits for longer each time, whatever it says to
+            // probes.
             let before = Duration::from_micros(self.step.load(Relaxed));
             let soon = self.least.get() + before * 4 + SOON > now;
             let step = if soon && !before.is_zero() { (before * 2).min(MOST_REST) } else { LEAST_REST };
@@ -129,9 +134,10 @@ impl Rest {
         self.by_probe.set(Time::ZERO);
     }
 
-    /// A probe that was `sent` then has a good answer. It ends the rest that a probe began, and shortens what a call was
-    /// told before that to the least, for one that was started anew takes calls, whatever it said before. Says when it
-    /// has rested by that, if it did. That it is far worse than the others no probe shows.
+    /// A probe that was `sent` then has a good answer. It ends the rest that a probe began, and shortens what
+    /// a call was told before that to the least, for one that was started anew takes calls, whatever it said
+    /// before. Says when it has rested by that, if it did. That it is far worse than the others no probe
+    /// shows.
     pub fn probed_well(&self, now: Time, sent: Time) -> Option<Time> {
         let mut over = None;
         if self.by_probe.is_set() {
@@ -149,8 +155,8 @@ impl Rest {
         over
     }
 
-    /// It has refused a call and wants none for so long. Other than a rest this is noted of every node, also of the last
-    /// one: it says what a caller is told, not where calls go.
+    /// It has refused a call and wants none for so long. Other than a rest this is noted of every node, also
+    /// of the last one: it says what a caller is told, not where calls go.
     pub fn refuses(&self, now: Time, time: Duration) {
         self.refused_at.set(now);
         self.refusing.set(now + time.max(LEAST_REST));
@@ -164,7 +170,8 @@ impl Rest {
         }
     }
 
-    /// Whether the last thing that it said to a call was that it wants none, and the time that it named lasts.
+    /// Whether the last thing that it said to a call was that it wants none, and the time that it named
+    /// lasts.
     pub fn is_refusing(&self, now: Time) -> bool {
         self.refusing.get() > now
     }

@@ -1,15 +1,16 @@
 //! Who gets new calls where nobody takes them.
 //!
-//! A node that rests, is ejected or is doubted was not the last one when that began. It may be by now: the others have
-//! gone down since, or the operator has drained them. Then it has the calls all the same, for nothing is worse than no
-//! node at all.
+//! A node that rests, is ejected or is doubted was not the last one when that began. It may be by now: the
+//! others have gone down since, or the operator has drained them. Then it has the calls all the same, for
+//! nothing is worse than no node at all.
 
 use crate::{Cluster, NodeIndex, Order};
 use wire::Time;
 
 impl Cluster {
-    /// How far from taking calls it is that could be given some: zero, it does; one, it only rests or is ejected; two, it
-    /// has left requests without an answer. `None`: it is down, out, or the operator wants no new ones there.
+    /// How far from taking calls it is that could be given some: zero, it does; one, it only rests or is
+    /// ejected; two, it has left requests without an answer. `None`: it is down, out, or the operator wants
+    /// no new ones there.
     pub(crate) fn standing(&self, now: Time, at: NodeIndex) -> Option<u8> {
         if self.order(at) != Order::Serve || !self.is_usable(now, at) {
             return None;
@@ -26,7 +27,8 @@ impl Cluster {
         self.indexes().filter_map(|at| self.standing(now, at)).min()
     }
 
-    /// Whether new calls go there by now: it takes them, or nobody does, and of those that are left none is better.
+    /// Whether new calls go there by now: it takes them, or nobody does, and of those that are left none is
+    /// better.
     pub fn gets_calls(&self, now: Time, at: NodeIndex) -> bool {
         self.takes_calls(now, at)
             || self.standing(now, at).is_some_and(|own| self.best_standing(now) == Some(own))

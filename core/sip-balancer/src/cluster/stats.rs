@@ -57,8 +57,8 @@ impl Times {
         self.buckets[..first].iter().map(|count| u64::from(*count)).sum()
     }
 
-    /// The upper bound of the bucket that the given part of all (0 to 1) does not exceed, microseconds; zero if
-    /// there are none.
+    /// The upper bound of the bucket that the given part of all (0 to 1) does not exceed, microseconds; zero
+    /// if there are none.
     pub fn quantile(&self, part: f64) -> u64 {
         let wanted = (part * self.count as f64).ceil() as u64;
         let mut below = 0;
@@ -84,8 +84,8 @@ pub struct NodeStats {
     pub assigned: u64,
     /// Responses by the first digit of their status, 1 to 6.
     pub responses: [u64; 6],
-    /// Time to the first response that shows work (of an INVITE any but 100, of others the final one) by [`Kind`], since
-    /// the start.
+    /// Time to the first response that shows work (of an INVITE any but 100, of others the final one) by
+    /// [`Kind`], since the start.
     pub times: [Times; Kind::COUNT],
     /// The same of the last [`RECENT`], the part that is not over and the one before.
     recent: [[Times; Kind::COUNT]; 2],

@@ -1,13 +1,15 @@
 //! CANCEL of an INVITE that nothing is known of: the balancer was started anew since, or another one had it.
 //!
-//! Who has no memory of the INVITE must send the CANCEL on without any (RFC 3261 section 16.10), or the callee rings on for
-//! a caller that is gone. Which node has it cannot be known: a CANCEL carries no token, as its INVITE had none. But the
-//! branch that its INVITE had at a node can, for it follows from the request, the key and the node. So each node that is
-//! usable gets the CANCEL with the branch that the INVITE would have had there, and those that do not have it say 481.
-//! While a secret is changed the INVITE may have been sealed with either, and each gets two.
+//! Who has no memory of the INVITE must send the CANCEL on without any (RFC 3261 section 16.10), or the
+//! callee rings on for a caller that is gone. Which node has it cannot be known: a CANCEL carries no token,
+//! as its INVITE had none. But the branch that its INVITE had at a node can, for it follows from the request,
+//! the key and the node. So each node that is usable gets the CANCEL with the branch that the INVITE would
+//! have had there, and those that do not have it say 481. While a secret is changed the INVITE may have been
+//! sealed with either, and each gets two.
 //!
-//! Whoever sends CANCELs of nothing has no more of that than of other requests: the sender gets one refusal at most, be it
-//! a false one, for those of all nodes but one are dropped, and nodes get a limited number of them a second at most.
+//! Whoever sends CANCELs of nothing has no more of that than of other requests: the sender gets one refusal
+//! at most, be it a false one, for those of all nodes but one are dropped, and nodes get a limited number of
+//! them a second at most.
 
 use crate::failover::state::Failover;
 use crate::forwarding::check::Checked;
@@ -54,8 +56,8 @@ impl Failover {
     }
 }
 
-/// Whether a node's refusal of a CANCEL is for the caller: that of one that there is a record of is, and else that of
-/// one node, where all were asked, to what the key says that seals now.
+/// Whether a node's refusal of a CANCEL is for the caller: that of one that there is a record of is, and else
+/// that of one node, where all were asked, to what the key says that seals now.
 pub(crate) fn may_refuse_cancel(step: &Step<'_>, call: CallKey, b: &Branch, node: NodeIndex) -> bool {
     let cluster = step.forwarder.cluster();
     let first = || cluster.members().map(|(at, _)| at).find(|at| cluster.is_usable(step.now, *at));

@@ -13,8 +13,8 @@ use wire::Time;
 pub(super) const LOOK: Duration = Duration::from_secs(1);
 
 impl Failover {
-    /// The sender of a request is told here that it goes nowhere. Of an INVITE it is remembered who may still answer it,
-    /// as the caller must not hear of that any more.
+    /// The sender of a request is told here that it goes nowhere. Of an INVITE it is remembered who may still
+    /// answer it, as the caller must not hear of that any more.
     pub(crate) fn refused_here(&mut self, step: &mut Step<'_>, id: u64, tag: Tag, status: u16) {
         let Some(at) = self.kept.find(id, tag, What::ToNode) else { return };
         match self.kept.get_mut(at).filter(|entry| entry.fresh) {
@@ -33,8 +33,8 @@ impl Failover {
         }
     }
 
-    /// The caller has cancelled an INVITE: whoever rings hears of it (RFC 3261 section 16.10), and the caller waits for
-    /// its end no longer than for 64*T1 (9.1).
+    /// The caller has cancelled an INVITE: whoever rings hears of it (RFC 3261 section 16.10), and the caller
+    /// waits for its end no longer than for 64*T1 (9.1).
     pub(crate) fn cancelled(&mut self, step: &mut Step<'_>, id: u64) {
         let Some(at) = self.kept.find(id, Tag::Invite, What::ToNode) else { return };
         let Some(entry) = self.kept.get_mut(at).filter(|entry| entry.fresh && !entry.settled) else { return };
@@ -43,8 +43,8 @@ impl Failover {
         self.call_off(step, at);
     }
 
-    /// An INVITE is answered or refused: who else rings is cancelled. Who cannot be reached is when it is back, as long
-    /// as it may ring.
+    /// An INVITE is answered or refused: who else rings is cancelled. Who cannot be reached is when it is
+    /// back, as long as it may ring.
     pub(crate) fn over(&mut self, step: &mut Step<'_>, at: u32) {
         let ring = step.forwarder.settings().rules.ring_timeout;
         let owed = self.call_off(step, at);
@@ -56,8 +56,8 @@ impl Failover {
         self.kept.arm(at, due);
     }
 
-    /// Of an INVITE that is answered, refused or cancelled: who had it before and rings is cancelled (16.7 step 10). Says
-    /// whether a node rings that has not got the CANCEL yet, or has not answered it.
+    /// Of an INVITE that is answered, refused or cancelled: who had it before and rings is cancelled (16.7
+    /// step 10). Says whether a node rings that has not got the CANCEL yet, or has not answered it.
     pub(super) fn call_off(&mut self, step: &mut Step<'_>, at: u32) -> bool {
         let Some(entry) = self.kept.get(at) else { return false };
         let id = entry.key.id;
@@ -111,8 +111,8 @@ impl Failover {
         self.over(step, at);
     }
 
-    /// The time of what is kept is up. An INVITE that nobody has answered gets its final response now, as if a node
-    /// had said 408 (RFC 3261 section 16.8).
+    /// The time of what is kept is up. An INVITE that nobody has answered gets its final response now, as if
+    /// a node had said 408 (RFC 3261 section 16.8).
     pub(super) fn end(&mut self, step: &mut Step<'_>, at: u32) {
         let unanswered = |e: &&Entry| e.key.what == What::ToNode && e.fresh && !e.settled;
         match self.kept.get(at).filter(unanswered) {
@@ -121,8 +121,8 @@ impl Failover {
         }
     }
 
-    /// Nobody can be reached (503, RFC 3261 section 16.9), or nobody has answered in time (408): the sender is told. Of an
-    /// INVITE that it has cancelled it is told what it waits for.
+    /// Nobody can be reached (503, RFC 3261 section 16.9), or nobody has answered in time (408): the sender
+    /// is told. Of an INVITE that it has cancelled it is told what it waits for.
     pub(super) fn give_up(&mut self, step: &mut Step<'_>, at: u32, status: u16) {
         let Some(entry) = self.kept.get(at) else { return };
         let (call, id, tag, what) = (entry.key.call, entry.key.id, entry.key.tag, entry.key.what);

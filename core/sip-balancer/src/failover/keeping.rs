@@ -10,9 +10,9 @@ use sip_message::{Message, Parsed, parse};
 use wire::{Flow, Time};
 
 impl Failover {
-    /// Keeps a request to a node if it may have to be sent once more, and says what its transmit is known by; zero
-    /// where nobody wants to know. An error: it was refused here with this status before, of which nothing else is known
-    /// any more.
+    /// Keeps a request to a node if it may have to be sent once more, and says what its transmit is known by;
+    /// zero where nobody wants to know. An error: it was refused here with this status before, of which
+    /// nothing else is known any more.
     pub(crate) fn keep_inward(
         &mut self,
         step: &mut Step<'_>,
@@ -30,8 +30,8 @@ impl Failover {
         let (at, known) = match self.find_inward(r, to) {
             Ok(Some(at)) => (at, true),
             Err(status) => return Err(status),
-            // A late repetition of what is answered already, or an INVITE that there was no room to remember: it is the
-            // caller's and the node's affair.
+            // A late repetition of what is answered already, or an INVITE that there was no room to remember:
+            // it is the caller's and the node's affair.
             Ok(None)
                 if (to.again || fresh) && step.dispatcher.calls().waiting(r.call, r.id, r.tag).is_none() =>
             {
@@ -52,8 +52,9 @@ impl Failover {
         let token = |this: &Failover| if stream { this.kept.token(at) } else { 0 };
         let Some(entry) = self.kept.get_mut(at) else { return Ok(0) };
         if entry.node != to.node {
-            // A caller that has had a provisional response repeats its INVITE no more (RFC 3261 section 17.1.1.2), so that
-            // its next node would never get it where the one datagram that it left in is lost.
+            // A caller that has had a provisional response repeats its INVITE no more (RFC 3261 section
+            // 17.1.1.2), so that its next node would never get it where the one datagram that it left in is
+            // lost.
             let silenced =
                 !stream && step.dispatcher.calls().waiting(r.call, r.id, r.tag).is_some_and(|w| w.rang);
             entry.move_to(step.now, to.node, repeats || silenced);
@@ -69,8 +70,8 @@ impl Failover {
         Ok(token(self))
     }
 
-    /// Where a request to a node is kept. One that is settled is forgotten if it comes as a new one, unless it was refused
-    /// here: an error is the status.
+    /// Where a request to a node is kept. One that is settled is forgotten if it comes as a new one, unless
+    /// it was refused here: an error is the status.
     fn find_inward(&mut self, r: &Request<'_>, to: Assigned) -> Result<Option<u32>, u16> {
         let found = self.kept.find(r.id, r.tag, What::ToNode);
         let settled = |at: &u32| self.kept.get(*at).is_some_and(|entry| entry.settled);
@@ -112,7 +113,8 @@ impl Failover {
         if stream { self.kept.token(at) } else { 0 }
     }
 
-    /// Keeps a refusal that came over a stream and leaves in a datagram, until its ACK comes (RFC 3261 17.2.1).
+    /// Keeps a refusal that came over a stream and leaves in a datagram, until its ACK comes (RFC 3261
+    /// 17.2.1).
     pub(crate) fn keep_refusal(&mut self, step: &mut Step<'_>, from: Flow, response: &Message<'_>, id: u64) {
         let call = step.forwarder.sealer().call(response.call_id());
         let until = step.now + LATE;

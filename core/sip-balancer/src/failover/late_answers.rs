@@ -1,11 +1,11 @@
 //! An INVITE that two nodes have: the one that was silent may wake up and answer after all.
 //!
-//! The caller must not learn of two. Who says yes first has the call. A node that had the INVITE before and says
-//! anything but 5xx has it again if the other one has said nothing yet; where the caller has cancelled, any refusal will
-//! do. Else, if it says something provisional, it is cancelled (RFC 3261 section 9.1: not before it says something); if it
-//! refuses, that is acknowledged here (17.1.1.3), and it never gets that INVITE again; if it accepts after another node
-//! has answered, its dialog is ended at once (ACK and BYE). All of these are written as the caller would write them, and
-//! take the way that the caller's would.
+//! The caller must not learn of two. Who says yes first has the call. A node that had the INVITE before and
+//! says anything but 5xx has it again if the other one has said nothing yet; where the caller has cancelled,
+//! any refusal will do. Else, if it says something provisional, it is cancelled (RFC 3261 section 9.1: not
+//! before it says something); if it refuses, that is acknowledged here (17.1.1.3), and it never gets that
+//! INVITE again; if it accepts after another node has answered, its dialog is ended at once (ACK and BYE).
+//! All of these are written as the caller would write them, and take the way that the caller's would.
 
 use crate::failover::state::Failover;
 use crate::failover::store::{MessageKey, What};
@@ -64,8 +64,8 @@ impl Failover {
         if status == 503 && !settled && !barred {
             step.dispatcher.overloaded(step.now, node, wait(response, Tag::Invite));
         }
-        // One that was only a little late, where nobody else has said anything: that may never come. A server that
-        // cannot do it leaves it to the other, which perhaps can.
+        // One that was only a little late, where nobody else has said anything: that may never come. A server
+        // that cannot do it leaves it to the other, which perhaps can.
         let wanted = match status {
             ..200 => !cancelled && !barred,
             // The end of what its caller has cancelled is all that the caller waits for.
@@ -97,7 +97,8 @@ impl Failover {
         false
     }
 
-    /// Takes an INVITE that is kept away from a node, as what it said asks for; `None`: it said something provisional.
+    /// Takes an INVITE that is kept away from a node, as what it said asks for; `None`: it said something
+    /// provisional.
     pub(crate) fn withdraw(
         &mut self,
         step: &mut Step<'_>,
@@ -132,7 +133,8 @@ impl Failover {
         }
     }
 
-    /// ACK for a refusal of an INVITE that is kept, of which the caller does not hear (RFC 3261 section 17.1.1.3).
+    /// ACK for a refusal of an INVITE that is kept, of which the caller does not hear (RFC 3261 section
+    /// 17.1.1.3).
     pub(crate) fn acknowledge(
         &mut self,
         step: &mut Step<'_>,
@@ -166,7 +168,8 @@ impl Failover {
         self.send_as_caller(step, from, &bye, node, true);
     }
 
-    /// Sends a request that was written as the caller would have; one that is to be kept is repeated until answered.
+    /// Sends a request that was written as the caller would have; one that is to be kept is repeated until
+    /// answered.
     fn send_as_caller(&mut self, step: &mut Step<'_>, from: Flow, text: &[u8], node: NodeIndex, keep: bool) {
         let (mut index, limits) = (step.forwarder.take_index(), step.forwarder.settings().message);
         if let Parsed::Good(message) = parse(text, &mut index, &limits) {
@@ -261,8 +264,9 @@ fn routes_beyond<'a>(settings: &Settings, invite: &Message<'_>, yes: &Message<'a
     all.into_iter().take(beyond).rev().collect()
 }
 
-/// A request of the caller of `invite`: within its transaction (CANCEL, ACK of a refusal) with the same Via, Request-URI
-/// and routes, or `beyond` it, in the dialog that `response` made, with this at the end of the branch.
+/// A request of the caller of `invite`: within its transaction (CANCEL, ACK of a refusal) with the same Via,
+/// Request-URI and routes, or `beyond` it, in the dialog that `response` made, with this at the end of the
+/// branch.
 fn as_caller(
     method: &[u8],
     invite: &Message<'_>,

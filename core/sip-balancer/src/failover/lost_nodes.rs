@@ -1,7 +1,7 @@
 //! INVITEs whose node has gone down while they rang.
 //!
-//! There may be as many of them as INVITEs are kept, and each is sent to another node. So they are looked for some at a
-//! time, between which others are served.
+//! There may be as many of them as INVITEs are kept, and each is sent to another node. So they are looked for
+//! some at a time, between which others are served.
 
 use crate::Cluster;
 use crate::failover::retransmission::Rescue;
@@ -14,8 +14,8 @@ use wire::Time;
 const LOOKS: usize = 32;
 
 impl Failover {
-    /// Begins to look for INVITEs that have lost their node, where nodes have changed since it was looked for them. Says how
-    /// many may be sent now, and how many looked at.
+    /// Begins to look for INVITEs that have lost their node, where nodes have changed since it was looked for
+    /// them. Says how many may be sent now, and how many looked at.
     pub(crate) fn begin_search(&mut self, now: Time, cluster: &Cluster) -> (usize, usize) {
         let (generation, places) = (cluster.generation(), self.kept.places().len() as u32);
         if generation != self.seen {

@@ -1,10 +1,10 @@
 //! Calls that a node refuses for reasons of its own: another node may have them.
 //!
-//! Who gets 503 is to try another server (RFC 3261 section 21.5.4, RFC 3263 section 4.3), and of those behind us only we
-//! know. An INVITE outside a dialog that is kept, and of which the caller has heard nothing but 100, goes to another
-//! node, as one does whose node is silent; the refusal is acknowledged here (17.1.1.3). Each node has it once, and few
-//! of them. Where all others have just refused calls as well and named a time, or refuse most of what they get, none of
-//! them has it: an overload is not mended by as many attempts again.
+//! Who gets 503 is to try another server (RFC 3261 section 21.5.4, RFC 3263 section 4.3), and of those behind
+//! us only we know. An INVITE outside a dialog that is kept, and of which the caller has heard nothing but
+//! 100, goes to another node, as one does whose node is silent; the refusal is acknowledged here (17.1.1.3).
+//! Each node has it once, and few of them. Where all others have just refused calls as well and named a time,
+//! or refuse most of what they get, none of them has it: an overload is not mended by as many attempts again.
 
 use crate::failover::state::Failover;
 use crate::failover::store::{Entry, Memory, What};
@@ -14,8 +14,8 @@ use crate::{CallKey, NodeIndex, Tag};
 use sip_message::Message;
 
 impl Failover {
-    /// A node has refused an INVITE with 503. Says which INVITE is replayed, so that another one has it and the caller
-    /// is not told.
+    /// A node has refused an INVITE with 503. Says which INVITE is replayed, so that another one has it and
+    /// the caller is not told.
     pub(crate) fn goes_on(
         &mut self,
         step: &mut Step<'_>,
@@ -42,9 +42,10 @@ impl Failover {
         Some(at)
     }
 
-    /// A phone takes an INVITE that its node got once more for a copy of the one that it rings for (`Memory::Renewed`,
-    /// RFC 3261 section 8.2.2.2). So that one is there, and its answer finds the way that the INVITE has shown it. Says
-    /// whether that is so; then the refusal is acknowledged here (17.1.1.3), and the caller hears it ring on.
+    /// A phone takes an INVITE that its node got once more for a copy of the one that it rings for
+    /// (`Memory::Renewed`, RFC 3261 section 8.2.2.2). So that one is there, and its answer finds the way that
+    /// the INVITE has shown it. Says whether that is so; then the refusal is acknowledged here (17.1.1.3),
+    /// and the caller hears it ring on.
     pub(crate) fn rings_on(
         &mut self,
         step: &mut Step<'_>,

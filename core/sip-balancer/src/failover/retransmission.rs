@@ -1,14 +1,16 @@
 //! Sending once more what is kept: after silence, over another way, to another node.
 //!
-//! An INVITE outside a dialog has exactly one final response (RFC 3261 sections 16.7 and 16.8). While it is kept, it is
-//! seen to by these rules, each of which stands in one place:
+//! An INVITE outside a dialog has exactly one final response (RFC 3261 sections 16.7 and 16.8). While it is
+//! kept, it is seen to by these rules, each of which stands in one place:
 //!
 //! - It ends by its deadline. Without an answer until then its sender gets 408 (`end`).
 //! - One that its node says nothing to goes to another: soon where it says nothing to anybody, else later
 //!   (`weigh_silence`).
-//! - One whose node is down goes to another node, or waits for one while a phone rings; else it is refused (`rescue`).
+//! - One whose node is down goes to another node, or waits for one while a phone rings; else it is refused
+//!   (`rescue`).
 //! - One that rang at a node that is back goes there once more, in case that has forgotten it (`remind`).
-//! - What its sender has cancelled is never sent again: where it would have to be, its sender gets 487 (`take_out`).
+//! - What its sender has cancelled is never sent again: where it would have to be, its sender gets 487
+//!   (`take_out`).
 //! - Once it is answered or refused nobody else may answer it, and who still rings is cancelled (`call_off`).
 
 use crate::failover::endings::LOOK;
@@ -25,8 +27,8 @@ use wire::{Flow, Time};
 
 /// So often a request may find its way dead, or its node silent, before its sender is told.
 const MOST_TRIES: u8 = 3;
-/// So long a node may say nothing to an INVITE while it answers what came later: until the second repetition has come
-/// (RFC 3261 section 17.1.1.2), so that it must have had one of three.
+/// So long a node may say nothing to an INVITE while it answers what came later: until the second repetition
+/// has come (RFC 3261 section 17.1.1.2), so that it must have had one of three.
 const IGNORED: Duration = Duration::from_millis(1_500);
 
 /// A message that is to be received once more, taken out of the store.
@@ -56,7 +58,8 @@ pub(crate) enum Rescue {
 }
 
 impl Failover {
-    /// Takes a message out that is to be received once more. An INVITE that nobody wants any more is refused instead.
+    /// Takes a message out that is to be received once more. An INVITE that nobody wants any more is refused
+    /// instead.
     pub(crate) fn take_out(&mut self, step: &mut Step<'_>, at: u32) -> Option<Replay> {
         let entry = self.kept.get(at)?;
         let what = entry.key.what;
@@ -153,7 +156,8 @@ impl Failover {
         Looked::Done
     }
 
-    /// A node has said nothing to an INVITE yet. Says when to look at that again, and whether another node is to have it now.
+    /// A node has said nothing to an INVITE yet. Says when to look at that again, and whether another node is
+    /// to have it now.
     fn weigh_silence(&mut self, step: &mut Step<'_>, at: u32, waiting: &Waiting) -> (Time, bool) {
         let patience = step.forwarder.settings().rules.silent_after;
         let vital = step.forwarder.cluster().vital(waiting.node);
@@ -171,16 +175,16 @@ impl Failover {
         let Some(MessageKey { call, id, tag, .. }) = self.kept.get(at).map(|entry| entry.key) else {
             return (Time::FAR, false);
         };
-        // One whose node may have no streams is first sent as others are (RFC 3261 section 18.1.1). Who has given up wants
-        // it nowhere.
+        // One whose node may have no streams is first sent as others are (RFC 3261 section 18.1.1). Who has
+        // given up wants it nowhere.
         let moves = !waiting.cancelled
             && (step.dispatcher.calls_mut().shrink(call, id, tag)
                 || self.give_away(step, at, quiet <= step.now));
         (step.now + patience, moves)
     }
 
-    /// Whether what is kept is repeated now. A refusal of ours only as often as its caller has paid for: its address may be
-    /// forged.
+    /// Whether what is kept is repeated now. A refusal of ours only as often as its caller has paid for: its
+    /// address may be forged.
     fn repeats(&mut self, step: &mut Step<'_>, at: u32) -> bool {
         let Some(entry) = self.kept.get_mut(at) else { return false };
         entry.repeated(step.now);
@@ -195,8 +199,8 @@ impl Failover {
         false
     }
 
-    /// A node has said nothing for too long, to an INVITE or anything else (`silent`), or to this INVITE. Says whether
-    /// another one may have it.
+    /// A node has said nothing for too long, to an INVITE or anything else (`silent`), or to this INVITE.
+    /// Says whether another one may have it.
     fn give_away(&mut self, step: &mut Step<'_>, at: u32, silent: bool) -> bool {
         let Some(entry) = self.kept.get(at).filter(|entry| entry.tries < MOST_TRIES) else {
             return false;
@@ -205,7 +209,8 @@ impl Failover {
         let other = self.has_other(step, at);
         let waits = match silent {
             true => step.dispatcher.silent(step.now, call, id),
-            // What a second one ignores, too, says more of the INVITE; and where too many are moved it is as well off here.
+            // What a second one ignores, too, says more of the INVITE; and where too many are moved it is as
+            // well off here.
             false => {
                 let moves = !ignored && (!other || step.dispatcher.may_move(step.now));
                 step.dispatcher.ignored(call, id, moves)
@@ -229,8 +234,8 @@ impl Failover {
         step.dispatcher.has_other(step.now, entry.key.call, entry.key.id, way)
     }
 
-    /// Gives what is kept at `at` to another node, if it is an INVITE whose node has gone down. Without another one it
-    /// stays while a node may still answer it, or its sender repeats it.
+    /// Gives what is kept at `at` to another node, if it is an INVITE whose node has gone down. Without
+    /// another one it stays while a node may still answer it, or its sender repeats it.
     pub(crate) fn rescue(&mut self, step: &mut Step<'_>, at: u32) -> Rescue {
         let open = |e: &&Entry| e.fresh && !e.settled;
         let Some(entry) = self.kept.get(at).filter(open) else { return Rescue::Wait(Time::FAR) };
@@ -261,10 +266,10 @@ impl Failover {
         Rescue::Replay
     }
 
-    /// Gives an INVITE once more to the node that has it, if that is back after it was down. To one that was only out of
-    /// reach this is a repetition (RFC 3261 section 17.2.1), and one that was started anew has never seen it: its caller,
-    /// who hears it ring, repeats nothing. As often as it may be tried, for it may be what brings that node down. Says
-    /// whether it is.
+    /// Gives an INVITE once more to the node that has it, if that is back after it was down. To one that was
+    /// only out of reach this is a repetition (RFC 3261 section 17.2.1), and one that was started anew has
+    /// never seen it: its caller, who hears it ring, repeats nothing. As often as it may be tried, for it may
+    /// be what brings that node down. Says whether it is.
     fn remind(&mut self, step: &mut Step<'_>, at: u32) -> bool {
         let forgotten = |e: &&mut Entry| e.memory == Memory::InDoubt && e.reminded < MOST_TRIES;
         let Some(entry) = self.kept.get_mut(at).filter(forgotten) else { return false };
@@ -298,8 +303,8 @@ impl Failover {
             };
             step.dispatcher.returned(step.now, call, id, tag, waiting.node, unseen);
             if waiting.heard {
-                // Its answer may come over another connection; if the node is down, it is seen to then. What it was to be
-                // reminded of has not come through.
+                // Its answer may come over another connection; if the node is down, it is seen to then. What
+                // it was to be reminded of has not come through.
                 if let Some(entry) = self.kept.get_mut(at).filter(|e| e.memory == Memory::Renewed) {
                     entry.memory = Memory::InDoubt;
                     let due = entry.repeat.min(entry.until).min(step.now + LOOK);
@@ -310,7 +315,8 @@ impl Failover {
             }
             let spent = self.kept.get(at).is_some_and(|entry| entry.tries + 1 >= MOST_TRIES);
             if self.rings(step, at) && (spent || !self.has_other(step, at)) {
-                // Who had it before may still answer it, so its sender is not told. It is tried again meanwhile.
+                // Who had it before may still answer it, so its sender is not told. It is tried again
+                // meanwhile.
                 if let Some(entry) = self.kept.get_mut(at) {
                     entry.repeat = step.now + LOOK;
                     let due = entry.repeat.min(entry.until);

@@ -6,8 +6,8 @@ use crate::failover::store::MessageStore;
 use crate::failover::stream_responses::StreamResponses;
 use wire::Time;
 
-/// Requests that may have to be sent once more. It decides and writes requests of its own; what is to be received once
-/// more it hands to the machine as a [`Replay`](super::retransmission::Replay).
+/// Requests that may have to be sent once more. It decides and writes requests of its own; what is to be
+/// received once more it hands to the machine as a [`Replay`](super::retransmission::Replay).
 pub(crate) struct Failover {
     pub(super) kept: MessageStore,
     responses: StreamResponses,

@@ -1,10 +1,11 @@
 //! Requests that may have to be sent once more, as they were received.
 //!
-//! Most of what comes is forwarded and forgotten: who sent it repeats it. These are kept, until they are answered:
+//! Most of what comes is forwarded and forgotten: who sent it repeats it. These are kept, until they are
+//! answered:
 //!
 //! - an INVITE outside a dialog, because another node may have to get it,
-//! - what came over a stream, which nobody repeats, and leaves in a datagram, which may be lost: it is repeated here
-//!   (RFC 3261 section 17.1), and so is a refusal that goes the other way (17.2.1),
+//! - what came over a stream, which nobody repeats, and leaves in a datagram, which may be lost: it is
+//!   repeated here (RFC 3261 section 17.1), and so is a refusal that goes the other way (17.2.1),
 //! - what leaves over a stream, which may turn out to be dead.
 //!
 //! To send one again is to receive it again: it passes the same checks, and goes where it belongs by now.
@@ -108,8 +109,8 @@ pub(crate) enum Memory {
     Renewed,
 }
 
-/// A node that had an INVITE, whether it has said something provisional since it was last told that it is over, and from
-/// when on it is told again.
+/// A node that had an INVITE, whether it has said something provisional since it was last told that it is
+/// over, and from when on it is told again.
 #[derive(Clone, Copy, Debug)]
 struct Earlier {
     node: NodeIndex,
@@ -236,9 +237,9 @@ impl MessageStore {
         at.and_then(|at| self.get(at)).is_some_and(|entry| entry.has_left(node))
     }
 
-    /// Whether an INVITE has been at another node before, so that both may have sent it to the same phone. That takes
-    /// the second one for a copy that came by another way and says 482 (RFC 3261 section 8.2.2.2). To the caller this
-    /// is no loop of its own, and it may well try again.
+    /// Whether an INVITE has been at another node before, so that both may have sent it to the same phone.
+    /// That takes the second one for a copy that came by another way and says 482 (RFC 3261 section 8.2.2.2).
+    /// To the caller this is no loop of its own, and it may well try again.
     pub fn is_merged(&self, id: u64) -> bool {
         let at = self.find(id, Tag::Invite, What::ToNode);
         at.and_then(|at| self.get(at)).is_some_and(|entry| entry.fresh && entry.has_earlier())
@@ -272,14 +273,15 @@ impl MessageStore {
         self.get(at).map_or(0, |entry| TransmitToken::Kept(at, entry.slot.generation, entry.node).to_u64())
     }
 
-    /// The message of which a transmit with such a token could not be sent, if it still waits for it: not where it is
-    /// answered, and not where another node has it by now.
+    /// The message of which a transmit with such a token could not be sent, if it still waits for it: not
+    /// where it is answered, and not where another node has it by now.
     pub fn of_token(&self, at: u32, generation: u32, node: NodeIndex) -> Option<u32> {
         let same = |e: &&Entry| e.slot.generation & GENERATION == generation && e.node == node && !e.settled;
         self.get(at).filter(same).map(|_| at)
     }
 
-    /// When one of them is looked at next: when it is repeated or its time is up, or at `look` if that is sooner.
+    /// When one of them is looked at next: when it is repeated or its time is up, or at `look` if that is
+    /// sooner.
     pub fn arm_or(&mut self, at: u32, look: Time) {
         if let Some(due) = self.get(at).map(|entry| entry.repeat.min(entry.until).min(look)) {
             self.arm(at, due);
@@ -401,8 +403,8 @@ impl Entry {
 
     /// It has been repeated.
     pub fn repeated(&mut self, now: Time) {
-        // Until something comes back an INVITE's interval grows, and its sender gives it up after 64*T1 (RFC 3261
-        // section 17.1.1.2).
+        // Until something comes back an INVITE's interval grows, and its sender gives it up after 64*T1 (RFC
+        // 3261 section 17.1.1.2).
         let invite = self.key.tag == Tag::Invite && self.key.what != What::Refusal && !self.settled;
         self.wait = (self.wait * 2).min(if invite { LATE } else { T2 });
         // A refusal of ours for as long (17.2.1, timer H), though its entry may be there longer.
@@ -426,8 +428,8 @@ impl Entry {
         self.refused.is_some() || self.node != node
     }
 
-    /// Who had it before, or was the last to have it of what is refused, has said something provisional, and has not been
-    /// told yet that it is over.
+    /// Who had it before, or was the last to have it of what is refused, has said something provisional, and
+    /// has not been told yet that it is over.
     pub fn rung(&self) -> impl Iterator<Item = NodeIndex> {
         self.ringing().map(|other| other.node)
     }
@@ -443,8 +445,8 @@ impl Entry {
         self.earlier.iter().copied().chain(last).filter(|other| other.rang)
     }
 
-    /// A node is told that it is over: again, if need be, after at least so long. One CANCEL is all that there has to be
-    /// (RFC 3261 section 9.1), so others come more and more seldom.
+    /// A node is told that it is over: again, if need be, after at least so long. One CANCEL is all that
+    /// there has to be (RFC 3261 section 9.1), so others come more and more seldom.
     pub fn put_off(&mut self, now: Time, node: NodeIndex, least: Duration) {
         let since = if self.settled { now.since(self.ended) } else { Duration::ZERO };
         let next = now + least.max(since / 4);
@@ -454,13 +456,14 @@ impl Entry {
         }
     }
 
-    /// A node that had its INVITE rings, although the INVITE is over; it may do so for this long after its end.
+    /// A node that had its INVITE rings, although the INVITE is over; it may do so for this long after its
+    /// end.
     pub fn wait_for_earlier(&mut self, ring: Duration) {
         self.until = self.until.max(self.ended + ring);
     }
 
-    /// Whether a node that does not have it any more rings, as far as is known: it has said something provisional since
-    /// it was told that it is over, or it knows.
+    /// Whether a node that does not have it any more rings, as far as is known: it has said something
+    /// provisional since it was told that it is over, or it knows.
     pub fn mark(&mut self, node: NodeIndex, rings: bool) {
         let known = self.earlier.iter_mut().find(|other| other.node == node);
         match known {
@@ -502,9 +505,9 @@ impl Entry {
         (self.repeat, self.until) = (Time::FAR, now + LATE);
     }
 
-    /// Its sender is told here that it goes nowhere: who has it may still answer, as all who had it before. A node had
-    /// it, so this is the end of a transaction, which in a datagram is repeated until its ACK (RFC 3261 section 17.2.1,
-    /// timer G).
+    /// Its sender is told here that it goes nowhere: who has it may still answer, as all who had it before. A
+    /// node had it, so this is the end of a transaction, which in a datagram is repeated until its ACK (RFC
+    /// 3261 section 17.2.1, timer G).
     pub fn refuse(&mut self, now: Time, status: u16) {
         self.settle(now);
         (self.refused, self.wait) = (Some(status), T1);

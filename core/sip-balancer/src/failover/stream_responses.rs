@@ -30,9 +30,10 @@ pub(crate) struct StreamResponses {
 }
 
 impl StreamResponses {
-    /// Sends a response over a stream to `to`. If that is dead, it goes to `otherwise` (RFC 3261 section 18.2.2). That is
-    /// known at once of a connection that is closed already. If it is closed later, most callers have read what was
-    /// sent before: only the answer to an INVITE of this `call` may still be wanted, until [`StreamResponses::acknowledged`].
+    /// Sends a response over a stream to `to`. If that is dead, it goes to `otherwise` (RFC 3261 section
+    /// 18.2.2). That is known at once of a connection that is closed already. If it is closed later, most
+    /// callers have read what was sent before: only the answer to an INVITE of this `call` may still be
+    /// wanted, until [`StreamResponses::acknowledged`].
     pub fn write(
         &mut self,
         (now, call): (Time, Option<CallKey>),

@@ -9,8 +9,8 @@ use sip_proxy::routes::{Routing, preprocess};
 use sip_proxy::transport::reply_flow;
 use wire::Flow;
 
-/// So often a request may come by here: a node may send it back with another Request-URI (a spiral), but one that
-/// goes round is stopped long before its Max-Forwards is used up.
+/// So often a request may come by here: a node may send it back with another Request-URI (a spiral), but one
+/// that goes round is stopped long before its Max-Forwards is used up.
 const MOST_VISITS: usize = 4;
 
 /// A request that passed the checks.
@@ -30,7 +30,8 @@ pub(crate) struct Checked<'a> {
 }
 
 impl Forwarder {
-    /// The checks of section 16.3, and the route of 16.4. An error is status, reason and further header lines.
+    /// The checks of section 16.3, and the route of 16.4. An error is status, reason and further header
+    /// lines.
     pub fn check<'a>(
         &mut self,
         flow: Flow,

@@ -1,4 +1,5 @@
-//! What it takes to check and write messages: settings, nodes, keys, and memory to write in. Nothing here knows of calls.
+//! What it takes to check and write messages: settings, nodes, keys, and memory to write in. Nothing here
+//! knows of calls.
 
 use crate::token::Sealer;
 use crate::{Cluster, Counts, Settings};

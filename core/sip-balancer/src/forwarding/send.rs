@@ -59,10 +59,11 @@ impl Forwarder {
         self.send((from, way, token, offer), request, c, branch, token_of, out);
     }
 
-    /// The port in our branch. The CANCEL of an INVITE and the ACK of its failure have the same one (RFC 3261 sections
-    /// 9.1 and 17.1.1.3), or nobody knows what they belong to; but they may come on another connection, or by another
-    /// port of a translation. Of a stream it is the one in `sent-by`, which they share whatever is remembered, and where
-    /// the connection is for answers is looked up; of datagrams the first that the INVITE came by, while that is known.
+    /// The port in our branch. The CANCEL of an INVITE and the ACK of its failure have the same one (RFC 3261
+    /// sections 9.1 and 17.1.1.3), or nobody knows what they belong to; but they may come on another
+    /// connection, or by another port of a translation. Of a stream it is the one in `sent-by`, which they
+    /// share whatever is remembered, and where the connection is for answers is looked up; of datagrams the
+    /// first that the INVITE came by, while that is known.
     pub fn branch_port(
         &self,
         calls: &Calls,
@@ -126,7 +127,8 @@ impl Forwarder {
             strip_realm: None,
             strip_commands: false,
         };
-        // What it is called in the message says where a dialog's requests go; where answers go the socket says.
+        // What it is called in the message says where a dialog's requests go; where answers go the socket
+        // says.
         let to = match branch.to_caller {
             true => to,
             false => Flow { listener: self.settings.source(to.listener), ..to },

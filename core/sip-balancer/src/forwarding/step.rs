@@ -23,8 +23,8 @@ impl Step<'_> {
         self.forwarder.cluster().proven().has(self.forwarder.sealer().address(address))
     }
 
-    /// Whether a reply may go to an address that had not shown that it receives when the request came. It is noted then,
-    /// else counted.
+    /// Whether a reply may go to an address that had not shown that it receives when the request came. It is
+    /// noted then, else counted.
     pub fn repays(&mut self, place: TxnPlace, reply: &Reply) -> bool {
         let Some(txn) = self.dispatcher.calls().txn(place) else { return true };
         let (back, accepted) = (txn.back, txn.replies.is_accepted(reply.status));

@@ -10,8 +10,8 @@ use sip_message::{Message, Method, Name, NameAddr, Uri};
 use sip_proxy::transport::is_natted;
 use wire::{ConnId, Flow, ListenerId, Transport};
 
-/// What our own lines add to a request besides texts of known length: a branch, what a Via is completed with, and two
-/// tokens.
+/// What our own lines add to a request besides texts of known length: a branch, what a Via is completed with,
+/// and two tokens.
 const BRANCH_ADDED: usize = 63 + 45 + OFFER.len();
 const TOKEN_ADDED: usize = 1 + 68 + 3;
 const CONN_ADDED: usize = 24;
@@ -43,8 +43,8 @@ impl Forwarder {
             && matches!(request.method(), Method::Invite | Method::Subscribe | Method::Refer)
     }
 
-    /// How a request gets to its node: over what the node asks for, else in a datagram, unless it is too long for one
-    /// and we have streams.
+    /// How a request gets to its node: over what the node asks for, else in a datagram, unless it is too long
+    /// for one and we have streams.
     pub fn way(&self, to: Assigned, near: ListenerId) -> Option<Flow> {
         let node = self.cluster.node(to.node)?;
         let by = |transport| {
@@ -58,11 +58,11 @@ impl Forwarder {
         }
     }
 
-    /// The way to the caller's side: where its requests came from. The route or Request-URI may name another port
-    /// there, and no other address: the peer of the node writes both, and this must not be a way to
-    /// anywhere. On a stream the caller's own connection comes first, and what is named there if that is gone; what
-    /// is too long for a datagram goes over a stream first.
-    /// `failed`: it was tried, and its connection is gone.
+    /// The way to the caller's side: where its requests came from. The route or Request-URI may name another
+    /// port there, and no other address: the peer of the node writes both, and this must not be a way to
+    /// anywhere. On a stream the caller's own connection comes first, and what is named there if that is
+    /// gone; what is too long for a datagram goes over a stream first. `failed`: it was tried, and its
+    /// connection is gone.
     pub fn way_out(
         &self,
         from: Flow,
@@ -115,8 +115,8 @@ impl Forwarder {
         match self.settings.path {
             PathBy::Never => false,
             PathBy::Always => true,
-            // Whoever does not say that it knows of it may be refused with 420 (section 5.3); and who can be reached without
-            // is, whatever becomes of us. A proxy before us stands for its phones itself.
+            // Whoever does not say that it knows of it may be refused with 420 (section 5.3); and who can be
+            // reached without is, whatever becomes of us. A proxy before us stands for its phones itself.
             PathBy::Auto => {
                 let knows = request.values(Name::Supported).any(|tag| tag.eq_ignore_ascii_case(b"path"));
                 knows
@@ -136,7 +136,8 @@ impl Forwarder {
         held.filter(|held| held.life == self.life).map(|held| held.conn)
     }
 
-    /// Which node has sent a request: several may have one IP address, and a connection has a port of its own.
+    /// Which node has sent a request: several may have one IP address, and a connection has a port of its
+    /// own.
     pub fn sending_node(&self, from: Flow, request: &Message<'_>) -> Option<NodeIndex> {
         let via = request.via();
         let called = SocketAddr::new(from.remote.ip(), via.port_or_default());

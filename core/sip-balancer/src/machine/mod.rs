@@ -2,7 +2,8 @@
 //!
 //! A proxy without transactions that knows calls (RFC 3261 section 16.11, with the choice of 16.11's "target"
 //! kept in the records of [`Dispatcher`]). It forwards what it receives as it is, with its own Via on top;
-//! responses go back by what its Via says. It repeats nothing but what nobody else would (see [`crate::failover::store`]).
+//! responses go back by what its Via says. It repeats nothing but what nobody else would (see
+//! [`crate::failover::store`]).
 
 mod connections;
 mod overload;
@@ -56,7 +57,8 @@ pub struct Report {
     pub nodes: Vec<NodeStats>,
     /// What it has given to each node.
     pub loads: Vec<Load>,
-    /// Whether these are what the records say, where that was looked at. If not, it is a defect of this program.
+    /// Whether these are what the records say, where that was looked at. If not, it is a defect of this
+    /// program.
     pub exact: Option<bool>,
     /// Calls and dialogs alive.
     pub alive: usize,
@@ -89,8 +91,8 @@ pub struct Setup {
     pub calls: usize,
     /// Spreads the choices of several workers.
     pub seed: u64,
-    /// The same for all workers, and another one from start to start: what an earlier process said of its connections is
-    /// known by that.
+    /// The same for all workers, and another one from start to start: what an earlier process said of its
+    /// connections is known by that.
     pub life: u32,
 }
 
@@ -359,8 +361,8 @@ impl Machine for Balancer {
     }
 }
 
-/// The branch of the first Via of a request of ours, of which `quoted` is the beginning. What we send to nodes
-/// begins with our own Via.
+/// The branch of the first Via of a request of ours, of which `quoted` is the beginning. What we send to
+/// nodes begins with our own Via.
 fn branch_of(quoted: &[u8]) -> Option<&[u8]> {
     if quoted.starts_with(b"SIP/2.0 ") {
         return None;

@@ -1,7 +1,8 @@
 //! What nodes say of their overload (RFC 7339).
 //!
-//! Only a node that has shown in its answer to a probe that it fills in `oc` is asked for more of that, and believed: a
-//! probe reaches nobody beyond it. One that does not know of it would pass on what whoever it calls wrote into our Via.
+//! Only a node that has shown in its answer to a probe that it fills in `oc` is asked for more of that, and
+//! believed: a probe reaches nobody beyond it. One that does not know of it would pass on what whoever it
+//! calls wrote into our Via.
 
 use crate::{Balancer, NodeIndex};
 use sip_message::Message;

@@ -1,13 +1,14 @@
 //! Phones that are called through the balancer: Path in REGISTER (RFC 3327), and what comes back by it.
 //!
-//! A phone behind address translation can be reached only where it sends from, and by who it sends to, which is the
-//! balancer. So the balancer puts itself into the Path of its registration, with a token that says where it came from; the
-//! node that calls it writes that into Route. Only who is a node may use it: a Path is known to more than the two, and it is
-//! a way to a phone. On a stream it is a way to that one connection, for to the port that it came from nobody else ever
-//! answers: where it has ended the node hears 430 (RFC 5626 section 5.3.1) and knows that the phone must come again.
+//! A phone behind address translation can be reached only where it sends from, and by who it sends to, which
+//! is the balancer. So the balancer puts itself into the Path of its registration, with a token that says
+//! where it came from; the node that calls it writes that into Route. Only who is a node may use it: a Path
+//! is known to more than the two, and it is a way to a phone. On a stream it is a way to that one connection,
+//! for to the port that it came from nobody else ever answers: where it has ended the node hears 430 (RFC
+//! 5626 section 5.3.1) and knows that the phone must come again.
 //!
-//! A dialog that is begun so is no call in the counters, as any that a node begins. It has our Record-Route, whatever
-//! `record_route` says, or nothing that follows would reach the phone.
+//! A dialog that is begun so is no call in the counters, as any that a node begins. It has our Record-Route,
+//! whatever `record_route` says, or nothing that follows would reach the phone.
 
 use crate::failover::store::What;
 use crate::forwarding::check::Checked;

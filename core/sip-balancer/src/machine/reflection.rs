@@ -36,7 +36,8 @@ impl Balancer {
         }
     }
 
-    /// Whether a response may go to the sender of a request, whose record is at `place`. Without one nothing is known.
+    /// Whether a response may go to the sender of a request, whose record is at `place`. Without one nothing
+    /// is known.
     pub(crate) fn may_go(
         &mut self,
         (now, place): (Time, Option<TxnPlace>),

@@ -112,7 +112,8 @@ impl Balancer {
                 if let Some(status) = self.refused_before(tag, c.id) {
                     return self.forwarder.refuse_again(flow, request, status, out);
                 }
-                // Without Retry-After: for a moment, and not for all that its sender may have (RFC 7339 section 5.10).
+                // Without Retry-After: for a moment, and not for all that its sender may have (RFC 7339
+                // section 5.10).
                 self.forwarder.counts.unavailable += 1;
                 self.forwarder.refuse(flow, request, 503, b"", b"", out);
             }
@@ -122,8 +123,8 @@ impl Balancer {
         }
     }
 
-    /// No node can have a request: 503. An INVITE, and what is sent once more, has had its node, and will have no other;
-    /// and whoever hangs up is gone.
+    /// No node can have a request: 503. An INVITE, and what is sent once more, has had its node, and will
+    /// have no other; and whoever hangs up is gone.
     fn goes_nowhere(
         &mut self,
         now: Time,
@@ -172,8 +173,8 @@ impl Balancer {
         }
     }
 
-    /// A request of the node's side, to the caller's. Only who is a node may send it: the token is known to both
-    /// ends, and this is a way to any address.
+    /// A request of the node's side, to the caller's. Only who is a node may send it: the token is known to
+    /// both ends, and this is a way to any address.
     fn outward(
         &mut self,
         now: Time,

@@ -112,8 +112,8 @@ impl Balancer {
             // It was the first to say yes, or anything: it has the call.
             seen = step.dispatcher.response(now, call, branch.id, tag, node, &answer);
         }
-        // Who has been replaced may still have made a dialog, which the caller must learn of (section 16.7 step
-        // 5); whatever else it says would be taken for the answer of the other.
+        // Who has been replaced may still have made a dialog, which the caller must learn of (section 16.7
+        // step 5); whatever else it says would be taken for the answer of the other.
         if seen == Seen::Replaced && !(200..300).contains(&status) {
             step.forwarder.counts.stray += 1;
             return None;
@@ -138,10 +138,11 @@ impl Balancer {
     fn passes(&self, now: Time, branch: &Branch, response: &Message<'_>) -> Told {
         match response.status() {
             _ if branch.to_caller => Told::All,
-            // Whoever is before us would send nothing at all to us for that time (section 21.5.4), where only one
-            // node wants to be left alone (16.7 step 6).
+            // Whoever is before us would send nothing at all to us for that time (section 21.5.4), where only
+            // one node wants to be left alone (16.7 step 6).
             503 if self.cluster.willing(now).next().is_some() => Told::Error,
-            // All do. A probe may end that sooner than the node said, so it is for no longer than we say ourselves.
+            // All do. A probe may end that sooner than the node said, so it is for no longer than we say
+            // ourselves.
             503 => match wait(response, Tag::Other) {
                 Some(time) if time > Duration::from_secs(self.forwarder.settings().retry_after.into()) => {
                     Told::Later
@@ -153,7 +154,8 @@ impl Balancer {
             {
                 Told::Error
             }
-            // RFC 5626 section 5.3.1 defines 430 between edge and home; callers know 480 (RFC 3261 section 21.4.18).
+            // RFC 5626 section 5.3.1 defines 430 between edge and home; callers know 480 (RFC 3261 section
+            // 21.4.18).
             430 => Told::Away,
             _ => Told::All,
         }
@@ -180,9 +182,9 @@ impl Balancer {
         self.mark_conn(to, response, out);
     }
 
-    /// What our Via says, if we sealed it for the request whose Via is the next, and the port that this names. A stream
-    /// is the one that the request came on, if it is known or there is one to that port. Of datagrams also the record, if
-    /// there is one.
+    /// What our Via says, if we sealed it for the request whose Via is the next, and the port that this
+    /// names. A stream is the one that the request came on, if it is known or there is one to that port. Of
+    /// datagrams also the record, if there is one.
     fn way_back(
         &self,
         branch: &Branch,
@@ -219,7 +221,8 @@ impl Balancer {
         Some((Flow { transport, listener, remote, conn }, via.port_or_default(), None))
     }
 
-    /// The port that the connection of a request has at its other end, as far as it is known; else the one in our branch.
+    /// The port that the connection of a request has at its other end, as far as it is known; else the one in
+    /// our branch.
     fn peer_port(&self, branch: &Branch, via: &Via<'_>, call: CallKey, tag: Tag) -> u16 {
         if branch.to_caller {
             return branch.port;
@@ -230,8 +233,8 @@ impl Balancer {
         known.map(|back| back.port()).or_else(written).unwrap_or(branch.port)
     }
 
-    /// The same of a request whose record is there, which knows as much as its Via: that was hashed into the id that we
-    /// sealed. Of datagrams only, for streams need the port in that Via.
+    /// The same of a request whose record is there, which knows as much as its Via: that was hashed into the
+    /// id that we sealed. Of datagrams only, for streams need the port in that Via.
     fn way_known(&self, branch: &Branch, response: &Message<'_>, call: CallKey) -> Option<(Flow, TxnPlace)> {
         let transport = branch.listener.transport();
         if branch.to_caller || transport != Transport::Udp || response.via_count() < 2 {

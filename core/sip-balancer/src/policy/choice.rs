@@ -73,8 +73,8 @@ impl Chooser {
         self.algorithm = algorithm;
     }
 
-    /// Changes for how long the share of a node grows that has come up. Hashes do not look at that: what they say is
-    /// to stay the same.
+    /// Changes for how long the share of a node grows that has come up. Hashes do not look at that: what they
+    /// say is to stay the same.
     pub fn set_ramp(&mut self, ramp: Duration) {
         self.ramp = ramp;
     }
@@ -96,8 +96,8 @@ impl Chooser {
         }
     }
 
-    /// An INVITE outside a dialog has its final response; `refused`: one that says that the node is not well (5xx).
-    /// `full`: 503.
+    /// An INVITE outside a dialog has its final response; `refused`: one that says that the node is not well
+    /// (5xx). `full`: 503.
     pub fn invited(&mut self, now: Time, at: NodeIndex, refused: bool, full: bool) {
         self.failing.answered(now, at, refused);
         self.full.answered(now, at, full);
@@ -180,8 +180,8 @@ impl Chooser {
         self.place(hash)
     }
 
-    /// Another home for the same than these, unless there is none: always the same one while the same nodes take calls.
-    /// Where these are all of their rank, one of the next, as [`Chooser::choose_but`] has it.
+    /// Another home for the same than these, unless there is none: always the same one while the same nodes
+    /// take calls. Where these are all of their rank, one of the next, as [`Chooser::choose_but`] has it.
     pub(crate) fn home_but(&mut self, now: Time, hash: u64, but: &[NodeIndex]) -> Option<NodeIndex> {
         self.look_around(now, &[]);
         // A table without those nodes, made for this one and then made anew, would cost too much.
@@ -277,8 +277,9 @@ impl Chooser {
         load.saturating_mul(BURDEN) / self.share(at).max(1)
     }
 
-    /// The same where some have refused calls lately: who refuses at once has nothing to do, and would draw all of them.
-    /// It counts as having as much more as it refuses: with half of its answers as much as who has the most.
+    /// The same where some have refused calls lately: who refuses at once has nothing to do, and would draw
+    /// all of them. It counts as having as much more as it refuses: with half of its answers as much as who
+    /// has the most.
     #[cold]
     fn least_of_failing(&self, burden: impl Fn(NodeIndex) -> u64) -> Option<NodeIndex> {
         let count = self.open.len();
@@ -338,8 +339,9 @@ impl Chooser {
         Some(at)
     }
 
-    /// The lowest average response time for its weight. Who has not answered anything yet has one request, and until that
-    /// is answered counts as the mean of the others: or one that was just added would have all calls at once.
+    /// The lowest average response time for its weight. Who has not answered anything yet has one request,
+    /// and until that is answered counts as the mean of the others: or one that was just added would have all
+    /// calls at once.
     fn fastest(&mut self) -> Option<NodeIndex> {
         let count = self.open.len();
         self.turn = (self.turn + 1) % count.max(1);

@@ -1,4 +1,5 @@
-//! Nodes that ask for less (RFC 7339): others get what they would have had, and where all ask for less, nobody does.
+//! Nodes that ask for less (RFC 7339): others get what they would have had, and where all ask for less,
+//! nobody does.
 
 use crate::hash::{fnv1a, scramble};
 use crate::timers::LATE;
@@ -8,8 +9,9 @@ use core::net::SocketAddr;
 use sip_proxy::feedback::{Category, Neighbours, oc};
 use wire::Time;
 
-/// INVITEs that were refused because nodes ask for less: another copy of one gets no other answer, for its caller may
-/// have had the first (RFC 3261 section 17.2.1 has one final response). Each has one place, which a later one takes.
+/// INVITEs that were refused because nodes ask for less: another copy of one gets no other answer, for its
+/// caller may have had the first (RFC 3261 section 17.2.1 has one final response). Each has one place, which
+/// a later one takes.
 #[derive(Default, Debug)]
 pub(crate) struct Refused {
     /// Ids and when they were refused; empty until the first.
@@ -80,8 +82,8 @@ impl Overload {
         }
     }
 
-    /// Who gets something new that is to go to `node`: another one, of those that do not ask for less, if this one does
-    /// and it is one of those that it is not to have.
+    /// Who gets something new that is to go to `node`: another one, of those that do not ask for less, if
+    /// this one does and it is one of those that it is not to have.
     #[inline]
     pub fn redirect(
         &mut self,

@@ -1,8 +1,8 @@
 //! How much of what nodes got lately they refused with 5xx.
 //!
-//! A node that refuses every call at once never has anything to do, and who looks at that alone gives it all calls. So
-//! what it refused counts, by its part of what it answered: a node that is well is not hurt by a call that none can
-//! place. Old answers count for less and less, and so one that was avoided is tried again.
+//! A node that refuses every call at once never has anything to do, and who looks at that alone gives it all
+//! calls. So what it refused counts, by its part of what it answered: a node that is well is not hurt by a
+//! call that none can place. Old answers count for less and less, and so one that was avoided is tried again.
 
 use crate::NodeIndex;
 use core::time::Duration;

@@ -1,5 +1,5 @@
-//! Calls and their transactions as they are known outside: by the key of a call and the id of a request. How they begin,
-//! end, are given up and forgotten.
+//! Calls and their transactions as they are known outside: by the key of a call and the id of a request. How
+//! they begin, end, are given up and forgotten.
 
 use crate::sessions::place::{Place, TxnPlace};
 use crate::sessions::replies::Reply;
@@ -106,8 +106,9 @@ impl Calls {
         }
     }
 
-    /// A node says yes to an INVITE of which nothing is known, because the balancer was started anew since: the call is
-    /// there. Only for what we sealed, and what comes from that node. Without room it stays unknown.
+    /// A node says yes to an INVITE of which nothing is known, because the balancer was started anew since:
+    /// the call is there. Only for what we sealed, and what comes from that node. Without room it stays
+    /// unknown.
     pub(crate) fn adopt(&mut self, now: Time, call: CallKey, node: NodeIndex, dialog: u32) {
         if self.sessions.find(call).is_some() {
             return;
@@ -125,8 +126,8 @@ impl Calls {
         at.into_iter().for_each(|at| self.sessions.add_dialog(at, dialog));
     }
 
-    /// A dialog of a call is over, and with the last one the call. Whoever was called answers a forked INVITE twice, and
-    /// the caller hangs up one of the two (RFC 3261 section 13.2.2.4).
+    /// A dialog of a call is over, and with the last one the call. Whoever was called answers a forked INVITE
+    /// twice, and the caller hangs up one of the two (RFC 3261 section 13.2.2.4).
     fn end_dialog(&mut self, now: Time, at: Place, dialog: u32) {
         if self.sessions.end_dialog(at, dialog) {
             self.end(now, at);
@@ -148,8 +149,8 @@ impl Calls {
         self.sessions.arm(now, at);
     }
 
-    /// The node's side hangs up: there may be nobody who answers that, and it is given up after 64*T1 (RFC 3261 section
-    /// 17.1.2.2). Whatever the caller sends later says that the call is up after all.
+    /// The node's side hangs up: there may be nobody who answers that, and it is given up after 64*T1 (RFC
+    /// 3261 section 17.1.2.2). Whatever the caller sends later says that the call is up after all.
     pub fn hung_up_by_node(&mut self, now: Time, call: CallKey, dialog: u32) {
         let Some(at) = self.sessions.find(call) else { return };
         if self.sessions.phase(at) == Phase::Up && self.sessions.is_last_dialog(at, dialog) {
@@ -167,8 +168,8 @@ impl Calls {
         }
     }
 
-    /// A BYE leaves without a record, so that nobody will see its answer: its call ends by it. Nothing else would end that
-    /// for a long time.
+    /// A BYE leaves without a record, so that nobody will see its answer: its call ends by it. Nothing else
+    /// would end that for a long time.
     pub(super) fn ends_unrecorded(&mut self, now: Time, at: Place) {
         if matches!(self.sessions.phase(at), Phase::Setup | Phase::Up) {
             self.end(now, at);
@@ -202,8 +203,8 @@ impl Calls {
         }
     }
 
-    /// A request was refused here after all. Whoever hung up is gone all the same (RFC 3261 section 15.1.1), if it shows
-    /// that it is of the dialog (`sealed`), now or when it came.
+    /// A request was refused here after all. Whoever hung up is gone all the same (RFC 3261 section 15.1.1),
+    /// if it shows that it is of the dialog (`sealed`), now or when it came.
     pub fn abandon(&mut self, now: Time, call: CallKey, id: u64, tag: Tag, sealed: bool) {
         let Some(at) = self.sessions.find(call) else { return };
         let place = self.sessions.find_txn(at, id, tag);
@@ -259,15 +260,16 @@ impl Calls {
         place.and_then(|place| self.sessions.txn(place)).is_some_and(|txn| txn.node == node)
     }
 
-    /// The INVITE that a CANCEL is for. Its sender waits 64*T1 for its end, and no longer (RFC 3261 section 9.1).
+    /// The INVITE that a CANCEL is for. Its sender waits 64*T1 for its end, and no longer (RFC 3261 section
+    /// 9.1).
     pub(super) fn cancel(&mut self, now: Time, id: u64, found: Option<Place>) -> Option<Txn> {
         let place = self.sessions.find_txn(found?, id, Tag::Invite)?;
         self.sessions.note(place, |txn| (txn.cancelled, txn.until) = (true, txn.until.min(now + LATE)));
         self.sessions.txn(place).copied()
     }
 
-    /// A request that went over a stream because it is long, and did not arrive, goes in a datagram all the same
-    /// (RFC 3261 section 18.1.1). Says whether it was such a one.
+    /// A request that went over a stream because it is long, and did not arrive, goes in a datagram all the
+    /// same (RFC 3261 section 18.1.1). Says whether it was such a one.
     pub fn shrink(&mut self, call: CallKey, id: u64, tag: Tag) -> bool {
         let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, tag));
         let large = |place: &TxnPlace| self.sessions.txn(*place).is_some_and(|txn| txn.large && txn.open);
@@ -301,7 +303,8 @@ impl Calls {
         self.sessions.txn(place)
     }
 
-    /// Whether a reply is paid for by what came for its transaction, or the first final one. It is noted then.
+    /// Whether a reply is paid for by what came for its transaction, or the first final one. It is noted
+    /// then.
     pub(crate) fn pays(&mut self, place: TxnPlace, reply: &Reply) -> bool {
         let mut goes = false;
         self.sessions.note(place, |txn| goes = txn.replies.pays(reply));

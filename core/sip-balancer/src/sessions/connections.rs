@@ -13,8 +13,8 @@ pub(crate) struct Conns {
 }
 
 impl Conns {
-    /// A call uses this connection; false if it does already. A third one takes the place of the oldest: its end has
-    /// connected again.
+    /// A call uses this connection; false if it does already. A third one takes the place of the oldest: its
+    /// end has connected again.
     pub fn take(&mut self, call: Place, conn: ConnId) -> bool {
         let [older, newer] = self.by_call.entry(call.0).or_default();
         if [*older, *newer].contains(&Some(conn)) {

@@ -46,8 +46,8 @@ impl Counters {
         self.publish(node);
     }
 
-    /// A node has shown that it has worked on an unfinished transaction. `last`: it is finished with that, and its end is
-    /// about to be published.
+    /// A node has shown that it has worked on an unfinished transaction. `last`: it is finished with that,
+    /// and its end is about to be published.
     pub fn worked(&mut self, node: NodeIndex, last: bool) {
         if let Some(load) = self.loads.get_mut(usize::from(node.0)) {
             load.unanswered -= 1;

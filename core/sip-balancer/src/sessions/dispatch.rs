@@ -66,7 +66,8 @@ pub struct Dispatcher {
 }
 
 impl Dispatcher {
-    /// A dispatcher for one worker of `cluster`, with room for `most` calls. `seed` spreads choices of workers.
+    /// A dispatcher for one worker of `cluster`, with room for `most` calls. `seed` spreads choices of
+    /// workers.
     pub fn new(
         cluster: Arc<Cluster>,
         worker: u16,
@@ -204,7 +205,8 @@ impl Dispatcher {
         };
         let node = node.ok_or(NoWay::NoCall)?;
         let r = &Request { large, ..*r };
-        // What belongs to a known call is not refused because memory is short: its way is clear without a record.
+        // What belongs to a known call is not refused because memory is short: its way is clear without a
+        // record.
         let (known, own) = (found.is_some(), r.inside && (found.is_some() || r.token.is_some()));
         let (begun, clear) = match self.enter(now, r, found, node) {
             Some(at) => (self.begin(now, r, at, node), known || own),
@@ -223,8 +225,9 @@ impl Dispatcher {
         }
     }
 
-    /// Where an ACK goes: to who has the INVITE it belongs to, or the dialog. `large`: it is too long for a datagram.
-    /// `lost`: its Call-ID, if it may belong to a dialog that is known by its record alone, and there is none.
+    /// Where an ACK goes: to who has the INVITE it belongs to, or the dialog. `large`: it is too long for a
+    /// datagram. `lost`: its Call-ID, if it may belong to a dialog that is known by its record alone, and
+    /// there is none.
     pub fn ack(
         &mut self,
         now: Time,
@@ -247,9 +250,9 @@ impl Dispatcher {
         Some(Assigned { node, again: false, large })
     }
 
-    /// The node of a dialog: as its token has it, for a call may have dialogs at two nodes, or its record. Without
-    /// either it never was ours, or began before a restart in transparent mode; then the place of its Call-ID is
-    /// as good a guess as any.
+    /// The node of a dialog: as its token has it, for a call may have dialogs at two nodes, or its record.
+    /// Without either it never was ours, or began before a restart in transparent mode; then the place of its
+    /// Call-ID is as good a guess as any.
     pub(crate) fn node_of_dialog(
         &mut self,
         now: Time,
@@ -396,7 +399,8 @@ impl Dispatcher {
         if txn.node != node || !txn.open {
             return if txn.node == node { Seen::Stray } else { Seen::Replaced };
         }
-        // Only what is owed says something of the node: of what is over, anybody along the way may have a copy.
+        // Only what is owed says something of the node: of what is over, anybody along the way may have a
+        // copy.
         self.weigh_answer(now, &txn, place, status, wait);
         if status < 200 {
             let rings = tag == Tag::Invite && !txn.cancelled;
@@ -428,8 +432,8 @@ impl Dispatcher {
         if let Some(vital) = self.cluster.vital(txn.node).filter(|_| !txn.heard) {
             vital.served(txn.began);
         }
-        // To whatever else it may be the answer to one sender, who need not even be a user; and what another node has
-        // refused before says more of the call than of this one.
+        // To whatever else it may be the answer to one sender, who need not even be a user; and what another
+        // node has refused before says more of the call than of this one.
         let first = txn.fresh && txn.trail.barred().next().is_none();
         if first && status == 503 {
             self.overloaded(now, txn.node, wait);
@@ -440,7 +444,8 @@ impl Dispatcher {
                     rest.refuses(now, time.min(LONGEST_REST));
                 }
             }
-            // Asked for credentials nobody has been taken; and what comes after the first is of a call taken long ago.
+            // Asked for credentials nobody has been taken; and what comes after the first is of a call taken
+            // long ago.
             (401 | 407, _) => {}
             (101..500, _) if txn.fresh && !txn.worked => {
                 if let Some(rest) = self.cluster.rest_of(txn.node) {
@@ -501,8 +506,8 @@ impl Dispatcher {
         self.cluster.failed(now, node, why, self.rules.down_after, rest);
     }
 
-    /// A request leaves without a record, so that nobody will see its answer. If it is a BYE its call ends by it: nothing
-    /// else would end that for a long time.
+    /// A request leaves without a record, so that nobody will see its answer. If it is a BYE its call ends by
+    /// it: nothing else would end that for a long time.
     pub(crate) fn unrecorded(&mut self, now: Time, r: &Request<'_>, found: Option<Place>) {
         self.happened.unrecorded += 1;
         if let Some(at) = found.filter(|_| r.tag == Tag::Bye && r.sealed) {

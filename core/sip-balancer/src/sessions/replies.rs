@@ -1,8 +1,8 @@
 //! Responses to a caller on datagrams, whose address may be forged (RFC 3261 section 26.1.5).
 //!
-//! An address that has not shown that it receives gets three times the bytes that came from it, and the first final
-//! response of each transaction. It shows it by what only a receiver knows: the To tag of a response that went to it, or
-//! the nonce of a challenge that went to it, if a node accepts the credentials.
+//! An address that has not shown that it receives gets three times the bytes that came from it, and the first
+//! final response of each transaction. It shows it by what only a receiver knows: the To tag of a response
+//! that went to it, or the nonce of a challenge that went to it, if a node accepts the credentials.
 
 use crate::{Proof, Request};
 use wire::Credit;

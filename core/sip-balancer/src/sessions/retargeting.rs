@@ -9,12 +9,13 @@ use wire::Time;
 /// A retransmission that comes sooner says nothing about the node: T1 is 500 ms (RFC 3261 17.1.1.1).
 const SILENCE: Duration = Duration::from_millis(400);
 
-/// Nodes of an INVITE that may go down before it has an answer. It may be what brings them down, so no other gets it.
+/// Nodes of an INVITE that may go down before it has an answer. It may be what brings them down, so no other
+/// gets it.
 const MOST_FALLS: usize = 3;
 
 impl Dispatcher {
-    /// A request that was here before: it goes where it went, and changes no counter. But if nothing ever came
-    /// back and its node has failed, another node gets it.
+    /// A request that was here before: it goes where it went, and changes no counter. But if nothing ever
+    /// came back and its node has failed, another node gets it.
     pub(crate) fn repeated(
         &mut self,
         now: Time,
@@ -59,8 +60,8 @@ impl Dispatcher {
         Ok(other)
     }
 
-    /// Who gets a request outside a dialog that nobody answers. An INVITE leaves a node that is only doubted, for what
-    /// that says later is kept from the caller; others would be done twice.
+    /// Who gets a request outside a dialog that nobody answers. An INVITE leaves a node that is only doubted,
+    /// for what that says later is kept from the caller; others would be done twice.
     fn elsewhere(
         &mut self,
         now: Time,
@@ -101,9 +102,10 @@ impl Dispatcher {
         }
     }
 
-    /// A request did not reach its node. That counts as one failure, if the request is still without any answer.
-    /// `unseen`: the network says that the node has not got it, so whoever sends it again may have another one. Where a
-    /// connection ended it may have been read before, and only an INVITE may go to two nodes.
+    /// A request did not reach its node. That counts as one failure, if the request is still without any
+    /// answer. `unseen`: the network says that the node has not got it, so whoever sends it again may have
+    /// another one. Where a connection ended it may have been read before, and only an INVITE may go to two
+    /// nodes.
     pub fn returned(&mut self, now: Time, call: CallKey, id: u64, tag: Tag, node: NodeIndex, unseen: bool) {
         let Some(at) = self.calls.sessions.find(call) else { return };
         let Some(place) = self.calls.sessions.find_txn(at, id, tag) else { return };
@@ -134,15 +136,16 @@ impl Dispatcher {
         self.calls.invite(call, id).is_some_and(|txn| self.is_spent(now, txn))
     }
 
-    /// The same of its record. Also those count that it left because they were silent, and that are known to be down by
-    /// now.
+    /// The same of its record. Also those count that it left because they were silent, and that are known to
+    /// be down by now.
     fn is_spent(&self, now: Time, txn: &Txn) -> bool {
         let down = |at: NodeIndex| !self.cluster.is_usable(now, at);
         txn.trail.fallen(txn.node, down) + usize::from(down(txn.node)) >= MOST_FALLS
     }
 
-    /// An INVITE has waited for [`Rules::silent_after`](crate::Rules::silent_after) and its node has said nothing to anybody: the node is doubted,
-    /// and the INVITE goes to another one when it is repeated. Says whether it does wait.
+    /// An INVITE has waited for [`Rules::silent_after`](crate::Rules::silent_after) and its node has said
+    /// nothing to anybody: the node is doubted, and the INVITE goes to another one when it is repeated. Says
+    /// whether it does wait.
     pub fn silent(&mut self, now: Time, call: CallKey, id: u64) -> bool {
         let place = self.calls.invite_of(call, id);
         let Some(place) = place else { return false };
@@ -159,9 +162,9 @@ impl Dispatcher {
         true
     }
 
-    /// An INVITE has waited for long and its node has said nothing to it, though it answers what came
-    /// later: one of the node's threads may hang, or something on the way drops this one message. The INVITE goes to another one when it is
-    /// repeated, and the node is worse than others by that, but not held to be silent.
+    /// An INVITE has waited for long and its node has said nothing to it, though it answers what came later:
+    /// one of the node's threads may hang, or something on the way drops this one message. The INVITE goes to
+    /// another one when it is repeated, and the node is worse than others by that, but not held to be silent.
     /// `moves`: it may. Says whether it does.
     pub fn ignored(&mut self, call: CallKey, id: u64, moves: bool) -> bool {
         let place = self.calls.invite_of(call, id);
@@ -179,7 +182,8 @@ impl Dispatcher {
         moves
     }
 
-    /// A node that had an INVITE before another one answers it first: it has it again. Who had it until now is told.
+    /// A node that had an INVITE before another one answers it first: it has it again. Who had it until now
+    /// is told.
     pub fn win_back(&mut self, now: Time, call: CallKey, id: u64, node: NodeIndex) -> Option<NodeIndex> {
         let at = self.calls.sessions.find(call)?;
         let place = self.calls.sessions.find_txn(at, id, Tag::Invite)?;
@@ -194,16 +198,17 @@ impl Dispatcher {
         Some(before.node)
     }
 
-    /// Whether a node that has not had an INVITE, and has neither just refused another one with Retry-After nor lately
-    /// refused most of what it got, takes calls.
+    /// Whether a node that has not had an INVITE, and has neither just refused another one with Retry-After
+    /// nor lately refused most of what it got, takes calls.
     pub(crate) fn has_willing(&self, now: Time, call: CallKey, id: u64) -> bool {
         let Some(txn) = self.calls.invite(call, id) else { return false };
         let free = |at: &NodeIndex| *at != txn.node && !txn.trail.is_barred(*at);
         self.cluster.willing(now).filter(free).any(|at| !self.chooser.refuses_most(now, at))
     }
 
-    /// The node that has an INVITE has refused it with 503; `wait`: its Retry-After. Says whether another node may have
-    /// it; then what the refusal says of the node is noted, and the INVITE is unfinished until it is given away.
+    /// The node that has an INVITE has refused it with 503; `wait`: its Retry-After. Says whether another
+    /// node may have it; then what the refusal says of the node is noted, and the INVITE is unfinished until
+    /// it is given away.
     pub(crate) fn refused_by(
         &mut self,
         now: Time,

@@ -1,8 +1,8 @@
 //! How many INVITEs may leave nodes that ignore them and answer what came later.
 //!
-//! Where one of a node's threads hangs, that saves calls. Where all nodes are overloaded and drop what they cannot do, each
-//! of these INVITEs would be sent to one node after the other, and make the overload worse. So they are a part of the calls
-//! that come: with a quarter more nobody is brought down.
+//! Where one of a node's threads hangs, that saves calls. Where all nodes are overloaded and drop what they
+//! cannot do, each of these INVITEs would be sent to one node after the other, and make the overload worse.
+//! So they are a part of the calls that come: with a quarter more nobody is brought down.
 
 use wire::Time;
 

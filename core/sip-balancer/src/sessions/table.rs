@@ -54,8 +54,8 @@ struct Session {
     /// The node's side has hung up.
     hung_up: bool,
     used: bool,
-    /// Its dialogs, as a forked INVITE may have made several: by the tags of those who were called, as far as they are
-    /// known, or zero.
+    /// Its dialogs, as a forked INVITE may have made several: by the tags of those who were called, as far as
+    /// they are known, or zero.
     dialogs: [u32; DIALOGS],
     /// The last of them that is over while others are not: what ended it may be repeated.
     over: u32,
@@ -262,8 +262,9 @@ impl Sessions {
         }
     }
 
-    /// One dialog of a call is over. Says whether the call is: it has no other one, as far as is known. Of a dialog that is
-    /// not known it is said where there are not several, for nothing else may end that call for hours.
+    /// One dialog of a call is over. Says whether the call is: it has no other one, as far as is known. Of a
+    /// dialog that is not known it is said where there are not several, for nothing else may end that call
+    /// for hours.
     pub fn end_dialog(&mut self, at: Place, dialog: u32) -> bool {
         let last = self.is_last_dialog(at, dialog);
         if let Some(session) = self.session_mut(at)
@@ -294,8 +295,8 @@ impl Sessions {
         }
     }
 
-    /// Opens a transaction, in the place of the oldest finished one where the call has too many; `None`: there is
-    /// no room for it.
+    /// Opens a transaction, in the place of the oldest finished one where the call has too many; `None`:
+    /// there is no room for it.
     pub fn open(&mut self, at: Place, txn: Txn) -> Option<TxnPlace> {
         self.make_room(at);
         let session = self.sessions.get_mut(at.0 as usize).filter(|s| s.count < MOST_OF_CALL)?;
@@ -330,8 +331,8 @@ impl Sessions {
         self.counters.txn(node, kind, worked, false);
     }
 
-    /// A node has shown that it has worked on a transaction. `last`: it is finished with that, and its end is about to be
-    /// published.
+    /// A node has shown that it has worked on a transaction. `last`: it is finished with that, and its end is
+    /// about to be published.
     pub fn worked(&mut self, place: TxnPlace, last: bool) {
         let Some(txn) = self.txns.get_mut(place.0 as usize).filter(|t| !t.worked) else { return };
         txn.worked = true;

@@ -24,7 +24,8 @@ struct Left {
 pub(crate) struct Trail {
     /// The nodes that it has left for another one: the last few.
     left: [Option<Left>; LEFT],
-    /// Nodes from which it was taken with a CANCEL, or that refused it: they would take it for the same, which is over.
+    /// Nodes from which it was taken with a CANCEL, or that refused it: they would take it for the same,
+    /// which is over.
     barred: [Option<NodeIndex>; MOST_BARRED],
 }
 
@@ -92,8 +93,8 @@ pub(crate) struct Txn {
     pub open: bool,
     /// Something has come back for it.
     pub heard: bool,
-    /// An INVITE outside a dialog of which some node has said something provisional, be it another one than the one
-    /// that has it by now: its sender no longer repeats it, and some node may still answer it.
+    /// An INVITE outside a dialog of which some node has said something provisional, be it another one than
+    /// the one that has it by now: its sender no longer repeats it, and some node may still answer it.
     pub rang: bool,
     /// Something that shows work has come back.
     pub worked: bool,

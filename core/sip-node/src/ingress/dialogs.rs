@@ -9,8 +9,8 @@ use sip_proxy::token::{Dialog, Role};
 use sip_registrar::is_public;
 use wire::Flow;
 
-/// Whether a request goes to the other end of its dialog whoever sent it: the URI that decides has the other end's address,
-/// or a private one where the other end is behind address translation.
+/// Whether a request goes to the other end of its dialog whoever sent it: the URI that decides has the other
+/// end's address, or a private one where the other end is behind address translation.
 fn leads_to_peer(uri: &Uri<'_>, routing: &Routing<'_>, dialog: &Dialog) -> bool {
     let peer = dialog.peer.remote.ip();
     let next = routing.next.map(Uri::parse);
@@ -24,11 +24,11 @@ fn leads_to_peer(uri: &Uri<'_>, routing: &Routing<'_>, dialog: &Dialog) -> bool 
 }
 
 impl<S: Services> Ingress<'_, S> {
-    /// The sender of a request within a dialog, if it is a user of ours, comes from the very address that our token
-    /// names, under the name that it bears there, and goes to the other end. Many gateways cannot answer a challenge
-    /// there, and their calls would never end. The token and a source address may be known to the other end,
-    /// so they give no choice of the next hop: such a request is [borrowed](Caller::borrowed). One that leads
-    /// elsewhere is challenged.
+    /// The sender of a request within a dialog, if it is a user of ours, comes from the very address that our
+    /// token names, under the name that it bears there, and goes to the other end. Many gateways cannot
+    /// answer a challenge there, and their calls would never end. The token and a source address may be known
+    /// to the other end, so they give no choice of the next hop: such a request is
+    /// [borrowed](Caller::borrowed). One that leads elsewhere is challenged.
     ///
     /// Credentials are always checked: they are valid once, and an eavesdropper could use unchecked ones.
     pub(crate) fn caller_within(

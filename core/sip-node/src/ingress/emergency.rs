@@ -9,9 +9,9 @@ use sip_proxy::token::{Dialog, Role};
 use wire::{Flow, Time};
 
 impl<S: Services> Ingress<'_, S> {
-    /// Who calls for help, if that is not to be proven: a phone that is registered at this address, under its own name or
-    /// one that is none of ours, and strangers where anybody may. Only for a request that goes nowhere else. Who brings
-    /// credentials is judged by them, and they go no further.
+    /// Who calls for help, if that is not to be proven: a phone that is registered at this address, under its
+    /// own name or one that is none of ours, and strangers where anybody may. Only for a request that goes
+    /// nowhere else. Who brings credentials is judged by them, and they go no further.
     pub(crate) fn caller_for_help(
         &self,
         now: Time,
@@ -58,9 +58,10 @@ impl<S: Services> Ingress<'_, S> {
         here
     }
 
-    /// Whether a user of ours is registered from the host that this comes from, at another port of it: one whose Via and
-    /// Contact have the address that is seen. With STUN that is the address of an address translation, and another host
-    /// behind it may call for help under this name. A registered phone that calls for help must not be refused.
+    /// Whether a user of ours is registered from the host that this comes from, at another port of it: one
+    /// whose Via and Contact have the address that is seen. With STUN that is the address of an address
+    /// translation, and another host behind it may call for help under this name. A registered phone that
+    /// calls for help must not be refused.
     fn is_host_of(&self, now: Time, flow: Flow, request: &Message<'_>) -> bool {
         let ip = flow.remote.ip().to_canonical();
         let alone = request.via_count() == 1 && request.via_host_ip() == Some(ip);

@@ -10,7 +10,8 @@ use sip_transaction::Payer;
 use wire::Flow;
 
 impl<S: Services> Ingress<'_, S> {
-    /// On whose account a new request is kept, and whether its sender has shown that it receives what is sent to it.
+    /// On whose account a new request is kept, and whether its sender has shown that it receives what is sent
+    /// to it.
     pub(crate) fn standing(&self, flow: Flow, request: &Message<'_>, a: &Admitted<'_>) -> (Payer, bool) {
         if !self.site.settings().auth.enabled || a.caller.role != Role::Stranger {
             return (Payer::PROVEN, true);

@@ -10,8 +10,8 @@ use sip_registrar::Expected;
 use wire::Flow;
 
 impl<S: Services> Ingress<'_, S> {
-    /// Whether a request without credentials speaks for a user of ours in a dialog, from another address than that user's:
-    /// its sender has overheard the token.
+    /// Whether a request without credentials speaks for a user of ours in a dialog, from another address than
+    /// that user's: its sender has overheard the token.
     pub(crate) fn is_overheard(&self, flow: Flow, dialog: Option<&Dialog>) -> bool {
         let elsewhere = |end: &End| end.remote.ip() != flow.remote.ip().to_canonical();
         let ours = dialog.map(|dialog| dialog.sender).filter(|end| end.role == Role::Local);
@@ -29,8 +29,8 @@ impl<S: Services> Ingress<'_, S> {
         Way { read, dialog }
     }
 
-    /// Says whose bindings are going to be asked for if this request is a new call for one of our users, as nearly every one is
-    /// that looks so.
+    /// Says whose bindings are going to be asked for if this request is a new call for one of our users, as
+    /// nearly every one is that looks so.
     #[inline]
     pub(crate) fn expect_callee(&self, request: &Message<'_>) -> Option<Expected> {
         if request.method() != Method::Invite || !request.to_tag().is_empty() {

@@ -1,10 +1,10 @@
 //! What a sender may send that this server does not know.
 //!
-//! Phones obey what comes through their registrar. So a stranger may call, write and ask; what commands a phone (REFER,
-//! NOTIFY, what makes it answer by itself: [`commands`]) is for users and trunks.
+//! Phones obey what comes through their registrar. So a stranger may call, write and ask; what commands a
+//! phone (REFER, NOTIFY, what makes it answer by itself: [`commands`]) is for users and trunks.
 //!
-//! A caller that suppresses its number (RFC 3323) may be a user of ours: its From does not say whose credentials to ask
-//! for. Where a stranger would be refused, it is challenged (docs/design/anonymous.md).
+//! A caller that suppresses its number (RFC 3323) may be a user of ours: its From does not say whose
+//! credentials to ask for. Where a stranger would be refused, it is challenged (docs/design/anonymous.md).
 
 use super::Ingress;
 use crate::admitted::Admitted;
@@ -15,7 +15,8 @@ use sip_proxy::commands;
 use sip_proxy::token::{Dialog, Role};
 use wire::Flow;
 
-/// Why a stranger's request is refused; `None`: it is not. `known`: an INFO without a token belongs to a known call.
+/// Why a stranger's request is refused; `None`: it is not. `known`: an INFO without a token belongs to a
+/// known call.
 fn barred(
     strangers: &Strangers,
     request: &Message<'_>,
@@ -42,11 +43,11 @@ pub(crate) const fn status_of(why: Refusal) -> u16 {
     }
 }
 
-/// Whether a request belongs to a call: outside of one it has no effect. No node knows every call, because of restarts,
-/// of failover and of its limit. So a To tag is enough for a BYE, a PRACK and an UPDATE: a phone without that dialog
-/// answers 481 (section 12.2.2). Some phones obey an INFO without one, so its call must be known. A request that
-/// commands a phone belongs to a call only if our user began the dialog; a NOTIFY also for the REFER that our user sent
-/// in it (RFC 3515 section 2.4.4).
+/// Whether a request belongs to a call: outside of one it has no effect. No node knows every call, because of
+/// restarts, of failover and of its limit. So a To tag is enough for a BYE, a PRACK and an UPDATE: a phone
+/// without that dialog answers 481 (section 12.2.2). Some phones obey an INFO without one, so its call must
+/// be known. A request that commands a phone belongs to a call only if our user began the dialog; a NOTIFY
+/// also for the REFER that our user sent in it (RFC 3515 section 2.4.4).
 fn belongs(request: &Message<'_>, dialog: Option<&Dialog>, known: bool) -> bool {
     match request.method() {
         Method::Ack | Method::Cancel => true,
@@ -59,8 +60,8 @@ fn belongs(request: &Message<'_>, dialog: Option<&Dialog>, known: bool) -> bool 
     }
 }
 
-/// Whether a phone obeys such a request. It is taken from the address only that its end of the dialog has in the token:
-/// others may have seen the token.
+/// Whether a phone obeys such a request. It is taken from the address only that its end of the dialog has in
+/// the token: others may have seen the token.
 const fn commands_a_phone(method: Method<'_>) -> bool {
     matches!(method, Method::Refer | Method::Notify)
 }
@@ -104,8 +105,8 @@ impl<S: Services> Ingress<'_, S> {
         barred.or_else(|| commands::are_demanded(request).then_some(Refusal::Commands))
     }
 
-    /// Whether a request without our token belongs to a call here, and goes to the other end of it. Some clients send no
-    /// Route. Without Record-Route there is no token, so a tag is enough.
+    /// Whether a request without our token belongs to a call here, and goes to the other end of it. Some
+    /// clients send no Route. Without Record-Route there is no token, so a tag is enough.
     fn is_of_known_call(&self, request: &Message<'_>, a: &Admitted<'_>) -> bool {
         if !self.site.settings().proxy.record_route {
             return true;

@@ -1,27 +1,30 @@
 //! Whether a worker that is behind only catches up.
 //!
-//! A machine that stands still for a tenth of a second (its host has given the processor to somebody else) leaves a worker
-//! behind for much longer than that: at four fifths of what it can do, for half a second. Nothing has to be refused then,
-//! and what is refused is lost for nothing. An overload looks alike from within, but for one thing: what waits in the
-//! kernel gets more, or stays as much as there is room for.
+//! A machine that stands still for a tenth of a second (its host has given the processor to somebody else)
+//! leaves a worker behind for much longer than that: at four fifths of what it can do, for half a second.
+//! Nothing has to be refused then, and what is refused is lost for nothing. An overload looks alike from
+//! within, but for one thing: what waits in the kernel gets more, or stays as much as there is room for.
 
 use core::time::Duration;
 use wire::Load;
 
-/// By so many times of its patience a worker may be behind while what waits gets less. Then it is an overload, whatever it
-/// looks like.
+/// By so many times of its patience a worker may be behind while what waits gets less. Then it is an
+/// overload, whatever it looks like.
 const CATCHES_UP: u32 = 10;
-/// Windows within which all that waits has to be gone, if it goes on getting less as it does, or else it is an overload: two
-/// seconds. Above some 90 % of what the worker can do it takes longer, and there is no room for the next stall either.
+/// Windows within which all that waits has to be gone, if it goes on getting less as it does, or else it is
+/// an overload: two seconds. Above some 90 % of what the worker can do it takes longer, and there is no room
+/// for the next stall either.
 const SOON: u64 = 40;
-/// So much that waits is next to nothing, bytes as the kernel counts them: what has come since the worker looked last.
+/// So much that waits is next to nothing, bytes as the kernel counts them: what has come since the worker
+/// looked last.
 const LITTLE: u64 = 64 * 1024;
-/// Windows in a row in which it does not get less, before that is believed: what is taken on brings more with it at first,
-/// and a second stall may have come into the first one. In an overload they are over by the time that patience is.
+/// Windows in a row in which it does not get less, before that is believed: what is taken on brings more with
+/// it at first, and a second stall may have come into the first one. In an overload they are over by the time
+/// that patience is.
 const SURE: u32 = 4;
-/// A window so long, of a worker that was not behind, is one in which the machine stood still (or nothing came). Where much waits
-/// after that, it is too early to say whether it gets less, for as long as the window lasted and for so long at most: it is
-/// counted in steps that take up to three windows.
+/// A window so long, of a worker that was not behind, is one in which the machine stood still (or nothing
+/// came). Where much waits after that, it is too early to say whether it gets less, for as long as the window
+/// lasted and for so long at most: it is counted in steps that take up to three windows.
 const STANDSTILL: Duration = Duration::from_millis(100);
 const GRACE: Duration = Duration::from_millis(400);
 /// Windows with next to nothing, before it is believed that it waits elsewhere.
@@ -44,7 +47,8 @@ pub struct Backlog {
 }
 
 impl Backlog {
-    /// A window is over. Whether a worker of such patience is behind for no other reason than that it catches up.
+    /// A window is over. Whether a worker of such patience is behind for no other reason than that it catches
+    /// up.
     pub fn excuses(&mut self, load: &Load, patience: Duration) -> bool {
         // A worker that is behind may stand still for a part of the time: its processor is shared out so.
         let was_late = core::mem::replace(&mut self.late, load.behind >= Load::ROUND);
@@ -65,15 +69,16 @@ impl Backlog {
         *self = Backlog { late: self.late, grace: self.grace, ..Backlog::default() };
     }
 
-    /// A window is over in which the worker was behind; so many bytes wait. Whether it catches up. `None`: that is not known, or some
-    /// of it was lost for want of room.
+    /// A window is over in which the worker was behind; so many bytes wait. Whether it catches up. `None`:
+    /// that is not known, or some of it was lost for want of room.
     fn ebbs(&mut self, waiting: Option<u64>) -> bool {
         let Some(bytes) = waiting else {
             self.forget();
             return false;
         };
         if bytes < LITTLE {
-            // All is done, or it is not there that it waits: bursts beside what waits elsewhere do not hide that.
+            // All is done, or it is not there that it waits: bursts beside what waits elsewhere do not hide
+            // that.
             self.little += 1;
             return self.little < ELSEWHERE;
         }
@@ -90,7 +95,8 @@ impl Backlog {
             (self.most, self.age) = (bytes, 0);
             return false;
         }
-        // The kernel counts what was taken in large steps (a quarter of the buffer), so one window says little.
+        // The kernel counts what was taken in large steps (a quarter of the buffer), so one window says
+        // little.
         self.age += 1;
         (self.most - bytes) * SOON >= bytes * self.age
     }

@@ -1,10 +1,10 @@
-//! What the workers of a server tell each other of their load, so that whichever answers tells a neighbour the same
-//! (RFC 7339).
+//! What the workers of a server tell each other of their load, so that whichever answers tells a neighbour
+//! the same (RFC 7339).
 //!
-//! Calls are dealt out by a hash of the Call-ID, so each worker has an equal part of what a neighbour brings: the server
-//! wants as much less of it as the mean of its workers does. Each worker writes what it wants once in a window, and all read
-//! the same words, so they contradict each other for a window at most. A neighbour is a source, of which there is room for a
-//! fixed number; others are told nothing.
+//! Calls are dealt out by a hash of the Call-ID, so each worker has an equal part of what a neighbour brings:
+//! the server wants as much less of it as the mean of its workers does. Each worker writes what it wants once
+//! in a window, and all read the same words, so they contradict each other for a window at most. A neighbour
+//! is a source, of which there is room for a fixed number; others are told nothing.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
@@ -106,7 +106,8 @@ impl Common {
         })
     }
 
-    /// What was wanted of the neighbour before, or of this one when it asked last: nobody has written that anew meanwhile.
+    /// What was wanted of the neighbour before, or of this one when it asked last: nobody has written that
+    /// anew meanwhile.
     fn forget(&self, at: usize, now: Time) {
         if let Some(neighbour) = self.neighbours.get(at) {
             neighbour.since.store(now.as_micros(), Relaxed);
@@ -157,7 +158,8 @@ impl Common {
         self.sequence.fetch_max(now.as_micros() / 10, Relaxed);
     }
 
-    /// What the server wants of a neighbour, and a number that does not fall and grows when that may have changed.
+    /// What the server wants of a neighbour, and a number that does not fall and grows when that may have
+    /// changed.
     pub(super) fn wanted(&self, at: usize, now: Time) -> (Wanted, u64) {
         // First, so that what is read is not older than it says.
         let sequence = self.sequence.load(Relaxed);
@@ -175,8 +177,8 @@ impl Common {
                 offered += wanted.left / (1.0 - wanted.loss).max(0.01);
             }
         }
-        // One that is calm takes its part of all, which is what the others see of it; and a little more, or who goes by a rate
-        // could never bring more than he does.
+        // One that is calm takes its part of all, which is what the others see of it; and a little more, or
+        // who goes by a rate could never bring more than he does.
         let part = GROWS * offered / busy.max(1) as f32;
         let wanted =
             Wanted { loss: loss / all.max(1) as f32, left: left + part * all.saturating_sub(busy) as f32 };
@@ -236,7 +238,8 @@ mod tests {
         assert_eq!(common.told(later).collect::<Vec<_>>(), [(next, 900 << 6, Algorithm::Loss)]);
     }
 
-    /// What was wanted of a neighbour when it asked last may be long over, and nobody has written it anew since.
+    /// What was wanted of a neighbour when it asked last may be long over, and nobody has written it anew
+    /// since.
     #[test]
     fn nobody_is_told_what_was_wanted_when_he_asked_last() {
         let common = Common::new(2);
@@ -278,8 +281,8 @@ mod tests {
         }
     }
 
-    /// A trunk has 400 calls in a window for two workers, of which each can do 100: it brings as many as they can, and none of
-    /// them thinks that it is over meanwhile.
+    /// A trunk has 400 calls in a window for two workers, of which each can do 100: it brings as many as they
+    /// can, and none of them thinks that it is over meanwhile.
     #[test]
     fn a_trunk_that_does_as_several_workers_tell_it_brings_what_they_can_do() {
         let rules = Rules { workers: 2, ..Rules::default() };

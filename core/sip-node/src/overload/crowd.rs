@@ -1,14 +1,14 @@
-//! Phones that register, at once or again and again, and callers, at a worker that cannot do all of it: phones that are refused
-//! come again when they were told to, and those who get no answer repeat their request and then begin anew; a caller whose
-//! INVITE was refused has lost his call.
+//! Phones that register, at once or again and again, and callers, at a worker that cannot do all of it:
+//! phones that are refused come again when they were told to, and those who get no answer repeat their
+//! request and then begin anew; a caller whose INVITE was refused has lost his call.
 
 use super::*;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Milliseconds of a window.
 const WINDOW: u64 = 50;
-/// Microseconds of the worker's time in a window, and what it takes to read a request and leave it unanswered, to refuse one,
-/// and to take on a registration or a call.
+/// Microseconds of the worker's time in a window, and what it takes to read a request and leave it
+/// unanswered, to refuse one, and to take on a registration or a call.
 const SHARE: f64 = 10_000.0;
 const LEAVES: f64 = 40.0;
 const REFUSES: f64 = 150.0;
@@ -16,8 +16,8 @@ const TAKES: f64 = 500.0;
 const TAKES_CALL: f64 = TAKES * CALL as f64;
 /// Registrations a second that it can do.
 const CAPACITY: f64 = SHARE * 20.0 / TAKES;
-/// When a request is repeated, milliseconds after the first, and given up: any other than INVITE (RFC 3261 section 17.1.2.2), and
-/// an INVITE (17.1.1.2).
+/// When a request is repeated, milliseconds after the first, and given up: any other than INVITE (RFC 3261
+/// section 17.1.2.2), and an INVITE (17.1.1.2).
 const REPEATS: [u64; 10] = [500, 1_500, 3_500, 7_500, 11_500, 15_500, 19_500, 23_500, 27_500, 31_500];
 const REPEATS_CALL: [u64; 6] = [500, 1_500, 3_500, 7_500, 15_500, 31_500];
 const GIVEN_UP: u64 = 32_000;
@@ -266,8 +266,8 @@ impl Crowd {
     }
 }
 
-/// Half a minute of work that comes within two seconds. The last ones were not lucky: they got no answer for 32 s and waited for up
-/// to a minute, twice.
+/// Half a minute of work that comes within two seconds. The last ones were not lucky: they got no answer for
+/// 32 s and waited for up to a minute, twice.
 #[test]
 fn a_network_that_registers_at_once_is_registered_soon() {
     let phones = 30 * CAPACITY as usize;
@@ -282,9 +282,10 @@ fn a_network_that_registers_at_once_is_registered_soon() {
     }
 }
 
-/// Calls are half of what a worker can do, and registrations a little more than the other half, or twice as much: phones that are
-/// refused ask again, in all many times as often as they register, and take less from callers than from each other. With one
-/// share for both, 61 and 36 % of calls from one address were connected with the kernel's help, and 10 and 6 % without.
+/// Calls are half of what a worker can do, and registrations a little more than the other half, or twice as
+/// much: phones that are refused ask again, in all many times as often as they register, and take less from
+/// callers than from each other. With one share for both, 61 and 36 % of calls from one address were
+/// connected with the kernel's help, and 10 and 6 % without.
 #[test]
 fn phones_that_ask_again_do_not_crowd_callers_out() {
     let calls = 0.5 * CAPACITY / f64::from(CALL);

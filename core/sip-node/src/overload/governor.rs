@@ -1,8 +1,9 @@
 //! How much new work a worker takes on while it is short of time.
 //!
-//! There is no figure to configure. What the worker can carry is what it did carry: the mean of what was taken on
-//! over the last second or two of overload. Around that mean a little more is taken on while it keeps up and less while
-//! work piles up, so the mean follows the machine, whatever else runs on it and whatever a call costs.
+//! There is no figure to configure. What the worker can carry is what it did carry: the mean of what was
+//! taken on over the last second or two of overload. Around that mean a little more is taken on while it
+//! keeps up and less while work piles up, so the mean follows the machine, whatever else runs on it and
+//! whatever a call costs.
 
 use super::backlog::Backlog;
 use core::time::Duration;
@@ -10,10 +11,11 @@ use wire::{Load, Time};
 
 /// The mean follows what was taken on within about this time, seconds.
 const MEMORY: f64 = 1.5;
-/// So much of a window counts, seconds: a window lasts for its least and one round at most, and rounds are short.
+/// So much of a window counts, seconds: a window lasts for its least and one round at most, and rounds are
+/// short.
 const LONGEST: f64 = 0.1;
-/// Without a refusal for so long, the overload is over: longer than between two repetitions of an INVITE (RFC 3261 section
-/// 17.1.1.2: 16 s), or what got no answer would be taken for new.
+/// Without a refusal for so long, the overload is over: longer than between two repetitions of an INVITE (RFC
+/// 3261 section 17.1.1.2: 16 s), or what got no answer would be taken for new.
 const QUIET: Duration = Duration::from_secs(17);
 /// The least that is taken on, in units a second: two calls or so, lest nobody finds out that it is over.
 const LEAST: f64 = 10.0;
@@ -24,7 +26,8 @@ const PATIENT: u32 = 10;
 const BOLDER: f64 = 0.02;
 /// The most that is tried, by the mean.
 const BOLDEST: f64 = 2.0;
-/// Windows far behind, with nearly nothing taken on, after which it is not new work that keeps the worker behind.
+/// Windows far behind, with nearly nothing taken on, after which it is not new work that keeps the worker
+/// behind.
 const TRIAL: u32 = 40;
 /// Windows for which new work has its part all the same, before that is tried again.
 const PART: u32 = 160;
@@ -69,7 +72,8 @@ struct Overload {
     easy: u32,
     /// Windows in a row in which the worker was far behind.
     far: u32,
-    /// Windows in a row in which all that was new was taken on: if anything was refused, it repeated what had been.
+    /// Windows in a row in which all that was new was taken on: if anything was refused, it repeated what had
+    /// been.
     rest: u32,
     /// What may be taken on in a second now.
     budget: f64,
@@ -91,11 +95,11 @@ impl Governor {
         self.overload.as_ref().map(|overload| overload.budget)
     }
 
-    /// A window is over, in which so many units were taken on, and so many requests refused or not answered. `limits`: of what
-    /// was new not all could be taken on.
+    /// A window is over, in which so many units were taken on, and so many requests refused or not answered.
+    /// `limits`: of what was new not all could be taken on.
     pub fn pace(&mut self, now: Time, load: &Load, taken: u32, refused: u32, limits: bool) -> Option<Change> {
-        // A window without an end is one without traffic, and one much longer than it should be is of a process that stood
-        // still: it says nothing of what can be carried while it runs.
+        // A window without an end is one without traffic, and one much longer than it should be is of a
+        // process that stood still: it says nothing of what can be carried while it runs.
         let seconds = load.window.as_secs_f64().clamp(0.001, LONGEST);
         let rate = f64::from(taken) / seconds;
         let Some(overload) = &mut self.overload else {
@@ -110,7 +114,8 @@ impl Governor {
             return Some(Change::Entered);
         };
         overload.rest = if limits { 0 } else { overload.rest.saturating_add(1) };
-        // Then a stall is what it is in calm times: only that what had no answer still gets none is left of the overload.
+        // Then a stall is what it is in calm times: only that what had no answer still gets none is left of
+        // the overload.
         let rests = overload.rest >= RESTED
             && (self.backlog.excuses(load, self.patience) || load.behind < self.patience);
         if !rests && overload.rest >= RESTED {
@@ -129,8 +134,8 @@ impl Governor {
         if !far {
             self.best = self.capacity.max(self.best * FADES);
         }
-        // Where less new work leaves the worker as far behind as it was, what goes first keeps it there, and would
-        // bring what is new down to nothing.
+        // Where less new work leaves the worker as far behind as it was, what goes first keeps it there, and
+        // would bring what is new down to nothing.
         let floor = if overload.far >= TRIAL { self.best * FLOOR } else { 0.0 };
         self.capacity = self.capacity.max(LEAST).max(floor);
         let eases = load.kept_up && load.behind < self.patience / 2;
@@ -162,8 +167,8 @@ mod tests {
     const PATIENCE: Duration = Duration::from_millis(200);
     const STEP: Duration = Duration::from_millis(50);
 
-    /// A server with a queue, under a governor. Half of the work of a unit is its first message; the other half comes
-    /// behind what waits by then. What is refused costs a fiftieth.
+    /// A server with a queue, under a governor. Half of the work of a unit is its first message; the other
+    /// half comes behind what waits by then. What is refused costs a fiftieth.
     struct Model {
         governor: Governor,
         /// Units done in a second.
@@ -199,7 +204,8 @@ mod tests {
             }
         }
 
-        /// One window in which so many units are offered in a second. Units done, and the longest wait in seconds.
+        /// One window in which so many units are offered in a second. Units done, and the longest wait in
+        /// seconds.
         fn window(&mut self, offered: f64) -> (f64, f64) {
             let budget = self.governor.budget().unwrap_or(f64::INFINITY);
             // As a share of what comes, which is how it is done.
@@ -241,7 +247,8 @@ mod tests {
             (done, wait)
         }
 
-        /// As the kernel counts it: 2 kB a message, two messages a unit. Nobody knows where something was lost.
+        /// As the kernel counts it: 2 kB a message, two messages a unit. Nobody knows where something was
+        /// lost.
         fn waiting(&self) -> Option<u64> {
             let all = self.queue.iter().map(|(_, new, rest)| new + rest).sum::<f64>();
             (all < self.room).then_some((all * 4_096.0) as u64)
@@ -298,8 +305,9 @@ mod tests {
         }
     }
 
-    /// The machine goes on standing still now and then behind an overload, that of what is refused for good: what got no answer
-    /// is repeated, a few requests a second, and gets none. What is new is taken on as if it were over.
+    /// The machine goes on standing still now and then behind an overload, that of what is refused for good:
+    /// what got no answer is repeated, a few requests a second, and gets none. What is new is taken on as if
+    /// it were over.
     #[test]
     fn what_an_overload_has_left_does_not_make_a_stall_one() {
         for load in [0.5, 0.67, 0.75, 0.8, 0.85] {

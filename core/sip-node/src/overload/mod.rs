@@ -11,12 +11,13 @@
 //!
 //! What neighbours tell each other in Via, and which of them asked for less, is `sip_proxy::feedback`.
 //!
-//! New work is what begins something: an INVITE, a registration and so on. Never refused are responses, ACK, CANCEL,
-//! BYE and other requests within a dialog of ours, because refusing them spoils what was paid for already; and what
-//! repeats an accepted request, which the transaction layer answers before anybody asks here (on a stream, where nobody but
-//! a proxy without transactions repeats, if that is a front). A request that only says that it is within a dialog is new
-//! work. Calls for help are taken on first, as far as they are few. Refusals are stateless
-//! (503 with Retry-After) as far as they cost little; what is beyond that gets no answer.
+//! New work is what begins something: an INVITE, a registration and so on. Never refused are responses, ACK,
+//! CANCEL, BYE and other requests within a dialog of ours, because refusing them spoils what was paid for
+//! already; and what repeats an accepted request, which the transaction layer answers before anybody asks
+//! here (on a stream, where nobody but a proxy without transactions repeats, if that is a front). A request
+//! that only says that it is within a dialog is new work. Calls for help are taken on first, as far as they
+//! are few. Refusals are stateless (503 with Retry-After) as far as they cost little; what is beyond that
+//! gets no answer.
 
 mod backlog;
 mod common;
@@ -51,26 +52,28 @@ use std::sync::Arc;
 use units::{CALL, SHED};
 use wire::{Load, Sieve, Time};
 
-/// Units of refused requests that are answered, by those that could be taken on if nothing had to be refused. To send a
-/// 503 and to take its ACK costs two or three messages, to leave an INVITE unanswered one each time that it is
-/// repeated: so refusals are answered as long as they leave anything for calls.
+/// Units of refused requests that are answered, by those that could be taken on if nothing had to be refused.
+/// To send a 503 and to take its ACK costs two or three messages, to leave an INVITE unanswered one each time
+/// that it is repeated: so refusals are answered as long as they leave anything for calls.
 const ANSWERS: f64 = 4.0;
 /// The same by what is taken on, of a worker that is behind: what waits is also what was taken on before.
 const ANSWERS_BEHIND: f64 = 0.5;
-/// The same of datagrams, where the kernel drops what is not answered. That costs nothing here, so answers are what costs.
+/// The same of datagrams, where the kernel drops what is not answered. That costs nothing here, so answers
+/// are what costs.
 const ANSWERS_SIEVED: f64 = 0.1;
-/// The same on streams, where nothing is repeated and an answer spares nothing: one for five calls that are taken on, so that
-/// answers and their ACKs take about a twentieth of the time.
+/// The same on streams, where nothing is repeated and an answer spares nothing: one for five calls that are
+/// taken on, so that answers and their ACKs take about a twentieth of the time.
 const ANSWERS_STREAM: f64 = 0.2;
 /// What that figure loses with each window, if less can be taken on.
 const BEST_FADES: f64 = 0.998;
-/// How long requests other than INVITE with one Call-ID have the same fate, seconds: a phone keeps its Call-ID for all its
-/// registrations (RFC 3261 section 10.2.4), and the same phones should not be refused for as long as an overload lasts.
+/// How long requests other than INVITE with one Call-ID have the same fate, seconds: a phone keeps its
+/// Call-ID for all its registrations (RFC 3261 section 10.2.4), and the same phones should not be refused for
+/// as long as an overload lasts.
 const LUCK: u64 = 64;
 /// What is added to their lots each time: the whole, by the golden ratio, so that luck comes in turn.
 const NEXT: u16 = 40_503;
-/// How long who was challenged has to come with credentials, and how many bits remember it: of 10,000 registrations a second
-/// two in a hundred are set.
+/// How long who was challenged has to come with credentials, and how many bits remember it: of 10,000
+/// registrations a second two in a hundred are set.
 const PASS: Duration = Duration::from_secs(2);
 const PASS_BITS: usize = 1 << 21;
 /// Windows of an overload before it is judged whether the kernel drops what it is told to, and over how many.
@@ -130,7 +133,8 @@ pub(crate) struct Overload {
     recent: Recent,
     /// Calls that got no answer of late: their INVITEs get none when they are repeated either.
     passed_over: Recent,
-    /// Requests other than INVITE that were taken on and challenged: they are taken on when they bring credentials.
+    /// Requests other than INVITE that were taken on and challenged: they are taken on when they bring
+    /// credentials.
     challenged: Recent,
     /// What was judged last was taken on for that.
     by_pass: bool,
@@ -228,8 +232,9 @@ impl Overload {
         self.common = Some((common, worker));
     }
 
-    /// Whether neighbours are told. Only a worker that is alone or knows what the others want knows how the server is: else
-    /// they would contradict each other, with numbers that interleave, and one that is well would take back what another said.
+    /// Whether neighbours are told. Only a worker that is alone or knows what the others want knows how the
+    /// server is: else they would contradict each other, with numbers that interleave, and one that is well
+    /// would take back what another said.
     pub fn tells(&self) -> bool {
         self.speaks() && (self.rules.workers <= 1 || self.common.is_some())
     }
@@ -262,7 +267,8 @@ impl Overload {
         let well = Wish { algorithm, value: 0, valid: Duration::ZERO, sequence: Some(sequence) };
         let value = match algorithm {
             Algorithm::Loss if loss >= SHED => nearest(loss * 100.0).min(100),
-            // As long as the overload lasts: who brings what he may cannot be told from who would bring no more.
+            // As long as the overload lasts: who brings what he may cannot be told from who would bring no
+            // more.
             Algorithm::Rate if loss >= SHED || left > 0.0 => nearest(left).clamp(1, RATE_MAX),
             _ => return well,
         };
@@ -297,8 +303,8 @@ impl Overload {
             return self.judged(verdict, call, false, (!stream).then_some((source, 0)));
         }
         let lot = (call as u16).wrapping_add(if invite { 0 } else { self.shares.table().shift() });
-        // To look whether it is known misses the processor's cache. What a stream brings beyond any threshold of late has the
-        // same fate either way, and of an overload of ten times that is nearly all.
+        // To look whether it is known misses the processor's cache. What a stream brings beyond any threshold
+        // of late has the same fate either way, and of an overload of ten times that is nearly all.
         let may_matter = invite && (!stream || self.shares.may_take_known(part(source, true), lot));
         let known = may_matter && self.recent.knows(call);
         if invite && !stream && !known {
@@ -313,16 +319,18 @@ impl Overload {
         self.judged(verdict, call, invite, (!stream).then_some((source, lot)))
     }
 
-    /// A request other than INVITE that was taken on is asked for its credentials. It comes with them under the same Call-ID,
-    /// which all registrations of a phone have: so it is known for a moment only, and not for another one for having come so.
+    /// A request other than INVITE that was taken on is asked for its credentials. It comes with them under
+    /// the same Call-ID, which all registrations of a phone have: so it is known for a moment only, and not
+    /// for another one for having come so.
     pub fn challenges(&mut self, source: u64, call: u64) {
         if self.sheds && !self.by_pass {
             self.challenged.note(self.paced, pass(source, call));
         }
     }
 
-    /// The same of an INVITE by datagram of a call that was not taken on yet. One that got no answer gets none when it is
-    /// repeated, unless its source has been served in full all the time: then chance was against it, as an overload began.
+    /// The same of an INVITE by datagram of a call that was not taken on yet. One that got no answer gets
+    /// none when it is repeated, unless its source has been served in full all the time: then chance was
+    /// against it, as an overload began.
     fn judge_first(&mut self, source: u64, call: u64) -> Verdict {
         let lot = call as u16;
         let repeats = self.passed_over.knows(call) && !self.shares.serves(source);
@@ -333,9 +341,9 @@ impl Overload {
         self.judged(verdict, call, true, Some((source, lot)))
     }
 
-    /// The same of a request that asks whether we are there (OPTIONS), of which a few are answered in any case: whoever gets no
-    /// answer to them takes us for dead and sends nothing at all any more, not even what goes first. `known`: the operator has
-    /// named its sender.
+    /// The same of a request that asks whether we are there (OPTIONS), of which a few are answered in any
+    /// case: whoever gets no answer to them takes us for dead and sends nothing at all any more, not even
+    /// what goes first. `known`: the operator has named its sender.
     pub fn judge_probe(&mut self, source: u64, call: u64, stream: bool, known: bool) -> Verdict {
         let lot = (call as u16).wrapping_add(self.shares.table().shift());
         let verdict = self.shares.judge_probe(source, lot, stream, known);
@@ -358,8 +366,8 @@ impl Overload {
 
     /// Counts what was judged. `by`: what the kernel knew it by, if it could have dropped it.
     fn judged(&mut self, verdict: Verdict, call: u64, invite: bool, by: Option<(u64, u16)>) -> Verdict {
-        // What it was told to let pass says nothing of it. To hold that against it would be a trap: it is told to let all
-        // pass once it is believed to drop nothing.
+        // What it was told to let pass says nothing of it. To hold that against it would be a trap: it is
+        // told to let all pass once it is believed to drop nothing.
         if verdict == Verdict::Drop && by.is_some_and(|(source, lot)| !self.shares.passes(source, lot)) {
             self.silent += 1;
         }
@@ -367,8 +375,9 @@ impl Overload {
             Verdict::Take => {
                 self.taken = self.taken.saturating_add(units(invite));
                 self.recent.note(self.paced, call);
-                // It remembers for half a minute and more. A phone has one Call-ID for all its registrations, and comes with
-                // credentials within moments, when its lot is most probably still below the threshold.
+                // It remembers for half a minute and more. A phone has one Call-ID for all its registrations,
+                // and comes with credentials within moments, when its lot is most probably still below the
+                // threshold.
                 if self.rules.kernel && invite && self.noted.len() < KNOWN_MAX {
                     self.noted.extend(memory_bits(call));
                 }
@@ -461,16 +470,16 @@ impl Overload {
         common.written(*worker, now);
     }
 
-    /// Units of refused requests whose refusal is said in a second: less, the further the worker is behind, for what waits
-    /// is also what was taken on.
+    /// Units of refused requests whose refusal is said in a second: less, the further the worker is behind,
+    /// for what waits is also what was taken on.
     fn answers(&self, budget: f64, load: &Load) -> Answers {
         let all = match load.behind {
             behind if behind >= self.rules.patience => budget * ANSWERS_BEHIND,
             behind if behind >= self.rules.patience / 2 => self.best,
             _ => self.best * ANSWERS,
         };
-        // Its program lets pass what it does not understand, and all of it where its clock is another one; whoever gets no
-        // answer then repeats what he sent, which is read each time.
+        // Its program lets pass what it does not understand, and all of it where its clock is another one;
+        // whoever gets no answer then repeats what he sent, which is read each time.
         let sieved = load.sieved.is_some() && self.rules.kernel && self.kernel_helps;
         let datagrams = if sieved { all.min(budget * ANSWERS_SIEVED) } else { all };
         let streams = all.min(self.best * ANSWERS_STREAM);

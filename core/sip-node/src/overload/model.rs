@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// So long a worker waits for its share of the processor, which is [`SHARE`] microseconds.
 const PERIOD: u64 = 16_667;
 const SHARE: f64 = 1_000.0;
-/// Microseconds of the worker's time: to read a request and leave it unanswered, to refuse one and read the ACK, to take on
-/// an INVITE; then for each of 180, 200, ACK, BYE and its 200.
+/// Microseconds of the worker's time: to read a request and leave it unanswered, to refuse one and read the
+/// ACK, to take on an INVITE; then for each of 180, 200, ACK, BYE and its 200.
 const LEAVES: f64 = 4.0;
 const REFUSES: f64 = 15.0;
 const TAKES: f64 = 25.0;
@@ -26,7 +26,8 @@ const DATAGRAM: u64 = 2_304;
 /// When an INVITE with credentials comes after the one without was challenged.
 const CHALLENGED: u64 = 20_000;
 
-/// A message: of which call, and which one of it. Number 0 is the INVITE, without credentials and then with them.
+/// A message: of which call, and which one of it. Number 0 is the INVITE, without credentials and then with
+/// them.
 #[derive(Clone, Copy)]
 struct Message {
     call: usize,
@@ -108,8 +109,8 @@ impl World {
         self.comes.entry(at / PERIOD).or_default().push(message);
     }
 
-    /// So many seconds with so many new calls in each. Calls a second that came to their end, and the 99th percentile of
-    /// the time to an answer in microseconds.
+    /// So many seconds with so many new calls in each. Calls a second that came to their end, and the 99th
+    /// percentile of the time to an answer in microseconds.
     fn run(&mut self, seconds: u64, offered: f64) -> (f64, u64) {
         (self.done, self.spoilt, self.refused, self.since, self.setups) = (0, 0, 0, self.now, Vec::new());
         let mut new = 0.0;
@@ -257,7 +258,8 @@ impl World {
     }
 }
 
-/// With the kernel's help whatever is offered is as good as what can be carried, and nobody who is served waits for long.
+/// With the kernel's help whatever is offered is as good as what can be carried, and nobody who is served
+/// waits for long.
 #[test]
 fn goodput_and_setup_from_half_to_ten_times_of_what_can_be_carried() {
     let mut all = Vec::new();
@@ -275,7 +277,8 @@ fn goodput_and_setup_from_half_to_ten_times_of_what_can_be_carried() {
     }
 }
 
-/// What got no answer in an overload is not connected seconds later because that is over: its caller is gone by then.
+/// What got no answer in an overload is not connected seconds later because that is over: its caller is gone
+/// by then.
 #[test]
 fn nobody_is_connected_late_because_an_overload_is_over() {
     for kernel in [true, false] {
@@ -293,7 +296,8 @@ fn nobody_is_connected_late_because_an_overload_is_over() {
     }
 }
 
-/// Who was challenged comes through with his credentials, though the threshold moves all the time; and not late.
+/// Who was challenged comes through with his credentials, though the threshold moves all the time; and not
+/// late.
 #[test]
 fn what_was_challenged_comes_through() {
     for (kernel, times) in [(true, 1.5), (true, 4.0), (false, 1.5)] {
@@ -322,8 +326,8 @@ fn without_the_kernel_it_does_not_collapse_at_once() {
     }
 }
 
-/// A machine that stands still now and then loses what it could have done meanwhile, and little more; and what got no answer
-/// while the worker was behind is not connected later, when it has caught up.
+/// A machine that stands still now and then loses what it could have done meanwhile, and little more; and
+/// what got no answer while the worker was behind is not connected later, when it has caught up.
 #[test]
 fn who_stood_still_does_soon_what_he_can() {
     for (still, every) in [(100, 2), (250, 4)] {
@@ -347,8 +351,8 @@ fn who_stood_still_does_soon_what_he_can() {
     }
 }
 
-/// An overload that has passed is not over while its callers repeat what gets no answer. A machine that stands still now and
-/// then refuses nothing that is new all the same, whether it has little to do or much.
+/// An overload that has passed is not over while its callers repeat what gets no answer. A machine that
+/// stands still now and then refuses nothing that is new all the same, whether it has little to do or much.
 #[test]
 fn what_an_overload_has_left_costs_nobody_a_call() {
     for load in [0.2, 0.35, 0.5, 0.7] {

@@ -1,5 +1,5 @@
-//! Neighbours that do as they are told in their own way: late, with calls alone, several at one address, with more or fewer
-//! requests a call than we take it for.
+//! Neighbours that do as they are told in their own way: late, with calls alone, several at one address, with
+//! more or fewer requests a call than we take it for.
 
 use super::*;
 use std::collections::VecDeque;
@@ -20,8 +20,8 @@ struct Neighbour {
     late: usize,
     /// Requests of a call, the INVITE among them.
     requests: u32,
-    /// Whether calls are left away for the others too, so that all requests together are as much less as was told (RFC 7339
-    /// section 7.2).
+    /// Whether calls are left away for the others too, so that all requests together are as much less as was
+    /// told (RFC 7339 section 7.2).
     whole: bool,
 }
 
@@ -29,7 +29,8 @@ const PLAIN: Neighbour =
     Neighbour { algorithm: Algorithm::Loss, clients: 1, calls: 200, late: 0, requests: 3, whole: false };
 
 impl Neighbour {
-    /// Calls that it brings in a window of those that it has, when told so, with so many requests in the midst of calls.
+    /// Calls that it brings in a window of those that it has, when told so, with so many requests in the
+    /// midst of calls.
     fn brings(&self, wish: Wish, within: f64) -> f64 {
         let calls = f64::from(self.calls);
         match self.algorithm {
@@ -46,8 +47,8 @@ impl Neighbour {
         }
     }
 
-    /// The calls brought and taken on in a window, as means of half a minute after half a minute, and whether the overload
-    /// went on all the time.
+    /// The calls brought and taken on in a window, as means of half a minute after half a minute, and whether
+    /// the overload went on all the time.
     fn run(&self) -> (f64, f64, bool) {
         let mut overload = Overload::new(Rules::default(), 7);
         let (mut now, mut lot, mut part) = (Time::from_secs(1), 0u64, 0.0);
@@ -96,7 +97,8 @@ fn what_is_left_away_late_is_as_much_as_was_told() {
     for calls in [130, 200, 400] {
         for late in [0, 2, 4, 8] {
             for whole in [false, true] {
-                // Of few calls that are left a part is left away that goes by all requests: it weighs three times as much.
+                // Of few calls that are left a part is left away that goes by all requests: it weighs three
+                // times as much.
                 let least = if late == 8 && whole { 75.0 } else { 92.0 };
                 Neighbour { calls, late, whole, ..PLAIN }.fits(least, 110.0);
             }

@@ -1,23 +1,24 @@
-//! Calls taken on of late in an overload, so that what repeats their INVITE is not passed over unread; and others that are
-//! known for a while.
+//! Calls taken on of late in an overload, so that what repeats their INVITE is not passed over unread; and
+//! others that are known for a while.
 
 use core::time::Duration;
 use wire::Time;
 
-/// Words of a generation in a line: both generations and all bits of a call are in one line of the processor's cache, as
-/// nearly each look misses it.
+/// Words of a generation in a line: both generations and all bits of a call are in one line of the
+/// processor's cache, as nearly each look misses it.
 const HALF: usize = 4;
-/// Bits of each generation, a power of two: of 30,000 calls a second for [`LIFE`], two each, an eighth is set.
+/// Bits of each generation, a power of two: of 30,000 calls a second for [`LIFE`], two each, an eighth is
+/// set.
 const BITS: usize = 1 << 24;
 /// How long a generation takes what comes: as long as a client repeats its INVITE (64 times T1).
 const LIFE: Duration = Duration::from_secs(32);
 
-/// The words of one generation, and those of the other. An array, so that zeroes come from the system as they are needed; what is
-/// so large begins at a line of the cache anyway.
+/// The words of one generation, and those of the other. An array, so that zeroes come from the system as they
+/// are needed; what is so large begins at a line of the cache anyway.
 type Line = [[u64; HALF]; 2];
 
-/// Two generations of bits, two for each call. It may take a call for one that it is not, which costs a look at the
-/// transactions; it forgets none before its time.
+/// Two generations of bits, two for each call. It may take a call for one that it is not, which costs a look
+/// at the transactions; it forgets none before its time.
 pub struct Recent {
     /// None before the first call.
     lines: Vec<Line>,
@@ -79,8 +80,8 @@ impl Recent {
     }
 }
 
-/// The line of a call among so many, and its two bits there. The lowest bits of the hash decide about its fate and are the
-/// same for many.
+/// The line of a call among so many, and its two bits there. The lowest bits of the hash decide about its
+/// fate and are the same for many.
 fn places(call: u64, lines: usize) -> (usize, [u64; HALF]) {
     // The multipliers of splitmix64 (Steele, Lea and Flood, OOPSLA 2014).
     let [line, place] = [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb].map(|n| call.wrapping_mul(n) >> 40);

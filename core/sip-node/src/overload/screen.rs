@@ -150,8 +150,8 @@ mod tests {
     ];
 
     proptest! {
-        /// What the parser reads without a fault is what the screen took it for: a tag where the parser sees one (and
-        /// perhaps where it sees none), the same method, the same call.
+        /// What the parser reads without a fault is what the screen took it for: a tag where the parser sees
+        /// one (and perhaps where it sees none), the same method, the same call.
         #[test]
         fn the_parser_sees_the_same(ends in 0usize..3, start in 0..STARTS.len(), to in 0..TOS.len(),
                                     others in prop::collection::vec(0..OTHERS.len(), 0..4),

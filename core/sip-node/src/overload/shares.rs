@@ -1,18 +1,19 @@
 //! Who may bring how much of the new work that is taken on in an overload.
 //!
-//! Sources are counted in buckets that a keyed hash of their address chooses, in two rows with different hashes; the INVITEs
-//! of one and its other requests as two sources ([`sip_steering::part`]). Each
-//! row has a level: who brings less than it is served in full, who brings more gets as much as the level (max-min
-//! fairness), so one source with ten times as much as others takes nothing from them. A source that shares its bucket
-//! with such a one in one row is alone in the other, and the better of the two counts (as in Stochastic Fair Blue,
-//! Feng and others 2001). The memory is fixed, and nobody outside knows who meets whom.
+//! Sources are counted in buckets that a keyed hash of their address chooses, in two rows with different
+//! hashes; the INVITEs of one and its other requests as two sources ([`sip_steering::part`]). Each row has a
+//! level: who brings less than it is served in full, who brings more gets as much as the level (max-min
+//! fairness), so one source with ten times as much as others takes nothing from them. A source that shares
+//! its bucket with such a one in one row is alone in the other, and the better of the two counts (as in
+//! Stochastic Fair Blue, Feng and others 2001). The memory is fixed, and nobody outside knows who meets whom.
 //!
-//! The hashes of the rows are drawn anew, one after the other, each about once a minute: whom chance puts together with a
-//! flood in both rows is not there for long. A new row is listened to for half a second before anything goes by it.
+//! The hashes of the rows are drawn anew, one after the other, each about once a minute: whom chance puts
+//! together with a flood in both rows is not there for long. A new row is listened to for half a second
+//! before anything goes by it.
 //!
-//! Which calls of a source are taken is no lottery for each message: it goes by a hash of the Call-ID, so a call that
-//! was passed over is mostly passed over when its INVITE is sent again. Where the threshold has moved meanwhile, what is
-//! remembered decides ([`super::Overload::judge`]).
+//! Which calls of a source are taken is no lottery for each message: it goes by a hash of the Call-ID, so a
+//! call that was passed over is mostly passed over when its INVITE is sent again. Where the threshold has
+//! moved meanwhile, what is remembered decides ([`super::Overload::judge`]).
 
 mod urgent;
 
@@ -22,15 +23,16 @@ use sip_steering::{BUCKETS, ROWS, Table, Threshold, part, place};
 
 /// How much of the last window counts in the mean of what a source brings.
 const FRESH: f32 = 0.25;
-/// The same of what it would bring, while it leaves something away. What it is told reaches it after a while, and is done after
-/// a while: a mean that follows sooner than that takes what it brings by what it was told before for what it brings by what it
-/// is told now, and swings. So it holds for answers that are half a second on their way.
+/// The same of what it would bring, while it leaves something away. What it is told reaches it after a while,
+/// and is done after a while: a mean that follows sooner than that takes what it brings by what it was told
+/// before for what it brings by what it is told now, and swings. So it holds for answers that are half a
+/// second on their way.
 const FRESH_TOLD: f32 = 0.05;
-/// How many times what it brings one would bring who goes by a rate: who brings what he may cannot be told from who would bring
-/// no more, so a little is left for it to grow.
+/// How many times what it brings one would bring who goes by a rate: who brings what he may cannot be told
+/// from who would bring no more, so a little is left for it to grow.
 const GROWS: f32 = 1.25;
-/// How much of what is brought too much by a rate in a window is made good in the next, and how much slower that is forgotten
-/// where nothing has to be left away.
+/// How much of what is brought too much by a rate in a window is made good in the next, and how much slower
+/// that is forgotten where nothing has to be left away.
 const MENDS: f32 = 0.03;
 const FORGETS: f32 = 0.25;
 /// The least part of what is left to it that one is told.
@@ -49,17 +51,17 @@ const MOST_TOLD: f32 = 0.95;
 const TELLS: u8 = 20;
 /// Units of refused requests that are answered in a second however little is taken on.
 const ANSWERS_LEAST: f32 = 80.0;
-/// What an answer on a stream counts for, of one by datagram: nothing is repeated there, so an answer spares nothing; but
-/// whoever gets none waits for half a minute.
+/// What an answer on a stream counts for, of one by datagram: nothing is repeated there, so an answer spares
+/// nothing; but whoever gets none waits for half a minute.
 const STREAM: u32 = 2;
-/// Units that any source may bring in a window, and units of refusals that may be answered in it: those of one call on a
-/// stream.
+/// Units that any source may bring in a window, and units of refusals that may be answered in it: those of
+/// one call on a stream.
 const ANY: f32 = (CALL * STREAM) as f32;
-/// For how many windows the most of late is held, at least, and twice that at most: longer than a challenge and the request
-/// with credentials take.
+/// For how many windows the most of late is held, at least, and twice that at most: longer than a challenge
+/// and the request with credentials take.
 const HOLDS: u32 = 20;
-/// Windows for which a source of which something was not taken on is not served quite in full, so that what got no answer is
-/// looked for among what it brings: as long as a client repeats an INVITE (64 times T1).
+/// Windows for which a source of which something was not taken on is not served quite in full, so that what
+/// got no answer is looked for among what it brings: as long as a client repeats an INVITE (64 times T1).
 const REPEATS: u16 = 640;
 /// So many times higher a threshold may be while a call is repeated, by changes of what is brought.
 const NEAR: f32 = 2.0;
@@ -70,8 +72,8 @@ const SALTED: u32 = 600;
 /// Windows in which a new row is listened to, and what part of the calls is counted in them.
 const LEARNS: u8 = 10;
 const LEARNED: u32 = ALL / 16;
-/// Requests that ask whether we are there (OPTIONS) which are answered in a window whatever else there is: of one source,
-/// and of all that are not known.
+/// Requests that ask whether we are there (OPTIONS) which are answered in a window whatever else there is: of
+/// one source, and of all that are not known.
 const PROBES: u8 = 4;
 const PROBES_ALL: u8 = 16;
 
@@ -115,8 +117,8 @@ struct Bucket {
     probes: u8,
     /// Calls for help in it that were not taken on like any other.
     urgent: u16,
-    /// What is below this is counted, for the rest as well: a request that gets no answer comes again, up to ten times,
-    /// one that is taken on does not.
+    /// What is below this is counted, for the rest as well: a request that gets no answer comes again, up to
+    /// ten times, one that is taken on does not.
     counts: u32,
     /// Windows for which somebody here has been told to bring less, and what part of it he leaves away then.
     tells: u8,
@@ -129,12 +131,13 @@ struct Bucket {
     paced: u8,
     /// The same by a loss.
     lossy: u8,
-    /// What part of what is left to it is told whoever does: less than all if several share one address, or if a call is fewer
-    /// requests than we take it for.
+    /// What part of what is left to it is told whoever does: less than all if several share one address, or
+    /// if a call is fewer requests than we take it for.
     scale: f32,
 }
 
-/// What a part of a source would bring, units a second, those of them that are left to it, and [`Bucket::scale`].
+/// What a part of a source would bring, units a second, those of them that are left to it, and
+/// [`Bucket::scale`].
 #[derive(Clone, Copy, Default)]
 struct Part {
     rate: f32,
@@ -200,7 +203,8 @@ impl Held {
     }
 }
 
-/// Below which lot calls that are not taken on are remembered, where a threshold may rise so many times while a call is repeated.
+/// Below which lot calls that are not taken on are remembered, where a threshold may rise so many times while
+/// a call is repeated.
 fn near(take: u32, rises: f32) -> u32 {
     ((take as f32 * rises) as u32).min(ALL)
 }
@@ -212,13 +216,13 @@ pub struct Shares {
     cap: u32,
     /// The most that it was of late: the bound with calls that were taken on before.
     cap_held: Held,
-    /// Units of refused requests that may still be answered in this window, and of those that came by datagram and on a
-    /// stream.
+    /// Units of refused requests that may still be answered in this window, and of those that came by
+    /// datagram and on a stream.
     answers: u32,
     datagrams: u32,
     streams: u32,
-    /// What the kernel is told, if it drops what would be left unanswered: the thresholds of answers, and the hashes of the
-    /// rows.
+    /// What the kernel is told, if it drops what would be left unanswered: the thresholds of answers, and the
+    /// hashes of the rows.
     table: Table,
     /// Windows for which a row is listened to.
     learns: [u8; ROWS],
@@ -228,14 +232,16 @@ pub struct Shares {
     random: u64,
     /// Requests of unknown sources that may still ask whether we are there in this window.
     probes: u8,
-    /// Calls for help that may still be taken on in this window whatever else there is, and how many of one source in all.
+    /// Calls for help that may still be taken on in this window whatever else there is, and how many of one
+    /// source in all.
     urgent: u16,
     urgent_each: u16,
     /// What part of what was brought is not taken on now.
     loss: f32,
     /// Somebody who goes by a rate is told less than is left to it.
     short: bool,
-    /// Units a second up to which a source is served in full, infinite if all are; and how many more could be taken on then.
+    /// Units a second up to which a source is served in full, infinite if all are; and how many more could be
+    /// taken on then.
     level: f32,
     spare: f32,
     /// The most units a second that were allowed of late, and how many times higher thresholds may soon be.
@@ -307,11 +313,12 @@ impl Shares {
     fn renew(&mut self, at: usize) {
         self.salt(at);
         if let (Some(row), Some(learns)) = (self.rows.get_mut(at), self.learns.get_mut(at)) {
-            // What is counted has to come as far as here, so the kernel lets it pass; and as it may be much, it is no more
-            // than twice what is taken on.
+            // What is counted has to come as far as here, so the kernel lets it pass; and as it may be much,
+            // it is no more than twice what is taken on.
             let part = ((1.0 - self.loss) * (2 * ALL) as f32) as u32;
             let counts = part.clamp(SAMPLE, LEARNED);
-            // The other row says what is wanted meanwhile; and for longer whose calls got no answer, which is not known here.
+            // The other row says what is wanted meanwhile; and for longer whose calls got no answer, which is
+            // not known here.
             let repeats = REPEATS;
             *row = [Bucket { counts, answer: counts, wants: 1.0, repeats, scale: 1.0, ..Bucket::default() };
                 BUCKETS];
@@ -333,8 +340,8 @@ impl Shares {
         self.probes = PROBES_ALL;
     }
 
-    /// A window of so many seconds is over. In the next `budget` units a second may be taken on, and the refusal of
-    /// `answers` may be said.
+    /// A window of so many seconds is over. In the next `budget` units a second may be taken on, and the
+    /// refusal of `answers` may be said.
     pub fn turn(&mut self, budget: f32, answers: Answers, seconds: f32) {
         let seconds = seconds.clamp(0.001, 1.0);
         let answers = answers.at_least(ANSWERS_LEAST);
@@ -347,7 +354,8 @@ impl Shares {
             let mut all = 0.0;
             for bucket in row.iter_mut() {
                 if *learns > 0 {
-                    // It knows of no earlier window, and whoever meets here does as they are told all the same.
+                    // It knows of no earlier window, and whoever meets here does as they are told all the
+                    // same.
                     bucket.hear();
                 }
                 bucket.turn(seconds, *learns > 0);
@@ -366,8 +374,9 @@ impl Shares {
                 self.short |= bucket.paced > 0 && bucket.scale < SHORT;
                 bucket.hear();
             }
-            // What is judged here is what comes all the same. Who does as he is told leaves away calls and the rest alike, so of
-            // one of them he brings less than its share, and there is room for the other.
+            // What is judged here is what comes all the same. Who does as he is told leaves away calls and
+            // the rest alike, so of one of them he brings less than its share, and there is room for the
+            // other.
             let level = level(row, budget, |bucket| bucket.comes);
             let over = (row.iter().map(|bucket| bucket.comes).sum::<f32>() - budget).max(0.0);
             let answered = if over > 0.0 { (answers.datagrams / over).min(1.0) } else { 1.0 };
@@ -383,7 +392,8 @@ impl Shares {
                 // What is counted comes as far as here.
                 bucket.answer = ((answer * ALL as f32) as u32).max(bucket.counts).min(most);
             }
-            // Where all do as they are told there is no level. Somebody new, or who stops doing so, would have the whole budget.
+            // Where all do as they are told there is no level. Somebody new, or who stops doing so, would
+            // have the whole budget.
             highest = highest.max(level.min(NEAR * wanted));
             // What is left away because it was told to would come without.
             loss = loss.min(if all > 0.0 { (1.0 - budget / all).max(0.0) } else { 0.0 });
@@ -420,8 +430,9 @@ impl Shares {
         buckets.map(|bucket| bucket.take).max().unwrap_or(0)
     }
 
-    /// What becomes of a request that asks whether we are there: it is new work like any other, but a few of each source are
-    /// answered whatever else there is, and of all sources that are not `known` some. `known`: the operator has named it.
+    /// What becomes of a request that asks whether we are there: it is new work like any other, but a few of
+    /// each source are answered whatever else there is, and of all sources that are not `known` some.
+    /// `known`: the operator has named it.
     pub fn judge_probe(&mut self, source: u64, call: u16, stream: bool, known: bool) -> Verdict {
         let places = self.places(source);
         let (take, answer) = self.weigh(places, call, 1, false);
@@ -446,28 +457,29 @@ impl Shares {
         core::array::from_fn(|row| place(source, self.table.salt(row)))
     }
 
-    /// What becomes of a request with so many units. `source` is a keyed hash of where it comes from, `call` one of
-    /// its Call-ID; `stream`: it came on a stream.
+    /// What becomes of a request with so many units. `source` is a keyed hash of where it comes from, `call`
+    /// one of its Call-ID; `stream`: it came on a stream.
     pub fn judge(&mut self, source: u64, call: u16, units: u32, stream: bool) -> Verdict {
         let (take, answer) = self.weigh(self.places(source), call, units, false);
         if take { Verdict::Take } else { self.refuse(answer, units, stream) }
     }
 
-    /// The same of a request of a call that was taken on before. It is taken on again where the threshold was of late, and
-    /// answered in any case.
+    /// The same of a request of a call that was taken on before. It is taken on again where the threshold was
+    /// of late, and answered in any case.
     pub fn judge_known(&mut self, source: u64, call: u16, units: u32, stream: bool) -> Verdict {
         let (take, _) = self.weigh(self.places(source), call, units, true);
         if take { Verdict::Take } else { self.refuse(true, units, stream) }
     }
 
-    /// Whether a request with this lot may be taken on if it is known ([`judge_known`](Shares::judge_known)). On a stream one
-    /// that may not has the same fate as if it were not known.
+    /// Whether a request with this lot may be taken on if it is known ([`judge_known`](Shares::judge_known)).
+    /// On a stream one that may not has the same fate as if it were not known.
     pub fn may_take_known(&self, source: u64, call: u16) -> bool {
         let mut buckets = self.rows.iter().zip(self.places(source)).filter_map(|(row, at)| row.get(at));
         buckets.any(|bucket| u32::from(call) < bucket.held.most())
     }
 
-    /// Counts a request, and whether it is taken on; if it is not, whether its lot is one of those that are answered.
+    /// Counts a request, and whether it is taken on; if it is not, whether its lot is one of those that are
+    /// answered.
     fn weigh(&mut self, places: [usize; ROWS], call: u16, units: u32, known: bool) -> (bool, bool) {
         let call = u32::from(call);
         let cap = if known { self.cap_held.most().saturating_mul(2) } else { self.cap };
@@ -492,8 +504,8 @@ impl Shares {
     /// How a request is refused.
     fn refuse(&mut self, answer: bool, units: u32, stream: bool) -> Verdict {
         let cost = if stream { units * STREAM } else { units };
-        // Where the kernel drops what is not answered, silence costs nothing by datagram. On a stream it never does that, but
-        // nothing is repeated there.
+        // Where the kernel drops what is not answered, silence costs nothing by datagram. On a stream it
+        // never does that, but nothing is repeated there.
         let room = if stream { &mut self.streams } else { &mut self.datagrams };
         if self.answers < cost || *room < cost || !stream && !answer {
             return Verdict::Drop;
@@ -503,8 +515,9 @@ impl Shares {
         Verdict::Refuse
     }
 
-    /// What to tell this source, which does as it is told from now on: what part of all that it would bring it is to leave
-    /// away, 0 to 1, and how many requests a second it may bring, which is more than it does if that is little.
+    /// What to tell this source, which does as it is told from now on: what part of all that it would bring
+    /// it is to leave away, 0 to 1, and how many requests a second it may bring, which is more than it does
+    /// if that is little.
     pub fn tell(&mut self, source: u64, algorithm: Algorithm) -> (f32, f32) {
         let calls = self.tell_part(part(source, true), algorithm);
         let others = self.tell_part(part(source, false), algorithm);
@@ -512,7 +525,8 @@ impl Shares {
         // Of nothing at all nobody can tell what it would be. It leaves the same part of either away.
         let loss = if all > 0.0 { (1.0 - left / all).clamp(0.0, MOST_TOLD) } else { 0.0 };
         self.set_common(source, loss);
-        // Nor can anybody tell what one would bring who brings what he may: so that goes by what there is room for.
+        // Nor can anybody tell what one would bring who brings what he may: so that goes by what there is
+        // room for.
         let may = if self.level.is_finite() { left.max(self.level) } else { left + self.spare };
         let requests = calls.rate * calls.scale / CALL as f32 * REQUESTS + others.rate * others.scale;
         (loss, if all > 0.0 { may * requests / all } else { may })
@@ -536,7 +550,8 @@ impl Shares {
                 fits = bucket.comes <= of.left * GROWS;
             }
         }
-        // A row that is only listened to learns this as well, unless others bring what is too much in the one that says it.
+        // A row that is only listened to learns this as well, unless others bring what is too much in the one
+        // that says it.
         let learning =
             self.rows.iter_mut().zip(places).zip(self.learns).filter(|(_, learns)| fits && *learns > 0);
         for ((row, at), _) in learning {
@@ -547,8 +562,8 @@ impl Shares {
         if of.rate.is_finite() { of } else { Part::default() }
     }
 
-    /// What this source is told to leave away from now on, of its INVITEs and of the rest, by all workers, if any tells it
-    /// something.
+    /// What this source is told to leave away from now on, of its INVITEs and of the rest, by all workers, if
+    /// any tells it something.
     pub fn set_common(&mut self, source: u64, loss: f32) {
         for places in [true, false].map(|invite| self.places(part(source, invite))) {
             for (row, at) in self.rows.iter_mut().zip(places) {
@@ -570,7 +585,8 @@ impl Shares {
     }
 }
 
-/// The level at which a row brings the budget, if each brings as much as `rate` says; infinite if that is less.
+/// The level at which a row brings the budget, if each brings as much as `rate` says; infinite if that is
+/// less.
 fn level(row: &[Bucket; BUCKETS], budget: f32, rate: impl Fn(&Bucket) -> f32) -> f32 {
     let mut level = f32::INFINITY;
     // Each pass takes those below the level out, which raises it; so it ends as soon as nobody is.

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// A trunk that leaves away what it is told to: nothing has to be refused then, and there is an overload all the same.
+/// A trunk that leaves away what it is told to: nothing has to be refused then, and there is an overload all
+/// the same.
 #[test]
 fn a_trunk_that_does_as_it_is_told_is_told_so_as_long_as_it_has_more() {
     let mut overload = Overload::new(Rules::default(), 7);
@@ -143,8 +144,8 @@ fn a_kernel_that_drops_nothing_is_not_counted_on() {
     assert!(does_not * 10 > without * 8 && helps * 4 < without, "{without} {helps} {does_not}");
 }
 
-/// What it is told to let pass and gets no answer all the same, of a burst, is not held against it: to answer all refusals
-/// then would tell it to let everything pass, for good.
+/// What it is told to let pass and gets no answer all the same, of a burst, is not held against it: to answer
+/// all refusals then would tell it to let everything pass, for good.
 #[test]
 fn a_kernel_that_does_as_it_is_told_is_counted_on_whatever_it_lets_pass() {
     let mut overload = Overload::new(Rules::default(), 7);
@@ -177,8 +178,8 @@ fn a_kernel_that_does_as_it_is_told_is_counted_on_whatever_it_lets_pass() {
     assert!(overload.sheds() && silent > 4_000, "{silent}");
 }
 
-/// The kernel drops no byte of a stream, and nothing is repeated there: an answer, and the ACK that it brings, spare nothing.
-/// So few refusals are all said, and of many one for five calls that are taken on.
+/// The kernel drops no byte of a stream, and nothing is repeated there: an answer, and the ACK that it
+/// brings, spare nothing. So few refusals are all said, and of many one for five calls that are taken on.
 #[test]
 fn on_streams_a_refusal_is_said_for_five_calls_taken_on() {
     for (sieved, offered) in [(None, 100), (Some(0), 100), (None, 54)] {
@@ -293,7 +294,8 @@ fn what_got_no_answer_gets_none_when_it_is_repeated() {
     assert!(flooded.overload.sheds() && again.iter().all(|call| flooded.judge(*call) == Verdict::Take));
 }
 
-/// All phones that register again within the time that the kernel remembers would come through, whatever is taken on.
+/// All phones that register again within the time that the kernel remembers would come through, whatever is
+/// taken on.
 #[test]
 fn the_kernel_is_told_of_calls_and_not_of_registrations() {
     let mut flooded = Flooded::new();
@@ -326,8 +328,8 @@ fn what_was_taken_on_is_taken_on_when_it_comes_again() {
 }
 
 impl Flooded {
-    /// A window in which a neighbour would bring so many calls and other requests, and brings what it is told to: what is told,
-    /// and how many units were brought and taken on.
+    /// A window in which a neighbour would bring so many calls and other requests, and brings what it is told
+    /// to: what is told, and how many units were brought and taken on.
     fn neighbour(&mut self, (calls, others): (u32, u32), algorithm: Algorithm) -> (u32, u32, u32) {
         let wish = self.overload.wish(7, algorithm);
         let all = f64::from(3 * calls + others);
@@ -359,8 +361,8 @@ impl Flooded {
     }
 }
 
-/// A proxy of phones that all register is told so, though its calls are few; and of what it brings then nearly all is taken on,
-/// whatever it goes by and however many of it are calls.
+/// A proxy of phones that all register is told so, though its calls are few; and of what it brings then
+/// nearly all is taken on, whatever it goes by and however many of it are calls.
 #[test]
 fn a_neighbour_whose_registrations_are_too_many_brings_what_can_be_done() {
     for algorithm in [Algorithm::Loss, Algorithm::Rate] {

@@ -100,8 +100,9 @@ impl<S: Services> Router<'_, S> {
         Plan::Forward(room)
     }
 
-    /// Whether a request with our token belongs to no dialog, and the other end may take it for a new one: a proxy,
-    /// gateway or trunk that does not mind an unknown To tag opens any number so. In stateless mode nobody knows.
+    /// Whether a request with our token belongs to no dialog, and the other end may take it for a new one: a
+    /// proxy, gateway or trunk that does not mind an unknown To tag opens any number so. In stateless mode
+    /// nobody knows.
     pub(super) fn is_of_no_dialog(
         &self,
         now: Time,
@@ -196,8 +197,8 @@ impl<S: Services> Router<'_, S> {
     }
 }
 
-/// The other end of a dialog. A stranger's address is not proven: its INVITE may have a forged source, and its Contact or
-/// Record-Route may name another host.
+/// The other end of a dialog. A stranger's address is not proven: its INVITE may have a forged source, and
+/// its Contact or Record-Route may name another host.
 fn wish_within(a: &Admitted<'_>, dialog: &Dialog) -> Wish {
     let role = dialog.peer.role;
     Wish { elsewhere: role == Role::Stranger, ..Wish::new(a.routing.request_uri, role) }

@@ -10,9 +10,9 @@ use sip_message::Scheme;
 use sip_proxy::token::Role;
 
 impl<S: Services> Router<'_, S> {
-    /// Where a call for help goes; `None`: it is none. A service keeps its name on the way (RFC 5031 section 4.1), and a
-    /// number is called at the target. No trunk is meant by it, so none holds it back by asking for less. What came from a trunk
-    /// does not go back there.
+    /// Where a call for help goes; `None`: it is none. A service keeps its name on the way (RFC 5031 section
+    /// 4.1), and a number is called at the target. No trunk is meant by it, so none holds it back by asking
+    /// for less. What came from a trunk does not go back there.
     pub(crate) fn way_to_help(&self, a: &Admitted<'_>) -> Option<Plan> {
         let emergency = self.site.settings().emergency.as_ref()?;
         if !self.site.is_for_help(&a.uri, a.routing.request_uri) {

@@ -32,7 +32,8 @@ use wire::{Flow, ListenerId, Time, Transport};
 /// The most bytes that a datagram carries over IPv4.
 const LARGEST_DATAGRAM: usize = 65_507;
 
-/// Decides where a request goes: to which bindings, trunks, hosts, or nowhere. It reads the server and its calls.
+/// Decides where a request goes: to which bindings, trunks, hosts, or nowhere. It reads the server and its
+/// calls.
 pub(crate) struct Router<'a, S> {
     site: &'a Site<S>,
     calls: &'a Calls,
@@ -113,8 +114,8 @@ impl<S: Services> Router<'_, S> {
         Flow { listener, ..flow }
     }
 
-    /// A Route that is not ours and that no dialog of ours put there: an outbound proxy's business, for those who may
-    /// relay.
+    /// A Route that is not ours and that no dialog of ours put there: an outbound proxy's business, for those
+    /// who may relay.
     fn preloaded_route(&self, near: Flow, request: &Message<'_>, a: &Admitted<'_>, next: &[u8]) -> Plan {
         let bounds = Bounds::of(near.remote);
         let uri = Uri::parse(next).ok();

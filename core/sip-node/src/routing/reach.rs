@@ -1,4 +1,5 @@
-//! Where a binding is reached: the table of docs/design/reach.md, decided when a REGISTER comes and followed when a request does.
+//! Where a binding is reached: the table of docs/design/reach.md, decided when a REGISTER comes and followed
+//! when a request does.
 
 use crate::access;
 use crate::access::{Access, Asker, By, access};
@@ -49,8 +50,9 @@ fn is_taken<S: Services>(services: &S, now: Time, remote: SocketAddr) -> bool {
     taken || more
 }
 
-/// Whether a Contact or Path of a user of ours leads to `remote`, where another account's phone is. That may be a gateway,
-/// which the Contact of one account must not open to those who may not call it. `own`: where the user's phones are.
+/// Whether a Contact or Path of a user of ours leads to `remote`, where another account's phone is. That may
+/// be a gateway, which the Contact of one account must not open to those who may not call it. `own`: where
+/// the user's phones are.
 pub(crate) fn is_anothers<S: Services>(
     services: &S,
     now: Time,
@@ -103,10 +105,10 @@ impl<S: Services> Router<'_, S> {
         wish
     }
 
-    /// Whether a Contact that is equivalent to `uri` is bound at `remote`, the address that it spells out, and the
-    /// way to its phone if that is reached in another way. `None` also where that is in doubt, or where more are bound
-    /// than are looked at: a registration must not take over calls to another phone's Contact, or to an address outside
-    /// that the caller may call.
+    /// Whether a Contact that is equivalent to `uri` is bound at `remote`, the address that it spells out,
+    /// and the way to its phone if that is reached in another way. `None` also where that is in doubt, or
+    /// where more are bound than are looked at: a registration must not take over calls to another phone's
+    /// Contact, or to an address outside that the caller may call.
     pub(crate) fn phone_at(
         &self,
         now: Time,
@@ -137,8 +139,8 @@ impl<S: Services> Router<'_, S> {
         )
     }
 
-    /// Whether a binding claims the address of a trunk or service from elsewhere. It may be older than the settings or
-    /// the answer of the DNS that make the address theirs.
+    /// Whether a binding claims the address of a trunk or service from elsewhere. It may be older than the
+    /// settings or the answer of the DNS that make the address theirs.
     fn is_claim(&self, remote: SocketAddr, binding: &BindingView<'_>) -> bool {
         self.site.places().claimed_at(self.site.settings(), remote, binding.flow.remote).is_some()
     }
@@ -173,8 +175,8 @@ impl<S: Services> Router<'_, S> {
         if stream {
             hops.push(flow);
         }
-        // The phone's own address, so that nothing translates it on the way: its Contact may name a transport, or take a new
-        // connection when the one that it registered over is gone (a restart, say).
+        // The phone's own address, so that nothing translates it on the way: its Contact may name a
+        // transport, or take a new connection when the one that it registered over is gone (a restart, say).
         let own = contact.filter(|c| destination(c) == Some(flow.remote.ip().to_canonical()));
         if let Some(c) = own {
             let transport = if stream { flow.transport } else { transport_of(c) };

@@ -66,7 +66,8 @@ pub(crate) struct Wish {
     pub instance: Vec<u8>,
     /// Only the flow of the registration leads there (RFC 5626).
     pub flow_only: bool,
-    /// Chosen by a sender that has not proven that it is there: the device of a Contact, the other end of a dialog.
+    /// Chosen by a sender that has not proven that it is there: the device of a Contact, the other end of a
+    /// dialog.
     pub elsewhere: bool,
     /// Where a binding was registered from, if its target is elsewhere.
     pub registered_from: Option<IpAddr>,
@@ -94,7 +95,8 @@ impl Wish {
         }
     }
 
-    /// One target out of several that stand for each other, in failover order; those that do not answer come last.
+    /// One target out of several that stand for each other, in failover order; those that do not answer come
+    /// last.
     pub fn chain(wishes: impl DoubleEndedIterator<Item = Wish>) -> Option<Wish> {
         let (mut first, mut last) = (None, None);
         for wish in wishes.rev() {
@@ -124,8 +126,8 @@ impl Wish {
         *last = Some(Box::new(wish));
     }
 
-    /// Takes in another flow of the same phone: after its others, but before them if the request is too `large` for a
-    /// datagram and only the new one is a stream.
+    /// Takes in another flow of the same phone: after its others, but before them if the request is too
+    /// `large` for a datagram and only the new one is a stream.
     pub fn join(&mut self, wish: Wish, large: bool) {
         let by_stream = |w: &Wish| w.hops.first().is_some_and(|hop| hop.transport.is_reliable());
         if large && by_stream(&wish) && !by_stream(self) {
@@ -147,7 +149,8 @@ impl Wish {
     }
 }
 
-/// Where the phones of the called user have registered from: their hops, and the sources of bindings that lead elsewhere.
+/// Where the phones of the called user have registered from: their hops, and the sources of bindings that
+/// lead elsewhere.
 pub(crate) fn sources<'a>(
     hops: &'a [Flow],
     elsewhere: bool,

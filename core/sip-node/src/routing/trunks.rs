@@ -13,8 +13,8 @@ use sip_message::{Message, Name, Uri, canonical_user, user_after};
 use sip_proxy::token::Role;
 
 impl<S: Services> Router<'_, S> {
-    /// A Route that names a trunk's address: what the trunk's rules allow for the number in the Request-URI, at the target
-    /// that the Route names, and no further.
+    /// A Route that names a trunk's address: what the trunk's rules allow for the number in the Request-URI,
+    /// at the target that the Route names, and no further.
     pub(super) fn routed_over_trunk(
         &self,
         request: &Message<'_>,
@@ -35,7 +35,8 @@ impl<S: Services> Router<'_, S> {
         Plan::Forward(vec![(1000, self.by_trunk(at, trunk, target, wish))])
     }
 
-    /// A trunk's address in the Request-URI: as if the number was dialled here, if it would go over that trunk.
+    /// A trunk's address in the Request-URI: as if the number was dialled here, if it would go over that
+    /// trunk.
     pub(super) fn over_named_trunk(&self, a: &Admitted<'_>) -> Plan {
         let number = canonical_user(a.uri.user.unwrap_or(b""));
         let named = self.site.places().of_uri(self.site.settings(), &a.uri);

@@ -7,8 +7,8 @@ use sip_message::{Message, Name, hex16, unhex16};
 use sip_proxy::transport::reply_flow;
 use wire::{Flow, ListenerId};
 
-/// Begins a branch that was made without memory. The whole of it is this, what tells requests apart, where the response
-/// goes, and the seal.
+/// Begins a branch that was made without memory. The whole of it is this, what tells requests apart, where
+/// the response goes, and the seal.
 const PREFIX: &[u8; 8] = b"z9hG4bKt";
 
 /// The same where the address of whoever gets the response is in it, which it is if that is IPv4's.
@@ -49,7 +49,8 @@ impl<S: Services> Site<S> {
         out.extend_from_slice(&branch);
     }
 
-    /// The seal over what stands before it in small letters, as text. `address`: of IPv6, where it is not in that.
+    /// The seal over what stands before it in small letters, as text. `address`: of IPv6, where it is not in
+    /// that.
     fn stateless_seal(&self, facts: &[u8], address: Option<Ipv6Addr>, call_id: &[u8]) -> [u8; 16] {
         let domain = if address.is_some() { domain::SEAL_V6 } else { domain::SEAL };
         let mut text = self.gathered::<256>(domain);
@@ -66,7 +67,8 @@ impl<S: Services> Site<S> {
         if response.via_count() < 2 {
             return None;
         }
-        // A branch is a token, and some elements change its case. All of this one is letters and digits, if it is ours.
+        // A branch is a token, and some elements change its case. All of this one is letters and digits, if
+        // it is ours.
         let mut branch: [u8; 56] = response.via_branch().try_into().ok()?;
         branch.iter_mut().skip(PREFIX.len()).for_each(|byte| *byte |= 0x20);
         let (prefix, rest) = branch.split_first_chunk()?;

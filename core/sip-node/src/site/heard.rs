@@ -1,5 +1,5 @@
-//! Where responses have come from: a Contact of another device, or of a stranger in a dialog, may name a host that never
-//! asked for anything.
+//! Where responses have come from: a Contact of another device, or of a stranger in a dialog, may name a host
+//! that never asked for anything.
 //!
 //! A fixed table of hashes that all workers of a server share. A new entry may overwrite an older one, which
 //! is noted again with its next answer. Nothing is kept over a restart.

@@ -1,5 +1,5 @@
-//! What a server is: its settings, services, secrets, and the addresses of the operator's targets. All parts of a
-//! node read it; only new settings and answers of the DNS change it.
+//! What a server is: its settings, services, secrets, and the addresses of the operator's targets. All parts
+//! of a node read it; only new settings and answers of the DNS change it.
 
 mod branches;
 mod heard;
@@ -155,7 +155,8 @@ pub(crate) mod domain {
     pub const OWNER: u8 = 1;
     pub const TAG: u8 = 2;
     pub const STATELESS: u8 = 3;
-    /// What is sealed is text that anybody may write; what he learns of hashes of other uses must not be a seal.
+    /// What is sealed is text that anybody may write; what he learns of hashes of other uses must not be a
+    /// seal.
     pub const SEAL: u8 = 4;
     pub const SEAL_V6: u8 = 5;
     pub const ACCOUNT: u8 = 6;

@@ -163,8 +163,8 @@ impl<S: Services> Site<S> {
         Uri::parse(request.from_uri()).is_ok_and(|uri| self.is_local_host(&uri))
     }
 
-    /// Whether a Request-URI, whose text is `whole`, is one for emergencies here: of numbers those in our domains, and those
-    /// that are of none.
+    /// Whether a Request-URI, whose text is `whole`, is one for emergencies here: of numbers those in our
+    /// domains, and those that are of none.
     #[inline]
     pub(crate) fn is_for_help(&self, uri: &Uri<'_>, whole: &[u8]) -> bool {
         let Some(emergency) = &self.settings.emergency else { return false };

@@ -15,7 +15,8 @@ use wire::{Flow, Transport};
 pub(crate) const OC: &[u8] = b";oc;oc-algo=\"loss,rate\"";
 
 impl<S: Services> Site<S> {
-    /// The ends of a dialog that a request may set up, and the names that they bear in it. `keeper`: of the table of calls.
+    /// The ends of a dialog that a request may set up, and the names that they bear in it. `keeper`: of the
+    /// table of calls.
     pub(crate) fn ends(&self, request: &Message<'_>, caller: End, callee: End, keeper: u16) -> Ends {
         let mark = |uri| self.aor_of(uri).map_or(0, |aor| self.sealer.mark(aor.text()));
         let calling = if caller.role == Role::Local { mark(request.from_uri()) } else { 0 };

@@ -24,8 +24,9 @@ impl<S: Services> Site<S> {
         ours && self.settings.is_self(via.host, via.port)
     }
 
-    /// Whether a request comes from where a phone is registered. What comes through a proxy comes from the proxy's address,
-    /// whoever sent it: so with one Via only, and never from a proxy in front of this server.
+    /// Whether a request comes from where a phone is registered. What comes through a proxy comes from the
+    /// proxy's address, whoever sent it: so with one Via only, and never from a proxy in front of this
+    /// server.
     pub(crate) fn is_at_phone(&self, flow: Flow, request: &Message<'_>) -> bool {
         request.via_count() == 1
             && !self.settings.auth.is_front(flow.remote.ip())

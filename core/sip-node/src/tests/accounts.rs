@@ -82,8 +82,8 @@ fn guess_until_held_off(lab: &mut Lab, received: &str) -> Sent {
 
 const PROXY: &str = "192.0.2.77:5060";
 
-/// Phones show 403 and stop. 503 would have a proxy send us nothing at all for so long, of anybody (section 21.5.4):
-/// whoever guesses would decide about the others.
+/// Phones show 403 and stop. 503 would have a proxy send us nothing at all for so long, of anybody (section
+/// 21.5.4): whoever guesses would decide about the others.
 #[test]
 fn guesser_alone_gets_403_with_retry_after() {
     let mut lab = Lab::with(|s| s.auth.fronts = vec![(PROXY.parse::<SocketAddr>().unwrap().ip(), 32)]);

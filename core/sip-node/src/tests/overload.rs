@@ -19,8 +19,8 @@ fn window(lab: &mut Lab, behind: u64) {
     lab.node.pace(lab.now, &load);
 }
 
-/// A lab that has been overloaded for a while by a stranger who sends 400 calls in each window, so that nearly nothing
-/// of him is taken on.
+/// A lab that has been overloaded for a while by a stranger who sends 400 calls in each window, so that
+/// nearly nothing of him is taken on.
 fn overloaded(change: impl FnOnce(&mut Settings)) -> Lab {
     let mut lab = Lab::with(change);
     lab.phones(&[BOB]);
@@ -260,8 +260,8 @@ fn a_made_up_dialog_is_no_way_round() {
     }
 }
 
-/// A balancer or a trunk that asks whether we are there, each time with the same Call-ID, is not told that we are not; the
-/// rest of a flood of such questions is new work.
+/// A balancer or a trunk that asks whether we are there, each time with the same Call-ID, is not told that we
+/// are not; the rest of a flood of such questions is new work.
 #[test]
 fn who_asks_whether_we_are_there_has_an_answer() {
     let mut lab = overloaded(|s| s.trunks.push(trunk(&["sip:203.0.113.5"], "+49")));
@@ -282,7 +282,8 @@ fn who_asks_whether_we_are_there_has_an_answer() {
     assert!((1..40).contains(&answered), "{answered} of 400");
 }
 
-/// Strangers who ask as often as they can leave a trunk that floods itself, and one who brings little, their answers.
+/// Strangers who ask as often as they can leave a trunk that floods itself, and one who brings little, their
+/// answers.
 #[test]
 fn floods_of_questions_leave_others_their_answers() {
     let mut lab = overloaded(|s| s.trunks.push(trunk(&["sip:203.0.113.5"], "+49")));
@@ -347,7 +348,8 @@ fn what_was_taken_on_before_the_overload_goes_on() {
     }
 }
 
-/// On a stream nobody repeats a request but a proxy without transactions, which passes on what came to it by datagram.
+/// On a stream nobody repeats a request but a proxy without transactions, which passes on what came to it by
+/// datagram.
 #[test]
 fn what_a_front_repeats_on_a_stream_goes_on_too() {
     for front in [true, false] {
@@ -561,8 +563,8 @@ fn speaking(targets: &[&str]) -> Trunk {
     Trunk { overload_control: true, ..trunk(targets, "+49") }
 }
 
-/// Nothing is offered to a trunk that is not said to know of it, and what comes back in its name is not believed: the
-/// callee behind it may have written that.
+/// Nothing is offered to a trunk that is not said to know of it, and what comes back in its name is not
+/// believed: the callee behind it may have written that.
 #[test]
 fn only_a_trunk_that_may_ask_for_less_is_believed() {
     let wish = ";oc=100;oc-algo=\"loss\";oc-validity=30000;oc-seq=999999999999.0";

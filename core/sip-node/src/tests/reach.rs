@@ -501,8 +501,8 @@ fn path_elsewhere_takes_one_contact_until_it_answers() {
     }
 }
 
-/// A trusted proxy that writes the same name into Via and Path is at that name, and its phones are many. A Path
-/// that leads elsewhere is not the proxy's.
+/// A trusted proxy that writes the same name into Via and Path is at that name, and its phones are many. A
+/// Path that leads elsewhere is not the proxy's.
 #[test]
 fn path_of_a_trusted_proxy_by_its_own_name_takes_many_contacts() {
     for (front, via, path, status) in [

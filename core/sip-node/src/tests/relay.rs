@@ -337,7 +337,8 @@ fn no_registration_opens_the_admin_api() {
 
 #[test]
 fn a_path_leads_to_the_balancer_that_the_register_came_from_whatever_the_contact_is() {
-    // Inside, with a phone outside whose Contact is its public address, and with one whose Contact is private.
+    // Inside, with a phone outside whose Contact is its public address, and with one whose Contact is
+    // private.
     for contact in ["203.0.113.7:5062", "10.0.0.7:5062", "192.0.2.30"] {
         let mut lab = Lab::new();
         let lines =

@@ -1,4 +1,5 @@
-//! What the kernel would drop in an overload, by the interpreter, against what the worker makes of the same message.
+//! What the kernel would drop in an overload, by the interpreter, against what the worker makes of the same
+//! message.
 
 use crate::Emergency;
 use crate::overload::{Kind, screen};
@@ -106,7 +107,8 @@ proptest! {
     }
 }
 
-/// A Call-ID has no control character inside. Where one has, kernel and worker still draw the same lot for it.
+/// A Call-ID has no control character inside. Where one has, kernel and worker still draw the same lot for
+/// it.
 #[test]
 fn a_call_id_ends_for_both_where_it_has_to() {
     let ownership = Ownership::new(b"sixteen bytes---");

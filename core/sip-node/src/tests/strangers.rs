@@ -79,8 +79,8 @@ fn outcomes(who: Who, method: &str, change: fn(&mut Settings)) -> String {
     cells
 }
 
-/// BYE, PRACK and UPDATE pass with any To tag, because no node knows every call. A phone answers 481 if the tags are made up
-/// (RFC 3261 section 12.2.2). INFO does not, because some phones obey it outside of dialogs.
+/// BYE, PRACK and UPDATE pass with any To tag, because no node knows every call. A phone answers 481 if the
+/// tags are made up (RFC 3261 section 12.2.2). INFO does not, because some phones obey it outside of dialogs.
 #[test]
 fn tag_without_our_token_opens_no_dialog() {
     for (method, stranger, trunk, user) in [
@@ -285,7 +285,8 @@ fn invite_that_commands_by_its_uris_is_refused() {
     lab.phones(&[BOB]);
     assert_eq!(lab.ask(CAROL, changes[2].1(Req::invite()).text()).status(), 403);
     assert_eq!(lab.world.refused.borrow().last().unwrap().0, Refusal::Commands);
-    // In a call as well, where a phone may take an unknown tag for a new call; but nothing else is refused for it.
+    // In a call as well, where a phone may take an unknown tag for a new call; but nothing else is refused
+    // for it.
     let (invite, ok) = in_call(&mut lab, true);
     for (method, status) in [("INVITE", 403), ("UPDATE", 0), ("BYE", 0)] {
         let mut req = invite.within(method, &ok);

@@ -1,4 +1,5 @@
-//! How often a request is sent to an address that an unproven sender chose, before anything came back from there.
+//! How often a request is sent to an address that an unproven sender chose, before anything came back from
+//! there.
 
 use super::*;
 

@@ -21,8 +21,8 @@ impl Context {
         self.arm(out);
     }
 
-    /// Nothing has come on a branch, and it is waited for no longer: the next address is tried, else it counts as if a
-    /// 408 had come. What comes late still counts.
+    /// Nothing has come on a branch, and it is waited for no longer: the next address is tried, else it
+    /// counts as if a 408 had come. What comes late still counts.
     pub fn branch_silent(&mut self, now: Time, branch: BranchId, out: &mut Vec<Action>) {
         if !self.is_silent(branch) {
             return;

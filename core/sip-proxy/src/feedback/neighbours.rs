@@ -1,5 +1,5 @@
-//! Next hops that have said how much they can take: RFC 7339 sections 5.3 to 5.10 and 7.2, RFC 7415 section 3.5, as a
-//! client.
+//! Next hops that have said how much they can take: RFC 7339 sections 5.3 to 5.10 and 7.2, RFC 7415 section
+//! 3.5, as a client.
 
 use super::oc::{Algorithm, Wish};
 use core::net::SocketAddr;
@@ -8,19 +8,20 @@ use wire::Time;
 
 /// Next hops remembered. They are configured, trunks or nodes, and few of them ask at one time.
 const MOST: usize = 256;
-/// A sequence number below the last one by less than this, in steps of 10 us, is late; by more, its sender has begun
-/// anew (RFC 7339 section 4.4). A minute.
+/// A sequence number below the last one by less than this, in steps of 10 us, is late; by more, its sender
+/// has begun anew (RFC 7339 section 4.4). A minute.
 const LATE: u64 = 60 * 100_000;
 /// Requests after which the mix of the two categories is weighed anew.
 const SAMPLE: u32 = 1_000;
 /// How long a next hop is known after what it said is over.
 const KEPT: Duration = Duration::from_secs(5);
-/// Tolerance of the leaky bucket for what may be held back, in intervals (RFC 7415 section 3.5.2), and the most that what goes
-/// in any case fills it with.
+/// Tolerance of the leaky bucket for what may be held back, in intervals (RFC 7415 section 3.5.2), and the
+/// most that what goes in any case fills it with.
 const TAU: f64 = 5.0;
 const FULL: f64 = 20.0;
-/// What part of what may be held back is held back at most, and what rate is kept to at least, requests a second: of
-/// nothing at all nobody finds out whether it is still so, and whoever speaks in a trunk's name cannot close it.
+/// What part of what may be held back is held back at most, and what rate is kept to at least, requests a
+/// second: of nothing at all nobody finds out whether it is still so, and whoever speaks in a trunk's name
+/// cannot close it.
 const MOST_LOST: f64 = 0.95;
 const LEAST_RATE: f64 = 1.0;
 
@@ -59,7 +60,8 @@ pub struct Neighbours {
 }
 
 impl Neighbours {
-    /// Of one of so many workers: a rate is one of them all (RFC 7415 section 3.4), and calls fall to them alike.
+    /// Of one of so many workers: a rate is one of them all (RFC 7415 section 3.4), and calls fall to them
+    /// alike.
     pub fn set_workers(&mut self, workers: u16) {
         self.workers = workers;
     }
@@ -69,7 +71,8 @@ impl Neighbours {
         let known = self.hops.iter_mut().find(|neighbour| neighbour.address == address);
         if let Some(neighbour) = known {
             let late = |(last, said): (u64, u64)| said <= last && last - said < LATE;
-            // What is over orders nothing any more: a number far ahead silences its sender for as long as it is valid.
+            // What is over orders nothing any more: a number far ahead silences its sender for as long as it
+            // is valid.
             if now < neighbour.until && neighbour.sequence.zip(wish.sequence).is_some_and(late) {
                 return;
             }
@@ -115,16 +118,16 @@ impl Neighbours {
         self.asking(now).any(|(hop, ..)| hop == address)
     }
 
-    /// The next hops that ask for less now, how it is counted and how much: by so many per cent, or to so many requests a
-    /// second.
+    /// The next hops that ask for less now, how it is counted and how much: by so many per cent, or to so
+    /// many requests a second.
     pub fn asking(&self, now: Time) -> impl Iterator<Item = (SocketAddr, Algorithm, u32)> {
         let less =
             move |hop: &&Neighbour| now < hop.until && (hop.algorithm == Algorithm::Rate || hop.value > 0);
         self.hops.iter().filter(less).map(|hop| (hop.address, hop.algorithm, hop.value))
     }
 
-    /// Forgets those that have asked for nothing for so long that neither what they said last orders anything nor what they got
-    /// since weighs anything.
+    /// Forgets those that have asked for nothing for so long that neither what they said last orders anything
+    /// nor what they got since weighs anything.
     pub fn tidy(&mut self, now: Time) {
         self.hops.retain(|hop| now < hop.until + KEPT);
     }
@@ -141,8 +144,8 @@ impl Neighbours {
 }
 
 impl Neighbour {
-    /// The default algorithm of RFC 7339 section 7.2, but that the second category always goes: what was taken on is to
-    /// end well.
+    /// The default algorithm of RFC 7339 section 7.2, but that the second category always goes: what was
+    /// taken on is to end well.
     fn loses(&mut self, category: Category, dice: u64) -> bool {
         if self.new + self.within >= SAMPLE {
             (self.new, self.within) = (self.new / 2, self.within / 2);
@@ -196,7 +199,8 @@ mod tests {
         Wish { algorithm, value, valid: Duration::from_millis(500), sequence: Some(sequence) }
     }
 
-    /// Of 1,000 requests within a millisecond each, how many new ones go; every `within`th is within a dialog.
+    /// Of 1,000 requests within a millisecond each, how many new ones go; every `within`th is within a
+    /// dialog.
     fn going(neighbours: &mut Neighbours, from: u64, within: u64) -> (u32, u32) {
         let (mut gone, mut all) = (0, 0);
         for n in 0..1_000u64 {

@@ -3,8 +3,8 @@
 use core::time::Duration;
 use sip_message::{find_vias, has_pair};
 
-/// The longest that a neighbour is believed without saying it again: it does with each response. RFC 7339 has no limit;
-/// so long a wish made up by somebody else can last.
+/// The longest that a neighbour is believed without saying it again: it does with each response. RFC 7339 has
+/// no limit; so long a wish made up by somebody else can last.
 const VALID_MAX: Duration = Duration::from_secs(5);
 /// How long it is valid if that is not said (RFC 7339 section 4.3).
 const VALID: Duration = Duration::from_millis(500);
@@ -35,8 +35,8 @@ pub struct Wish {
     pub sequence: Option<u64>,
 }
 
-/// The algorithm that a client which can be told of overload is told of it by: rate if it offers that. `None`: it
-/// cannot be told.
+/// The algorithm that a client which can be told of overload is told of it by: rate if it offers that.
+/// `None`: it cannot be told.
 pub fn offer(via: &[u8]) -> Option<Algorithm> {
     let (mut offered, mut algorithm) = (false, Algorithm::Loss);
     for (name, value) in params(via) {
@@ -93,16 +93,16 @@ fn has_parameter(via: &[u8]) -> bool {
     params.any(|param| param.trim_ascii_start().get(..2).is_some_and(|name| name.eq_ignore_ascii_case(b"oc")))
 }
 
-/// Takes the parameters of overload control out of the topmost Via of a response that begins at `start`: whoever
-/// answered has nothing to say there (RFC 7339 section 5.4).
+/// Takes the parameters of overload control out of the topmost Via of a response that begins at `start`:
+/// whoever answered has nothing to say there (RFC 7339 section 5.4).
 pub fn take_out(message: &mut Vec<u8>, start: usize) {
     if may_be_named(message.get(start..).unwrap_or(b"")) {
         let _ = empty(message, start);
     }
 }
 
-/// Whether the letters `oc` stand in the topmost Via of a response, or it is folded into several lines. In most they do
-/// not, and to see that is far cheaper than to read the parameters.
+/// Whether the letters `oc` stand in the topmost Via of a response, or it is folded into several lines. In
+/// most they do not, and to see that is far cheaper than to read the parameters.
 fn may_be_named(message: &[u8]) -> bool {
     let Some(value) = find_vias(message) else { return false };
     // The slice is part of the message.
@@ -149,7 +149,8 @@ fn unfolded(text: &[u8]) -> &[u8] {
     text.get(..end).unwrap_or(text)
 }
 
-/// Puts a wish into the topmost Via of a response that begins at `start`, in place of what its client wrote there.
+/// Puts a wish into the topmost Via of a response that begins at `start`, in place of what its client wrote
+/// there.
 pub fn fill(message: &mut Vec<u8>, start: usize, wish: &Wish) {
     let Some(end) = empty(message, start) else { return };
     let mut text = Text::default();

@@ -1,7 +1,8 @@
 //! Which transport addresses bindings stand at: that of their Contact, and that of the REGISTER's source.
 //!
-//! An ordered map: no rehash, so no long step, and no hash to attack. Beside the address the key of a Contact has a tag
-//! of its user part and the hash of the address of record, so that a URI finds the few bindings that it may name.
+//! An ordered map: no rehash, so no long step, and no hash to attack. Beside the address the key of a Contact
+//! has a tag of its user part and the hash of the address of record, so that a URI finds the few bindings
+//! that it may name.
 
 use super::binding::Binding;
 use core::cmp::Ordering;
@@ -101,8 +102,8 @@ impl<'a> ContactAt<'a> {
         ContactAt { address, uri: Some(uri), now }
     }
 
-    /// Any live one at `address`, which may be visited more than once. One whose REGISTER came from there, with a Contact
-    /// elsewhere, is not visited but reported as one that was not looked at.
+    /// Any live one at `address`, which may be visited more than once. One whose REGISTER came from there,
+    /// with a Contact elsewhere, is not visited but reported as one that was not looked at.
     pub fn any(address: SocketAddr, now: Time) -> ContactAt<'a> {
         ContactAt { address, uri: None, now }
     }
@@ -146,8 +147,8 @@ impl AddressIndex {
         }
     }
 
-    /// Who may have this Contact: [`MOST_CANDIDATES`] at most, those of one table in a row. Answers whether there are more,
-    /// or, of any Contact, a source at that address.
+    /// Who may have this Contact: [`MOST_CANDIDATES`] at most, those of one table in a row. Answers whether
+    /// there are more, or, of any Contact, a source at that address.
     pub fn candidates(&self, contact: &ContactAt<'_>, each: impl FnMut(Owner)) -> bool {
         let address = contact.address;
         let (tag, open) = contact.uri.map_or((OF_SOURCE, BEHIND_PORT), |uri| (tag_of(uri), BEHIND_TAG));
@@ -293,7 +294,8 @@ impl Addresses {
     }
 }
 
-/// A tag of the user part, equal for URIs that are equivalent (FNV-1a; who makes others collide gains nothing).
+/// A tag of the user part, equal for URIs that are equivalent (FNV-1a; who makes others collide gains
+/// nothing).
 fn tag_of(uri: &Uri<'_>) -> u16 {
     let step = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     let user = uri.user.unwrap_or(b"");

@@ -102,8 +102,8 @@ impl Table {
         }
     }
 
-    /// Asks the processor for what a search for `aor` begins with, which is mostly in no cache. What it answers is for
-    /// [`Table::fetch`], after some other work.
+    /// Asks the processor for what a search for `aor` begins with, which is mostly in no cache. What it
+    /// answers is for [`Table::fetch`], after some other work.
     pub fn expect(&self, aor: &[u8]) -> u32 {
         let hash = self.index.hash(aor);
         self.index.prefetch(hash);
@@ -124,8 +124,8 @@ impl Table {
         self.addresses.own().is_some_and(|index| index.contains(address))
     }
 
-    /// Visits live bindings that have this Contact, until `visit` answers that it has seen enough. Answers whether
-    /// some were not looked at ([`AddressIndex::candidates`]). For a table with an index of its own.
+    /// Visits live bindings that have this Contact, until `visit` answers that it has seen enough. Answers
+    /// whether some were not looked at ([`AddressIndex::candidates`]). For a table with an index of its own.
     pub fn contacts(&self, contact: &ContactAt<'_>, mut visit: impl FnMut(&BindingView<'_>) -> bool) -> bool {
         debug_assert!(self.addresses.own().is_some(), "ask the index that the tables share");
         let mut enough = false;
@@ -261,8 +261,8 @@ impl Table {
         done
     }
 
-    /// Takes out what was put back under this key, at start, because a later word of the store says so. Reports no
-    /// change.
+    /// Takes out what was put back under this key, at start, because a later word of the store says so.
+    /// Reports no change.
     pub fn take_back(&mut self, aor: &[u8], contact: &[u8], instance: &[u8], reg_id: u32) {
         let mut snapshot = self.snapshot(aor);
         let old = std::mem::take(&mut snapshot.body);

@@ -1,8 +1,9 @@
 //! A growable array that never moves its elements, so that no push pays for copying them all.
 
-/// Elements in fixed segments of `1 << SHIFT`. A push allocates at most one segment; the list of
-/// segments (24 bytes each) is the only thing that is ever copied. The first segment is not in it, so that in a table
-/// that has no more, as most have, an element is one step less away: each is a line that the processor mostly has not.
+/// Elements in fixed segments of `1 << SHIFT`. A push allocates at most one segment; the list of segments (24
+/// bytes each) is the only thing that is ever copied. The first segment is not in it, so that in a table that
+/// has no more, as most have, an element is one step less away: each is a line that the processor mostly has
+/// not.
 #[repr(C)]
 pub(crate) struct Segments<T, const SHIFT: usize> {
     first: Vec<T>,

@@ -282,8 +282,8 @@ fn older_words_do_not_count_and_later_ones_take_back() {
     assert!(table.is_empty() && !table.has_contact_address("192.0.2.77:5060".parse().expect("an address")));
 }
 
-/// What a look-up needs of a table is at its beginning, for there may be hundreds of tables, none of them in the
-/// processor's cache: with a lock of 16 bytes before it, all that leads to a bucket is in one line.
+/// What a look-up needs of a table is at its beginning, for there may be hundreds of tables, none of them in
+/// the processor's cache: with a lock of 16 bytes before it, all that leads to a bucket is in one line.
 #[test]
 fn a_lookup_finds_what_it_needs_in_one_line() {
     let table = Table::new([1, 2], 10, true);

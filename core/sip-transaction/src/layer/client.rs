@@ -37,9 +37,9 @@ pub struct ClientRequest<'a> {
 
 /// One client transaction.
 struct Client {
-    /// The request while it may be needed: to be sent again, and of an INVITE to make its ACK and
-    /// CANCEL from. After a failure of an INVITE over UDP, its ACK. Where there is an original, the edits that make the
-    /// request from it.
+    /// The request while it may be needed: to be sent again, and of an INVITE to make its ACK and CANCEL
+    /// from. After a failure of an INVITE over UDP, its ACK. Where there is an original, the edits that make
+    /// the request from it.
     buffer: Vec<u8>,
     original: Option<Original>,
     payer: Payer,
@@ -192,8 +192,8 @@ impl Clients {
         Some(id)
     }
 
-    /// Sends the request of a reserved id, see [`Layer::send_request`](crate::Layer::send_request). `number` is that of its
-    /// method.
+    /// Sends the request of a reserved id, see [`Layer::send_request`](crate::Layer::send_request). `number`
+    /// is that of its method.
     pub fn send(
         &mut self,
         shared: &mut Shared,
@@ -252,7 +252,8 @@ impl Clients {
         true
     }
 
-    /// A response to a method of this number, see [`Layer::receive_response`](crate::Layer::receive_response).
+    /// A response to a method of this number, see
+    /// [`Layer::receive_response`](crate::Layer::receive_response).
     pub fn receive(
         &mut self,
         shared: &mut Shared,

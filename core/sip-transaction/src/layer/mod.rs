@@ -92,10 +92,10 @@ impl Layer {
         }
     }
 
-    /// Nobody has looked at a transaction that ends for half a minute: node, transaction and bucket come from far away, and
-    /// each says where the next one is. So while one is worked on, the processor fetches the node of the sixth after it, the
-    /// transaction of the fifth, and the bucket of the third, which that one's transaction says: it takes longer than one is
-    /// worked on.
+    /// Nobody has looked at a transaction that ends for half a minute: node, transaction and bucket come from
+    /// far away, and each says where the next one is. So while one is worked on, the processor fetches the
+    /// node of the sixth after it, the transaction of the fifth, and the bucket of the third, which that
+    /// one's transaction says: it takes longer than one is worked on.
     #[inline]
     fn fetch_upcoming(&self) {
         let [_, _, third, _, fifth] = self.shared.timing.upcoming();
@@ -163,8 +163,8 @@ impl Layer {
         self.shared.pool.held.resize(payer, old, new);
     }
 
-    /// Sets the bytes that the transaction user holds and gives up when there is an [excess](Layer::excess). Admission does
-    /// not count them.
+    /// Sets the bytes that the transaction user holds and gives up when there is an [excess](Layer::excess).
+    /// Admission does not count them.
     pub fn set_yielding(&mut self, bytes: usize) {
         self.shared.pool.held.set_yielding(bytes);
     }
@@ -227,9 +227,9 @@ impl Layer {
         inbound
     }
 
-    /// Reads what a request is matched by and asks the processor for the place where it is going to be looked for, which is
-    /// mostly in no cache. [`Layer::absorb`] is best called after some work that does not depend on it. When the request is
-    /// dealt with, [`Layer::finish`] takes the memory back.
+    /// Reads what a request is matched by and asks the processor for the place where it is going to be looked
+    /// for, which is mostly in no cache. [`Layer::absorb`] is best called after some work that does not
+    /// depend on it. When the request is dealt with, [`Layer::finish`] takes the memory back.
     #[inline]
     pub fn prepare<'a>(&mut self, message: &'a Message<'a>) -> Prepared<'a> {
         if self.servers.is_first_of(message.method()) {
@@ -279,8 +279,8 @@ impl Layer {
         result
     }
 
-    /// Makes the transaction of a request that [`Layer::absorb`] found to be new, on the account of `payer`. There has to be
-    /// room for the request itself, which its user may keep.
+    /// Makes the transaction of a request that [`Layer::absorb`] found to be new, on the account of `payer`.
+    /// There has to be room for the request itself, which its user may keep.
     ///
     /// # Errors
     /// What there is no room in.
@@ -300,8 +300,8 @@ impl Layer {
         .ok_or(Short::Transactions)
     }
 
-    /// A keyed hash of what a request is matched by, which its ACK, its CANCEL and its repetitions share. Nobody may be
-    /// shown it: hash it again.
+    /// A keyed hash of what a request is matched by, which its ACK, its CANCEL and its repetitions share.
+    /// Nobody may be shown it: hash it again.
     pub fn hash_of(&mut self, request: &Prepared<'_>) -> u64 {
         self.with_key(request, |_, key| key.hash())
     }
@@ -313,8 +313,8 @@ impl Layer {
         self.servers.bound_replies(id, received);
     }
 
-    /// Whether the transaction user may send `len` bytes to the sender besides, which are then paid for. Nothing if the
-    /// transaction is over.
+    /// Whether the transaction user may send `len` bytes to the sender besides, which are then paid for.
+    /// Nothing if the transaction is over.
     pub fn pays(&mut self, id: ServerId, len: usize) -> bool {
         let pays = self.servers.pays(id, len);
         self.shared.counts.withheld += u64::from(!pays);
@@ -380,8 +380,8 @@ impl Layer {
 
 /// Client transactions.
 impl Layer {
-    /// The id of a request to be sent, known before its branch is written; `None` if there is no
-    /// room for it on the account of `payer`. One that is neither sent nor abandoned disappears after 64*T1, without an
+    /// The id of a request to be sent, known before its branch is written; `None` if there is no room for it
+    /// on the account of `payer`. One that is neither sent nor abandoned disappears after 64*T1, without an
     /// event.
     pub fn reserve_client(&mut self, payer: Payer) -> Option<ClientId> {
         self.clients.reserve(&mut self.shared, payer)
@@ -405,8 +405,8 @@ impl Layer {
         self.clients.send(&mut self.shared, request, number, out, write)
     }
 
-    /// As [`Layer::send_request`], of a request that is `original` with these edits: all branches of a large one share it,
-    /// and keep only what they differ in. `original` must be held, see [`Layer::hold`].
+    /// As [`Layer::send_request`], of a request that is `original` with these edits: all branches of a large
+    /// one share it, and keep only what they differ in. `original` must be held, see [`Layer::hold`].
     pub fn send_edited(
         &mut self,
         now: Time,

@@ -16,13 +16,13 @@ use core::mem;
 use sip_message::{Limits, Message, Method, Parsed};
 use wire::{Credit, Flow, Outbox};
 
-/// What a server transaction costs besides its buffer: itself, its timer, its place in the index, and what the allocator
-/// adds.
+/// What a server transaction costs besides its buffer: itself, its timer, its place in the index, and what
+/// the allocator adds.
 const COST: usize = 256;
 /// Responses that may have to go without a copy if the bytes held are at their limit are longer than this.
 const LARGE: usize = 2_048;
-/// Bytes of a credit that provisional responses other than 100 leave for the final one at least. After a 100 a client
-/// repeats its INVITE no more, so nothing else will pay for the final response.
+/// Bytes of a credit that provisional responses other than 100 leave for the final one at least. After a 100
+/// a client repeats its INVITE no more, so nothing else will pay for the final response.
 const FOR_FINAL: u32 = 600;
 /// What a final response may be longer than the provisional one before it: a session description.
 const SESSION: u32 = 400;
@@ -181,8 +181,8 @@ impl Servers {
         self.index.prefetch(key.hash());
     }
 
-    /// Whether there is no transaction that a request of this method could belong to, as calls in a proxy without
-    /// transactions: nothing was received before.
+    /// Whether there is no transaction that a request of this method could belong to, as calls in a proxy
+    /// without transactions: nothing was received before.
     #[inline]
     pub fn is_first_of(&self, method: Method<'_>) -> bool {
         // An ACK belongs to an INVITE, a CANCEL to any, and all others to one of their own method.
@@ -237,8 +237,8 @@ impl Servers {
         }
     }
 
-    /// Whether the transaction user may send `len` bytes to the sender besides, which are then paid for. Nothing if the
-    /// transaction is over.
+    /// Whether the transaction user may send `len` bytes to the sender besides, which are then paid for.
+    /// Nothing if the transaction is over.
     pub fn pays(&mut self, id: ServerId, len: usize) -> bool {
         self.get_mut(id).is_some_and(|server| server.credit.pays(len, 0))
     }

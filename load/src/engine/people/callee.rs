@@ -329,7 +329,8 @@ impl People {
         match (message.method(), state) {
             (Method::Ack, State::Answered) => {
                 (c.state, c.repeat) = (State::Talking, None);
-                // If its time to hang up is over, that was the wait for the ACK, which is not ours: it may only now.
+                // If its time to hang up is over, that was the wait for the ACK, which is not ours: it may
+                // only now.
                 c.until = c.until.map(|until| until.max(now));
                 c.head.clear();
                 let deadline = c.deadline();

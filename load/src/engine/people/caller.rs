@@ -261,7 +261,8 @@ impl People {
             put(&mut scratch.peer, &[b"<", &scratch.uri, b">"]);
         }
         let (cseq, letter) = match ask {
-            // An ACK and a CANCEL have the number of their INVITE; the ACK of a 2xx is a transaction of its own.
+            // An ACK and a CANCEL have the number of their INVITE; the ACK of a 2xx is a transaction of its
+            // own.
             Ask::Ack => (c.invite, b'a'),
             Ask::Cancel => (c.invite, b'0'),
             Ask::Invite | Ask::Bye => (c.cseq, b'0'),
@@ -660,8 +661,9 @@ impl People {
         }
     }
 
-    /// The run is over. A request without an answer has failed, and so has an INVITE that a proxy took (100) and
-    /// nobody has heard of since, or that rings for longer than its callee lets it; who rings or talks has not.
+    /// The run is over. A request without an answer has failed, and so has an INVITE that a proxy took (100)
+    /// and nobody has heard of since, or that rings for longer than its callee lets it; who rings or talks
+    /// has not.
     pub(super) fn cut_callers(&mut self, now: Time) {
         for slot in self.callers.slots() {
             let Some(c) = self.callers.get(slot) else { continue };

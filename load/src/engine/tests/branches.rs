@@ -13,7 +13,8 @@ fn rings() -> String {
     )
 }
 
-/// Calls, of which those that follow the `next` of this 180 count `jumped`, and others `stayed`: how many did.
+/// Calls, of which those that follow the `next` of this 180 count `jumped`, and others `stayed`: how many
+/// did.
 fn follows(ringing: &str, calls: u64) -> [u64; 2] {
     let caller = format!(
         "<scenario name=\"caller\">{}{ringing}<recv response=\"200\"/><nop counter=\"stayed\" next=\"end\"/>\

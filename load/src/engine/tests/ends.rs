@@ -24,7 +24,8 @@ fn says(line: &str) -> String {
     )
 }
 
-/// Twenty calls in two seconds; the run is ended `after` so many seconds. Failed and unfinished calls, and the verdict.
+/// Twenty calls in two seconds; the run is ended `after` so many seconds. Failed and unfinished calls, and
+/// the verdict.
 fn ended(caller: &str, callee: &str, after: u64) -> (u64, u64, &'static str) {
     let mut pair =
         Pair::new(engine(CALLER, CALLEE, &[caller], nothing), engine(CALLEE, CALLER, &[callee], nothing));
@@ -45,8 +46,8 @@ fn a_call_that_waits_for_an_answer_has_failed() {
     assert_eq!((failed, unfinished), (10, 10), "what has waited for less than 2 s is unfinished");
 }
 
-/// After how many seconds a run of twenty calls in two seconds is over by itself, and its verdict; none if it was not
-/// within ten minutes.
+/// After how many seconds a run of twenty calls in two seconds is over by itself, and its verdict; none if it
+/// was not within ten minutes.
 fn over(
     caller: &str,
     callee: &str,
@@ -161,8 +162,8 @@ pub(super) fn writing(share: f64, after: u32) -> String {
     )
 }
 
-/// Twenty calls in two seconds, and the end of the run so many seconds after its beginning: calls that succeeded,
-/// failed, and are unfinished, and the verdict.
+/// Twenty calls in two seconds, and the end of the run so many seconds after its beginning: calls that
+/// succeeded, failed, and are unfinished, and the verdict.
 pub(super) fn cut(caller: &str, callee: &str, after: u64) -> (u64, u64, u64, crate::metrics::Verdict) {
     let mut pair =
         Pair::new(engine(CALLER, CALLEE, &[caller], nothing), engine(CALLEE, CALLER, &[callee], nothing));

@@ -1,4 +1,5 @@
-//! What the end of a run makes of calls that wait, where others did not or the scenario says how long they do.
+//! What the end of a run makes of calls that wait, where others did not or the scenario says how long they
+//! do.
 
 use super::ends::{cut, request, response, waiting, writing};
 use super::*;
@@ -79,8 +80,8 @@ fn what_comes_beside_does_not_begin_a_wait_anew() {
     assert_eq!(verdict.word(), "VOID");
 }
 
-/// A callee who answers this share of the calls, so many milliseconds after these responses; the others hear those
-/// and no more.
+/// A callee who answers this share of the calls, so many milliseconds after these responses; the others hear
+/// those and no more.
 fn rings(share: f64, after: u32, rings: &str, otherwise: &str) -> String {
     let ok = response("200 OK").replace("Content-Length", "Contact: <sip:b@192.0.2.2:5060>\nContent-Length");
     format!(

@@ -322,7 +322,8 @@ fn a_registration_that_ends_with_a_challenge_has_failed() {
     assert_eq!(Performance(pair.caller()).ira(), NONE);
 }
 
-/// A call with two INVITEs, at its end, and what it says to this response to the first one when it comes again.
+/// A call with two INVITEs, at its end, and what it says to this response to the first one when it comes
+/// again.
 fn asked_again(caller: &str, callee: &str) -> String {
     let mut pair = Pair::new(
         engine(CALLER, CALLEE, &[caller], |_, plan| plan.calls = 1),

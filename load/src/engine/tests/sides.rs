@@ -1,5 +1,5 @@
-//! What SIPp's files rely on: `<init>`, named transactions, and two scenarios in one program that are apart as if two
-//! programs played them.
+//! What SIPp's files rely on: `<init>`, named transactions, and two scenarios in one program that are apart
+//! as if two programs played them.
 
 use super::*;
 

@@ -1,4 +1,5 @@
-//! Requests whose scenario goes on without an answer, or with one that it did not expect, as the record counts them.
+//! Requests whose scenario goes on without an answer, or with one that it did not expect, as the record
+//! counts them.
 
 use super::ends::{request, response};
 use super::*;
@@ -27,7 +28,8 @@ fn label(id: &str) -> String {
 
 const LONG: &str = "<pause milliseconds=\"900000\"/>";
 
-/// Twenty calls in two seconds, and what becomes of them within two minutes; their caller's scenario is content.
+/// Twenty calls in two seconds, and what becomes of them within two minutes; their caller's scenario is
+/// content.
 fn play(caller: &[&str], callee: &[&str]) -> Pair {
     let mut pair = Pair::new(
         engine(CALLER, CALLEE, &[&scene(caller)], nothing),

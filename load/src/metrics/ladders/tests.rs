@@ -159,7 +159,8 @@ fn at_a_high_rate_some_calls_are_watched_and_the_last_messages_of_all_are_there(
         watched += u64::from(l.next > before);
     }
     assert!((100..1_500).contains(&watched), "{watched} of 3000 within a tenth of a second");
-    // One that is not watched, beyond the messages that have marks, has a flow that is not whole, later as well.
+    // One that is not watched, beyond the messages that have marks, has a flow that is not whole, later as
+    // well.
     let unwatched = (3_000..4_000)
         .find(|&call| {
             let before = l.next;

@@ -5,9 +5,9 @@ use super::{Outcome, Peak, Purpose, Trial, VOID_LIMIT, Verdict};
 
 /// RFC 7502's algorithm as its pseudocode has it. A trial succeeds if none of its attempts failed.
 ///
-/// Beyond the RFC, which does not say: no rate above the highest allowed is tried, and the search ends with a success
-/// there; a void run is made again; after three in a row, or after
-/// [`Rfc7502::TRIALS`] trials without convergence, the search ends and says so.
+/// Beyond the RFC, which does not say: no rate above the highest allowed is tried, and the search ends with a
+/// success there; a void run is made again; after three in a row, or after [`Rfc7502::TRIALS`] trials without
+/// convergence, the search ends and says so.
 pub struct Rfc7502 {
     attempts: u64,
     rate: f64,

@@ -2,9 +2,9 @@
 
 use super::super::steps::{Op, Optional, Recv, Step};
 
-/// A call stands at the first `<recv>` of a block while it waits for any of them, and it is the last that it waits for:
-/// what is optional and has no limit gets that of what follows, and where that leads. SIPp looks at the first one alone,
-/// and there the limit of the others has no effect.
+/// A call stands at the first `<recv>` of a block while it waits for any of them, and it is the last that it
+/// waits for: what is optional and has no limit gets that of what follows, and where that leads. SIPp looks
+/// at the first one alone, and there the limit of the others has no effect.
 pub(super) fn share(steps: &mut [Step]) {
     let mut next: Option<(Option<u32>, Option<usize>)> = None;
     for step in steps.iter_mut().rev() {
@@ -24,7 +24,8 @@ fn take(recv: &mut Recv, (timeout_ms, on_timeout): (Option<u32>, Option<usize>))
         return;
     }
     recv.timeout_ms = timeout_ms;
-    // Where it leads belongs to the limit; only where that says nothing, or is that of the run, does its own stand.
+    // Where it leads belongs to the limit; only where that says nothing, or is that of the run, does its own
+    // stand.
     recv.on_timeout = match timeout_ms {
         Some(_) => on_timeout.or(recv.on_timeout),
         None => recv.on_timeout.or(on_timeout),

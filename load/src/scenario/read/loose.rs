@@ -44,7 +44,8 @@ impl Loose {
         before + within
     }
 
-    /// The innermost element that has begun before an offset and has not ended: its name, and where it begins.
+    /// The innermost element that has begun before an offset and has not ended: its name, and where it
+    /// begins.
     pub fn open_at(&self, end: usize) -> Option<(&str, usize)> {
         let text = self.text.get(..end)?;
         let mut open = Vec::new();

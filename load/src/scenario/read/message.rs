@@ -60,8 +60,8 @@ impl Reader<'_> {
         Some(Send { template, kind, method, retrans_ms, lost, start_txn, ack_txn, on_timeout })
     }
 
-    /// How a request names its call: with `[call_id]`, or behind `///` as in SIPp. What a variable or the last message
-    /// has there is not known.
+    /// How a request names its call: with `[call_id]`, or behind `///` as in SIPp. What a variable or the
+    /// last message has there is not known.
     fn call_id(&mut self, text: &str, place: Place) {
         let head = text.trim_start().split('\n').take_while(|line| !line.trim().is_empty());
         let before = text.len() - text.trim_start().len();
@@ -79,7 +79,8 @@ impl Reader<'_> {
         }
     }
 
-    /// The message in a `<send>`, with its place: what stands in the CDATA section. Blanks around that are layout.
+    /// The message in a `<send>`, with its place: what stands in the CDATA section. Blanks around that are
+    /// layout.
     fn text(&mut self, tag: &Tag<'_, '_>) -> Option<(Place, String)> {
         let mut texts = tag.texts();
         let Some((node, text)) = texts.next() else {
@@ -209,8 +210,8 @@ impl Reader<'_> {
 }
 
 impl Reader<'_> {
-    /// The codes that `response` stands for: one, or those that an expression matches. What is no number is one, with
-    /// `regexp_match` or without.
+    /// The codes that `response` stands for: one, or those that an expression matches. What is no number is
+    /// one, with `regexp_match` or without.
     fn code(&mut self, tag: &Tag<'_, '_>, text: &str, as_expression: bool) -> Option<Code> {
         let number = text.trim().bytes().all(|byte| byte.is_ascii_digit());
         if number && !as_expression {

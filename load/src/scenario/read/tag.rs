@@ -48,8 +48,8 @@ impl<'n, 'p> Tag<'n, 'p> {
         (self.places)(node)
     }
 
-    /// What its first CDATA section holds, and where that begins in the text that was parsed. Line ends are single line
-    /// feeds, as the parser has them.
+    /// What its first CDATA section holds, and where that begins in the text that was parsed. Line ends are
+    /// single line feeds, as the parser has them.
     pub fn section(&self) -> Option<(usize, String)> {
         const BEGIN: &str = "<![CDATA[";
         let range = self.node.range();

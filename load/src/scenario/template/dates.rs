@@ -65,8 +65,8 @@ pub fn date_time(micros: u64) -> String {
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// SIPp's stamp of log lines and statistics: date and time with microseconds, and seconds since 1970, parted by tabs; in
-/// UTC.
+/// SIPp's stamp of log lines and statistics: date and time with microseconds, and seconds since 1970, parted
+/// by tabs; in UTC.
 pub fn timestamp(micros: u64) -> String {
     let mut out = Vec::new();
     write_timestamp(micros, &mut out);

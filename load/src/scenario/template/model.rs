@@ -1,8 +1,8 @@
 //! A text made from the one that was made before it.
 //!
-//! The texts of one step differ from call to call in a few fields, which nearly always are as long as they were.
-//! So the last text is kept, with the places of its fields: it is copied whole, and the fields are written over.
-//! Wherever that is not sure to give the same, the text is made piece by piece.
+//! The texts of one step differ from call to call in a few fields, which nearly always are as long as they
+//! were. So the last text is kept, with the places of its fields: it is copied whole, and the fields are
+//! written over. Wherever that is not sure to give the same, the text is made piece by piece.
 //!
 //! Headers of the message received are looked up once for all messages that are its like
 //! ([`sip_message::Message::likeness`]): in those they stand in the same places, and are as long.
@@ -127,8 +127,8 @@ impl Model {
 }
 
 impl Model {
-    /// Notes where the headers of the text just made stand in messages that are the like of the one it was made
-    /// from.
+    /// Notes where the headers of the text just made stand in messages that are the like of the one it was
+    /// made from.
     #[cold]
     fn learn(&mut self, outline: &Outline, last: &[u8]) {
         self.likeness = None;
@@ -157,8 +157,8 @@ impl Model {
         self.likeness = outline.likeness();
     }
 
-    /// Makes the text of a call as the last one was made. False, and nothing is written, if that is not sure to be it,
-    /// or if a [`Brief`] does not say enough.
+    /// Makes the text of a call as the last one was made. False, and nothing is written, if that is not sure
+    /// to be it, or if a [`Brief`] does not say enough.
     #[inline]
     pub fn again(&mut self, brief: Brief<'_>, out: &mut Vec<u8>) -> bool {
         let made = self.rare.is_empty() && self.fill_in(brief, out);
@@ -177,8 +177,8 @@ impl Model {
         }
     }
 
-    /// Writes the last text with the fields of this call that its brief has. False, and nothing is written, if one of
-    /// them has not the length that it had.
+    /// Writes the last text with the fields of this call that its brief has. False, and nothing is written,
+    /// if one of them has not the length that it had.
     #[inline]
     fn fill_in(&mut self, brief: Brief<'_>, out: &mut Vec<u8>) -> bool {
         if !self.ready || self.place != (brief.step, brief.round) {
@@ -214,8 +214,8 @@ impl Model {
 }
 
 impl Template {
-    /// As [`Template::render`], with the help of what it made last; `model` is of this template alone, and outlines
-    /// are of messages read by one index.
+    /// As [`Template::render`], with the help of what it made last; `model` is of this template alone, and
+    /// outlines are of messages read by one index.
     ///
     /// # Errors
     /// See [`Fault`].

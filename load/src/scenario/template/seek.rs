@@ -181,13 +181,14 @@ impl Outline {
         (self.likeness, self.url, self.tag, self.taken) = (None, None, None, None);
     }
 
-    /// What the message has in common with others ([`Message::likeness`]). In all of those everything noted here
-    /// stands in the same place.
+    /// What the message has in common with others ([`Message::likeness`]). In all of those everything noted
+    /// here stands in the same place.
     pub fn likeness(&self) -> Option<NonZeroU64> {
         self.likeness
     }
 
-    /// The URI of the first Contact of a message that this is the outline of, or of its like. `None` says nothing.
+    /// The URI of the first Contact of a message that this is the outline of, or of its like. `None` says
+    /// nothing.
     pub fn next_url<'m>(&self, message: &Message<'m>) -> Option<&'m [u8]> {
         let (from, to) = self.url?;
         message.bytes().get(usize::from(from)..usize::from(to))
@@ -225,8 +226,8 @@ fn place(range: Range<usize>) -> Option<(u16, u16)> {
     Some((range.start.try_into().ok()?, range.end.try_into().ok()?))
 }
 
-/// What stands in a message where the tag of the To stands in another of its like, if it is one: the name of a
-/// parameter has letters.
+/// What stands in a message where the tag of the To stands in another of its like, if it is one: the name of
+/// a parameter has letters.
 #[inline]
 fn tag_at<'m>(message: &Message<'m>, (from, to): (u16, u16)) -> Option<&'m [u8]> {
     const LEAD: &[u8] = b">;tag=";

@@ -179,8 +179,8 @@ pub struct BalancedNode {
     pub times: Vec<AnswerTimes>,
 }
 
-/// Times to the first response of one kind of transaction that shows work (of an INVITE any but 100, of others the final
-/// one), of the last minute or two, milliseconds.
+/// Times to the first response of one kind of transaction that shows work (of an INVITE any but 100, of
+/// others the final one), of the last minute or two, milliseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AnswerTimes {
     /// The kind: `invite`, `bye`, `register`, `other`.
@@ -250,8 +250,8 @@ impl Status {
         }
     }
 
-    /// Transactions, for people. A balancer has no two sides: it has what its nodes have not finished, and what it
-    /// remembers.
+    /// Transactions, for people. A balancer has no two sides: it has what its nodes have not finished, and
+    /// what it remembers.
     pub(crate) fn transactions_text(&self) -> String {
         match &self.records {
             None => format!("{} server, {} client", self.server_transactions, self.client_transactions),
@@ -362,8 +362,9 @@ pub struct Status {
     pub alarms: Vec<String>,
 }
 
-/// Requests with credentials since the start, by what came of them. Not among them are those with right ones that were not let
-/// through, of another user or of a nonce that is too old or used up, and those that could not be judged.
+/// Requests with credentials since the start, by what came of them. Not among them are those with right ones
+/// that were not let through, of another user or of a nonce that is too old or used up, and those that could
+/// not be judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Logins {
     /// The credentials were right, and those of a user who may send this.

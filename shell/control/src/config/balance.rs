@@ -78,8 +78,8 @@ named! {
 pub enum NodePlace {
     /// There.
     Address(SocketAddr),
-    /// Where the DNS says, which may name several: by SRV records, or with a port by addresses alone (RFC 3263 section
-    /// 4.2).
+    /// Where the DNS says, which may name several: by SRV records, or with a port by addresses alone (RFC
+    /// 3263 section 4.2).
     Name(HostPort),
 }
 
@@ -154,7 +154,8 @@ pub struct Balance {
     pub probe_timeout: Duration,
     /// Statuses that count as a good answer; empty: all below 500 but 408.
     pub probe_codes: Vec<u16>,
-    /// An INVITE whose node says nothing at all for so long goes to another one; zero: it waits for its sender.
+    /// An INVITE whose node says nothing at all for so long goes to another one; zero: it waits for its
+    /// sender.
     pub silent_after: Duration,
     /// For how long the share of a node grows that has come up or was added.
     pub slow_start: Duration,

@@ -76,8 +76,8 @@ impl Loaded {
         self
     }
 
-    /// The configuration as TOML with every default, without what a balancer does not read if the file is one's: it
-    /// has `[balance]`, and nothing of `strowger serve`.
+    /// The configuration as TOML with every default, without what a balancer does not read if the file is
+    /// one's: it has `[balance]`, and nothing of `strowger serve`.
     pub fn render_effective(&self) -> String {
         let whole = self.config.render_effective();
         if !self.places.contains_key("balance") || OF_SERVE.iter().any(|name| self.places.contains_key(*name))

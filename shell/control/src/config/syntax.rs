@@ -1,7 +1,7 @@
 //! What is said of a file that is no TOML: the one mistake that is to be mended first.
 //!
-//! The parser goes on after an error, and what it finds then follows from the first one more often than not: after a
-//! `]` that is missing it reads the rest of the file as elements of the list.
+//! The parser goes on after an error, and what it finds then follows from the first one more often than not:
+//! after a `]` that is missing it reads the rest of the file as elements of the list.
 
 use super::error::Fault;
 use super::reader::Span;
@@ -40,8 +40,8 @@ pub(super) fn first(text: &str, errors: &[Error]) -> Option<(Span, Fault)> {
     Some((span, fault))
 }
 
-/// Where the outermost list begins that is still open where this text ends: the header of the next section looks like a
-/// list within it.
+/// Where the outermost list begins that is still open where this text ends: the header of the next section
+/// looks like a list within it.
 fn open_list(text: &str) -> Option<usize> {
     let mut open = Vec::new();
     let mut quote: Option<&str> = None;

@@ -75,7 +75,8 @@ impl Block {
     }
 }
 
-/// Reports addresses that are of two trunks of which one may transit: their order would decide who may call out.
+/// Reports addresses that are of two trunks of which one may transit: their order would decide who may call
+/// out.
 fn report_overlaps(reader: &mut Reader<'_>, mut blocks: Vec<Block>) {
     blocks.sort_by_key(|block| (block.first, block.span.start));
     // The block of each kind that reaches furthest.

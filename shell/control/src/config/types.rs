@@ -361,8 +361,8 @@ pub struct Trunk {
     pub prepend: String,
     /// Calls from this trunk may leave over another trunk.
     pub may_transit: bool,
-    /// It is sent less when it asks for less (RFC 7339, RFC 7415). Only for one that writes `oc` itself: it is read
-    /// from any response, and one that passes on what others wrote lets them ask in its name.
+    /// It is sent less when it asks for less (RFC 7339, RFC 7415). Only for one that writes `oc` itself: it
+    /// is read from any response, and one that passes on what others wrote lets them ask in its name.
     pub overload_control: bool,
     /// Response statuses, 400 to 699, after which the next target is tried as after 503.
     pub retry_on: Vec<u16>,

@@ -1,8 +1,9 @@
 //! How a file of subscribers is written: what separates its fields, and what a backslash means in them.
 //!
-//! CSV knows no escapes, and `SELECT ... INTO OUTFILE` of MySQL puts a backslash before a quotation mark and before a
-//! backslash. No line says which of the two it is. `\N` for nothing does, so does a quotation mark after a backslash
-//! in the midst of a field, and so do hashes beside passwords: they fit one reading and not the other.
+//! CSV knows no escapes, and `SELECT ... INTO OUTFILE` of MySQL puts a backslash before a quotation mark and
+//! before a backslash. No line says which of the two it is. `\N` for nothing does, so does a quotation mark
+//! after a backslash in the midst of a field, and so do hashes beside passwords: they fit one reading and not
+//! the other.
 
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 
@@ -35,8 +36,9 @@ pub(super) enum Escapes {
 }
 
 impl Dialect {
-    /// What the first line says: a line `sep=;`, which Excel reads and writes, or the most frequent of comma, semicolon
-    /// and tab. Files of tabs have no quotes but escapes: so `mysql --batch` and PostgreSQL's COPY write them.
+    /// What the first line says: a line `sep=;`, which Excel reads and writes, or the most frequent of comma,
+    /// semicolon and tab. Files of tabs have no quotes but escapes: so `mysql --batch` and PostgreSQL's COPY
+    /// write them.
     pub(super) fn of_start(input: &mut (impl Read + Seek)) -> io::Result<Result<Dialect, String>> {
         input.rewind()?;
         let mut start = Vec::new();

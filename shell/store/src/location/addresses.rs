@@ -92,7 +92,8 @@ impl Addresses {
         }
     }
 
-    /// The part of an address. Which one it is anybody may know: to aim at one brings waiting for short steps only.
+    /// The part of an address. Which one it is anybody may know: to aim at one brings waiting for short steps
+    /// only.
     fn part(&self, address: SocketAddr) -> Option<&Lined> {
         let ip = match address.ip().to_canonical() {
             IpAddr::V4(ip) => u64::from(ip.to_bits()),

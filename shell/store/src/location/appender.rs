@@ -1,10 +1,10 @@
 //! The log as workers and the writer share it.
 //!
-//! A worker writes what its registrations of a round changed, with one call, before their answers leave. The writer
-//! writes everything else, and brings all of it to the disk some times a second. The journals are taken and their
-//! content is written under one lock, so that the log has the changes of a binding in their order, whoever made them.
-//! That lock is not held while the disk works, but where a file is full: what came while the next one was made is brought
-//! to the disk under it.
+//! A worker writes what its registrations of a round changed, with one call, before their answers leave. The
+//! writer writes everything else, and brings all of it to the disk some times a second. The journals are
+//! taken and their content is written under one lock, so that the log has the changes of a binding in their
+//! order, whoever made them. That lock is not held while the disk works, but where a file is full: what came
+//! while the next one was made is brought to the disk under it.
 
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
@@ -35,7 +35,8 @@ pub(crate) struct Appender {
 pub(crate) struct Open {
     pub(crate) log: Log,
     pub(crate) removals: Removals,
-    /// A file that was appended to was lost, and what stood there is not made good yet: of removals nothing is said.
+    /// A file that was appended to was lost, and what stood there is not made good yet: of removals nothing
+    /// is said.
     pub(crate) lost: bool,
     /// Bytes at which the file takes no more from workers.
     pub(crate) most: u64,
@@ -202,8 +203,8 @@ impl Keeper {
         done
     }
 
-    /// Writes what was changed since the last call, so that it outlives the process. Answers whether that may be
-    /// promised now; by policy also where it could not be written.
+    /// Writes what was changed since the last call, so that it outlives the process. Answers whether that may
+    /// be promised now; by policy also where it could not be written.
     pub fn keep(&self) -> bool {
         let mut touched = self.touched.borrow_mut();
         let health = &self.appender.location.health;

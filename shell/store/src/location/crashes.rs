@@ -1,5 +1,5 @@
-//! Tests of the log and the table together: moving one into the other, and what bad disks, full disks, locks and
-//! people who replace files do to it.
+//! Tests of the log and the table together: moving one into the other, and what bad disks, full disks, locks
+//! and people who replace files do to it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -43,8 +43,8 @@ fn fill(bench: &mut Bench) -> usize {
     users
 }
 
-/// Another program that keeps the database locked delays the table only, until the log has no room. What had been
-/// accepted by then is written all the same, and none of the pauses gets longer.
+/// Another program that keeps the database locked delays the table only, until the log has no room. What had
+/// been accepted by then is written all the same, and none of the pauses gets longer.
 #[test]
 fn a_lock_held_too_long_stops_nothing_until_the_log_is_too_long() {
     let temp = TempDir::new();
@@ -270,8 +270,8 @@ fn a_database_taken_away_or_replaced_is_noticed() {
     assert!(bench.location.accepting());
 }
 
-/// Whenever the database, or its write-ahead log, is replaced while a file is moved: it stays until all that it
-/// says is in the files that the next start reads.
+/// Whenever the database, or its write-ahead log, is replaced while a file is moved: it stays until all that
+/// it says is in the files that the next start reads.
 #[test]
 fn nothing_is_deleted_while_another_database_is_in_the_place() {
     for name in [crate::DATABASE_FILE.to_owned(), format!("{}-wal", crate::DATABASE_FILE)] {
@@ -370,7 +370,8 @@ fn removals_are_not_said_before_the_last_batch_of_a_round_has_them() {
     assert!(bench.writer.log().length() < length && seen(&mut bench));
 }
 
-/// Deleting a full file may fail at any point, for a while; it is tried again, and nothing else is done again.
+/// Deleting a full file may fail at any point, for a while; it is tried again, and nothing else is done
+/// again.
 #[test]
 fn a_file_that_cannot_be_deleted_is_deleted_later() {
     for fault in [
@@ -406,8 +407,8 @@ fn a_file_that_cannot_be_deleted_is_deleted_later() {
     }
 }
 
-/// A start after the clock was set back moves the log into the table. Where that cannot be deleted it is there,
-/// and moved again.
+/// A start after the clock was set back moves the log into the table. Where that cannot be deleted it is
+/// there, and moved again.
 #[test]
 fn a_log_that_cannot_be_deleted_at_start_does_no_harm() {
     let temp = TempDir::new();
@@ -441,8 +442,8 @@ fn failing_starts_do_not_pile_up_files() {
     assert_eq!(Bench::open(temp.path(), hands).all(), expected);
 }
 
-/// A full file that somebody deletes blocks nothing, and what memory has of it is written anew; what it has not
-/// goes, though the words about that are lost.
+/// A full file that somebody deletes blocks nothing, and what memory has of it is written anew; what it has
+/// not goes, though the words about that are lost.
 #[test]
 fn a_full_file_that_is_gone_is_made_good_from_memory() {
     let temp = TempDir::new();

@@ -218,8 +218,8 @@ fn execute<'s>(
     Ok(())
 }
 
-/// Whether a binding has ended and not come back. The wall clock alone does not tell: it may have been set. So what a
-/// start found is judged by its clock.
+/// Whether a binding has ended and not come back. The wall clock alone does not tell: it may have been set.
+/// So what a start found is judged by its clock.
 fn is_over(
     binding: &Put<'_>,
     location: &SharedLocation,

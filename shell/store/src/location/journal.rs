@@ -8,9 +8,9 @@ use siphasher::sip::SipHasher13;
 use super::row::{Key, key_of};
 use crate::names::in_one_piece;
 
-/// Changes that a journal always keeps room for, once it had them: what a hash table of 16 buckets has. Room for more is given
-/// back when an eighth of it or less is used: there are many journals, and after everybody has registered at once it is
-/// megabytes.
+/// Changes that a journal always keeps room for, once it had them: what a hash table of 16 buckets has. Room
+/// for more is given back when an eighth of it or less is used: there are many journals, and after everybody
+/// has registered at once it is megabytes.
 const ROOM: usize = 14;
 
 /// The changes of one stripe that wait to be written.

@@ -1,4 +1,5 @@
-//! Tests of what a worker promises with a 200: it outlives the process at once, and the machine after the next round.
+//! Tests of what a worker promises with a 200: it outlives the process at once, and the machine after the
+//! next round.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -154,8 +155,8 @@ fn a_failed_sync_is_told_and_made_good() {
     assert!(!temp.path().join(DAMAGED).exists());
 }
 
-/// Removed, made anew and registered before the writer's next round: the next start must not take the removal for a
-/// later one. Those that were removed with it may not come back either.
+/// Removed, made anew and registered before the writer's next round: the next start must not take the removal
+/// for a later one. Those that were removed with it may not come back either.
 #[test]
 fn who_registers_after_his_removal_outlives_a_kill() {
     let temp = TempDir::new();

@@ -1,8 +1,8 @@
 //! Bindings from disk at start, before the first request is answered: the table and the log side by side.
 //!
-//! Three threads read: one all of the log in its order, two the table from both ends until they meet. Of a binding that
-//! both speak of the log has the last word, whoever comes first: it takes the place of what the table said, and what the
-//! table says is taken only where the log said nothing.
+//! Three threads read: one all of the log in its order, two the table from both ends until they meet. Of a
+//! binding that both speak of the log has the last word, whoever comes first: it takes the place of what the
+//! table said, and what the table says is taken only where the log said nothing.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -53,13 +53,13 @@ pub(crate) struct Start {
     pub(crate) log: Log,
     /// Files of the log that are still to be moved into the table.
     pub(crate) sealed: Vec<Full>,
-    /// Up to where the log knew of removals of subscribers, the lowest number if it does not say; `None`: there was
-    /// no log.
+    /// Up to where the log knew of removals of subscribers, the lowest number if it does not say; `None`:
+    /// there was no log.
     pub(crate) seen: Option<i64>,
 }
 
-/// Reads the bindings in `dir` into `location`, which is empty, and begins a new file of the log. `key` must be
-/// unguessable. `newest` is the number of the last change of a subscriber, from before anything was read.
+/// Reads the bindings in `dir` into `location`, which is empty, and begins a new file of the log. `key` must
+/// be unguessable. `newest` is the number of the last change of a subscriber, from before anything was read.
 pub(crate) fn load(
     dir: &Path,
     database: &mut Database,
@@ -127,8 +127,8 @@ fn dispose_all(dir: &Path, found: &Found, which: impl Fn(&Scan) -> bool, sealed:
     }
 }
 
-/// Puts what the table and the log say into `location`, which is empty. Answers also whether some row was written later
-/// than now.
+/// Puts what the table and the log say into `location`, which is empty. Answers also whether some row was
+/// written later than now.
 fn load_all(
     dir: &Path,
     location: &SharedLocation,
@@ -234,8 +234,8 @@ impl Work<'_> {
         }
     }
 
-    /// Reads rows, `up` from the first or down from the last, until all are read. Answers how many make no sense or found
-    /// no room.
+    /// Reads rows, `up` from the first or down from the last, until all are read. Answers how many make no
+    /// sense or found no room.
     fn read_table(&self, up: bool) -> Result<u64> {
         let mut bad = 0;
         let mut stage = Stage::new(self.loading, true);
@@ -251,7 +251,8 @@ impl Work<'_> {
         outcome.map(|()| bad + stage.refused)
     }
 
-    /// All rows that one thread reads are of one snapshot: a portion is the rows between two keys, whoever looks.
+    /// All rows that one thread reads are of one snapshot: a portion is the rows between two keys, whoever
+    /// looks.
     fn read_rows(
         &self,
         database: &Database,
@@ -351,8 +352,8 @@ pub(crate) fn newest_change(database: &Database) -> Result<i64> {
 }
 
 /// Removes the bindings of subscribers that somebody removed after change number `seen` of the log: while no
-/// server ran, or so shortly before the last one ended that the log does not know of it. Or, without a log, after
-/// `newest`, when the loading began.
+/// server ran, or so shortly before the last one ended that the log does not know of it. Or, without a log,
+/// after `newest`, when the loading began.
 pub(crate) fn forget_removed(
     database: &Database,
     location: &SharedLocation,

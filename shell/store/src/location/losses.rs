@@ -107,8 +107,8 @@ fn the_end_does_not_wait_for_ever_for_all_that_is_written_anew() {
     assert_eq!((bench.live("new"), bench.loaded.live), (1, 90_001));
 }
 
-/// Full files before the first one that is hurt go as soon as the table has them. Not so where that is hurt only after
-/// it was read: words of the earlier ones were passed over for its own.
+/// Full files before the first one that is hurt go as soon as the table has them. Not so where that is hurt
+/// only after it was read: words of the earlier ones were passed over for its own.
 #[test]
 fn whole_files_before_a_hurt_one_do_not_wait_for_it() {
     let (mut early, mut late) = (0, 0);
@@ -145,8 +145,8 @@ fn whole_files_before_a_hurt_one_do_not_wait_for_it() {
     assert!(early > 1 && late > 1, "{early} {late}");
 }
 
-/// A crash at any point between damage found and all of it made good: what the file still says, and says again
-/// when the disk gives it, is not given up before.
+/// A crash at any point between damage found and all of it made good: what the file still says, and says
+/// again when the disk gives it, is not given up before.
 #[test]
 fn a_hurt_file_stays_until_all_is_written_anew() {
     let mut kept = 0;
@@ -199,7 +199,8 @@ fn a_log_without_room_is_made_good_too() {
     assert_eq!(Bench::open(temp.path(), hands).all(), expected);
 }
 
-/// The file that is appended to is deleted, or replaced, while the server runs: everything goes on in the next one.
+/// The file that is appended to is deleted, or replaced, while the server runs: everything goes on in the
+/// next one.
 #[test]
 fn a_current_file_that_is_lost_is_made_good_from_memory() {
     for stranger in [None, Some(&b"no log of ours"[..]), Some(b"")] {
@@ -289,8 +290,8 @@ fn another_directory_in_the_place_is_none_of_ours() {
     assert!(bench.location.accepting() && files(&temp) == [1]);
 }
 
-/// A full file that is cut short, before it is opened, while it is read and after that, is no whole file: what
-/// memory has of it is written anew, and moving goes on.
+/// A full file that is cut short, before it is opened, while it is read and after that, is no whole file:
+/// what memory has of it is written anew, and moving goes on.
 #[test]
 fn a_full_file_that_is_cut_short_is_made_good() {
     for (steps, kept) in [(0, 0), (0, 20), (0, 4_000), (0, u64::MAX), (1, 4_500), (3, 100), (6, 3_000)] {
@@ -317,8 +318,8 @@ fn a_full_file_that_is_cut_short_is_made_good() {
     }
 }
 
-/// What a start finds over is deleted when there is nothing more urgent, and whatever another program wrote into
-/// the key of a row: the log is moved before.
+/// What a start finds over is deleted when there is nothing more urgent, and whatever another program wrote
+/// into the key of a row: the log is moved before.
 #[test]
 fn the_log_is_moved_before_rows_that_are_over_are_deleted() {
     let temp = TempDir::new();
@@ -395,8 +396,8 @@ fn rows_that_make_no_sense_are_counted_once() {
     }
 }
 
-/// Somebody is removed, made anew and registers in the midst of a round: where his new binding is on the disk, so is
-/// that his removal was before it. And where that round fails, what is news counts.
+/// Somebody is removed, made anew and registers in the midst of a round: where his new binding is on the
+/// disk, so is that his removal was before it. And where that round fails, what is news counts.
 #[test]
 fn who_registers_after_his_removal_is_not_removed_by_the_next_start() {
     type Target = (Arc<SharedLocation>, String, Arc<AtomicI64>);

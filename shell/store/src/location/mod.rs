@@ -63,9 +63,9 @@ pub struct LocationLimits {
 }
 
 impl LocationLimits {
-    /// For so many threads that look up and register. Of few parts the processor keeps what a look-up reads before it comes
-    /// to the binding (the lock, and where the buckets and pages are: seven lines of its cache each); threads meet in few of
-    /// many.
+    /// For so many threads that look up and register. Of few parts the processor keeps what a look-up reads
+    /// before it comes to the binding (the lock, and where the buckets and pages are: seven lines of its
+    /// cache each); threads meet in few of many.
     pub fn for_threads(threads: usize) -> LocationLimits {
         let stripes = threads.saturating_mul(32).next_power_of_two().clamp(64, 256);
         LocationLimits { stripes, ..LocationLimits::default() }
@@ -156,9 +156,10 @@ impl SharedLocation {
         }
     }
 
-    /// Asks the processor for what a look-up of `aor` reads first, and once that is here, with [`SharedLocation::fetch`],
-    /// for the bindings. Both are mostly in no cache, and a look-up that follows some other work need not wait for them.
-    /// `None`: somebody changes that part just now, and a hint is not worth waiting for him.
+    /// Asks the processor for what a look-up of `aor` reads first, and once that is here, with
+    /// [`SharedLocation::fetch`], for the bindings. Both are mostly in no cache, and a look-up that follows
+    /// some other work need not wait for them. `None`: somebody changes that part just now, and a hint is not
+    /// worth waiting for him.
     pub fn expect(&self, aor: &[u8]) -> Option<Expected> {
         let index = self.index(aor);
         let hash = self.stripes.get(index)?.0.try_read().ok()?.table.expect(aor);
@@ -173,9 +174,9 @@ impl SharedLocation {
         }
     }
 
-    /// Lets `f` change the bindings of `aor` and report what it changed; the changes are on disk
-    /// within a second, and a [`Keeper`](crate::Keeper) writes them so that they outlive the process at once. `f` must touch no other address of record than `aor`. The stripe is locked
-    /// meanwhile.
+    /// Lets `f` change the bindings of `aor` and report what it changed; the changes are on disk within a
+    /// second, and a [`Keeper`](crate::Keeper) writes them so that they outlive the process at once. `f` must
+    /// touch no other address of record than `aor`. The stripe is locked meanwhile.
     ///
     /// Ask [`accepting`](SharedLocation::accepting) before.
     pub fn register<R>(&self, aor: &[u8], f: impl FnOnce(&mut Table, &mut Vec<Change>) -> R) -> Option<R> {
@@ -192,8 +193,8 @@ impl SharedLocation {
         self.register(aor, |table, changes| table.remove(aor, changes)).unwrap_or(0)
     }
 
-    /// Removes all bindings of every address of record that `gone` tells; answers how many there were. `gone` is
-    /// asked under a reader's lock on one stripe, some tens of names at a time.
+    /// Removes all bindings of every address of record that `gone` tells; answers how many there were. `gone`
+    /// is asked under a reader's lock on one stripe, some tens of names at a time.
     pub(crate) fn remove_where(&self, gone: &dyn Fn(&[u8]) -> bool) -> usize {
         let (mut removed, mut found) = (0, Vec::<Box<[u8]>>::new());
         let mut next = Some(Cursor::default());
@@ -225,7 +226,8 @@ impl SharedLocation {
     /// Visits live bindings that have this Contact, until `visit` answers that it has seen enough; as with
     /// [`SharedLocation::lookup`], under a reader's lock. Takes one lock, and one for each part that has a
     /// Contact with that address and user part: mostly none or one, at most
-    /// [`MOST_CANDIDATES`](sip_registrar::MOST_CANDIDATES). Answers whether there are more, which were not looked at.
+    /// [`MOST_CANDIDATES`](sip_registrar::MOST_CANDIDATES). Answers whether there are more, which were not
+    /// looked at.
     pub fn contacts(&self, contact: &ContactAt<'_>, visit: &mut dyn FnMut(&BindingView<'_>) -> bool) -> bool {
         let candidates = self.addresses.candidates(contact);
         for owners in candidates.by_part() {
@@ -343,8 +345,8 @@ impl SharedLocation {
         result
     }
 
-    /// Takes the journal of stripe `index` if there is something in it or it has more room than it needs, leaving `empty` in
-    /// its place.
+    /// Takes the journal of stripe `index` if there is something in it or it has more room than it needs,
+    /// leaving `empty` in its place.
     fn take_journal(&self, index: usize, empty: Journal) -> Result<Journal, Journal> {
         let Some(stripe) = self.stripes.get(index) else { return Err(empty) };
         let (none, roomy) = {

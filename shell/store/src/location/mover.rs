@@ -1,8 +1,9 @@
-//! The thread that moves full files of the log into the `location` table, and deletes rows of it that are over.
+//! The thread that moves full files of the log into the `location` table, and deletes rows of it that are
+//! over.
 //!
-//! The writer never waits for it: it has a connection of its own, and what it does not get done stays in the log,
-//! where it is as durable. It works in steps of some ten milliseconds, so that it can be stopped, and faster when
-//! the next file of the log fills faster.
+//! The writer never waits for it: it has a connection of its own, and what it does not get done stays in the
+//! log, where it is as durable. It works in steps of some ten milliseconds, so that it can be stopped, and
+//! faster when the next file of the log fills faster.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -154,8 +155,8 @@ pub(crate) struct Mover {
     locked: Option<Time>,
 }
 
-/// Which files the database was when it was opened, by device and inode. SQLite would go on writing to files that
-/// were deleted, and all of it would be gone at the end.
+/// Which files the database was when it was opened, by device and inode. SQLite would go on writing to files
+/// that were deleted, and all of it would be gone at the end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Identity {
     path: PathBuf,
@@ -201,7 +202,8 @@ fn inode(path: &Path) -> Result<(u64, u64)> {
 }
 
 impl Mover {
-    /// Of the files in `sealed`, which are in `dir`. `expired`: the loading at that moment met rows that were over.
+    /// Of the files in `sealed`, which are in `dir`. `expired`: the loading at that moment met rows that were
+    /// over.
     pub(crate) fn new(
         location: Arc<SharedLocation>,
         database: Database,
@@ -244,8 +246,8 @@ impl Mover {
         }
     }
 
-    /// Steps without a pause until all is moved, the writer is needed, a step fails or `until`; answers whether all
-    /// is moved.
+    /// Steps without a pause until all is moved, the writer is needed, a step fails or `until`; answers
+    /// whether all is moved.
     pub(crate) fn run(&mut self, until: Time) -> Result<bool> {
         while self.clock.now() < until {
             if !self.try_step()? {
@@ -270,8 +272,8 @@ impl Mover {
         RETRY
     }
 
-    /// Whether the log grows faster than it is moved: it is to be done when the next file is half full. The purge
-    /// has the time after that.
+    /// Whether the log grows faster than it is moved: it is to be done when the next file is half full. The
+    /// purge has the time after that.
     fn is_behind(&self) -> bool {
         let filled = self.sealed.filled.load(Ordering::Relaxed);
         match &self.fold {
@@ -333,7 +335,8 @@ impl Mover {
         Ok(true)
     }
 
-    /// Deletes those of `files` that are still there, in their order; those with the numbers `hurt` are kept aside.
+    /// Deletes those of `files` that are still there, in their order; those with the numbers `hurt` are kept
+    /// aside.
     fn delete(&self, files: &[Full], hurt: &[u64]) -> Result<()> {
         for file in files {
             if lock(&self.sealed.files).iter().any(|sealed| sealed.number == file.number) {

@@ -54,8 +54,8 @@ impl ToSql for Part {
     }
 }
 
-/// Comes before the key of any row. The first four columns hold text or blobs, which come after all text; a number
-/// would be made into a text for the comparison (type affinity), and come after some names.
+/// Comes before the key of any row. The first four columns hold text or blobs, which come after all text; a
+/// number would be made into a text for the comparison (type affinity), and come after some names.
 pub(crate) fn first_key() -> RowKey {
     let first = || Part::Text(Vec::new());
     (first(), first(), first(), first(), Part::Other(Value::Integer(i64::MIN)))

@@ -1,8 +1,8 @@
 //! Bindings between the disk and the tables, at a start.
 //!
-//! Rows and records come in the order of the disk, and each goes to another stripe: put into their tables as they come,
-//! each would wait for the memory of its table several times. So they wait here until many are of the same stripe, whose
-//! table is then in the processor's cache.
+//! Rows and records come in the order of the disk, and each goes to another stripe: put into their tables as
+//! they come, each would wait for the memory of its table several times. So they wait here until many are of
+//! the same stripe, whose table is then in the processor's cache.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -15,8 +15,9 @@ use super::log::record::encoded_key;
 use super::row::Key;
 use super::{SharedLocation, write};
 
-/// Bindings that wait, of all stripes and threads together: with some 250 bytes for each, 64 MiB. Four times as many saved
-/// the tables less work than it cost to be given the memory, nearly twice as much for a start as a whole.
+/// Bindings that wait, of all stripes and threads together: with some 250 bytes for each, 64 MiB. Four times
+/// as many saved the tables less work than it cost to be given the memory, nearly twice as much for a start
+/// as a whole.
 #[cfg(not(test))]
 const ROOM: usize = 262_144;
 /// Less, so that tests with some ten thousand come to use it again and again.
@@ -149,7 +150,8 @@ impl<'l> Stage<'l> {
         }
     }
 
-    /// Puts all that waits into the tables. `from`: with which stripe to begin, so that two threads do not meet.
+    /// Puts all that waits into the tables. `from`: with which stripe to begin, so that two threads do not
+    /// meet.
     pub(crate) fn finish(&mut self, from: usize) {
         let count = self.stripes.len();
         (from..count).chain(0..from.min(count)).for_each(|index| self.flush(index));

@@ -461,8 +461,8 @@ fn a_directory_without_a_log_is_taken_over() {
     assert_eq!((bench.all(), bench.loaded.live), (expected, 49));
 }
 
-/// The columns hold texts, and SQLite makes a number that it compares with them into one first: telephone numbers
-/// with a plus come before its digits.
+/// The columns hold texts, and SQLite makes a number that it compares with them into one first: telephone
+/// numbers with a plus come before its digits.
 #[test]
 fn users_whose_names_begin_with_any_letter_are_read() {
     let temp = TempDir::new();

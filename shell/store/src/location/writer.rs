@@ -1,13 +1,13 @@
 //! The thread that writes the journal to disk.
 //!
-//! A round begins every 250 ms: it takes what all stripes have waiting, appends it to the log, and brings to the
-//! disk what it and the workers have appended. Nothing is lost by a failure: changes that could not be written go back
-//! to the journal, those that may not have reached the disk are written again, and the next round tries again after a
-//! pause that doubles.
+//! A round begins every 250 ms: it takes what all stripes have waiting, appends it to the log, and brings to
+//! the disk what it and the workers have appended. Nothing is lost by a failure: changes that could not be
+//! written go back to the journal, those that may not have reached the disk are written again, and the next
+//! round tries again after a pause that doubles.
 //!
-//! A file of the log that is full, or old, is left to the [`mover`](super::mover), and the next one begun, once
-//! those before it are moved. Until then the file grows: beyond some length registrations are refused, so that
-//! what was accepted before has room still.
+//! A file of the log that is full, or old, is left to the [`mover`](super::mover), and the next one begun,
+//! once those before it are moved. Until then the file grows: beyond some length registrations are refused,
+//! so that what was accepted before has room still.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -25,8 +25,8 @@ use crate::turns;
 
 /// Between two rounds. With the writing itself, a change is on disk well within a second.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(250);
-/// Changes after which a batch is closed: workers wait for some tenth of a millisecond at most. The stripe being taken is
-/// always finished, so that a binding and the one it replaces are written together.
+/// Changes after which a batch is closed: workers wait for some tenth of a millisecond at most. The stripe
+/// being taken is always finished, so that a binding and the one it replaces are written together.
 const BATCH: usize = 256;
 /// Bytes after which what is written is brought to the disk, in the midst of a round.
 const UNSYNCED: usize = 4 << 20;
@@ -232,8 +232,8 @@ impl Writer {
         }
     }
 
-    /// Somebody deleted or replaced the file that is appended to: memory has all that was in it, and writes it to
-    /// the next one. The mover finds it gone, and deletes rows of bindings whose ends were in it.
+    /// Somebody deleted or replaced the file that is appended to: memory has all that was in it, and writes
+    /// it to the next one. The mover finds it gone, and deletes rows of bindings whose ends were in it.
     fn replace_lost(&mut self, pair: ClockPair) -> Result<()> {
         {
             let mut open = self.appender.open();
@@ -286,8 +286,9 @@ impl Writer {
         self.appender.open().log.length()
     }
 
-    /// Sets at how many bytes a file of the log is full. In proportion to the bindings, because the more of them
-    /// a file says something about, and the more often, the fewer pages of the table are changed for each.
+    /// Sets at how many bytes a file of the log is full. In proportion to the bindings, because the more of
+    /// them a file says something about, and the more often, the fewer pages of the table are changed for
+    /// each.
     fn measure(&mut self) {
         let (least, most) = self.limits.bytes;
         self.limit = self.full.max(least);
@@ -349,8 +350,8 @@ impl Writer {
         Ok(true)
     }
 
-    /// Writes the journals of all stripes, and at the end up to where removals are in the log, if that is `last`. Answers
-    /// whether there was room.
+    /// Writes the journals of all stripes, and at the end up to where removals are in the log, if that is
+    /// `last`. Answers whether there was room.
     fn write_journals(&self, pair: ClockPair, seen: i64, last: impl Fn(i64) -> bool) -> Result<bool> {
         let mut from = 0;
         while from < self.location.parts() {

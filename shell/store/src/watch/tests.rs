@@ -143,8 +143,8 @@ fn a_gap_in_the_log_makes_it_read_everything() {
     assert_eq!(*removed.lock().unwrap(), ["gone@example.com"]);
 }
 
-/// Removed by command and made anew between two looks: the bindings of before are gone. A script that deletes and
-/// inserts all rows means no such thing.
+/// Removed by command and made anew between two looks: the bindings of before are gone. A script that deletes
+/// and inserts all rows means no such thing.
 #[test]
 fn a_user_removed_and_made_anew_has_no_bindings() {
     let temp = TempDir::new();
@@ -307,9 +307,9 @@ fn a_lock_held_elsewhere_delays_and_loses_nothing() {
     assert!(cache.is_empty());
 }
 
-/// A table that is dropped, made anew and filled in several transactions: bindings of users that come back stay. What
-/// the change log says is in force meanwhile, and said to be: a start after a crash would else apply it once more, to
-/// bindings of users that were removed by command, made anew and registered.
+/// A table that is dropped, made anew and filled in several transactions: bindings of users that come back
+/// stay. What the change log says is in force meanwhile, and said to be: a start after a crash would else
+/// apply it once more, to bindings of users that were removed by command, made anew and registered.
 #[test]
 fn a_table_that_is_being_filled_again_removes_no_binding() {
     let temp = TempDir::new();
@@ -372,8 +372,8 @@ fn reading_everything_sees_who_was_made_anew() {
     assert_eq!(md5(&cache, "alice"), expected("alice", "z"));
 }
 
-/// Who was deleted while the table is read as a whole is not only missing: the change log has it, and is not asked again
-/// after a crash.
+/// Who was deleted while the table is read as a whole is not only missing: the change log has it, and is not
+/// asked again after a crash.
 #[test]
 fn reading_everything_removes_at_once_whom_the_change_log_has() {
     let temp = TempDir::new();

@@ -121,8 +121,8 @@ impl Caps {
         self.loose.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Counts a loose connection in use, which does not have to make room; `false` if there are too many of them: others, and
-    /// phones that have not registered yet, need room as well.
+    /// Counts a loose connection in use, which does not have to make room; `false` if there are too many of
+    /// them: others, and phones that have not registered yet, need room as well.
     pub fn spare(&self) -> bool {
         let most = self.max / 2;
         let more = |n| if n < most { Some(n + 1) } else { None };

@@ -17,7 +17,8 @@ pub struct Loose(VecDeque<ConnId>);
 const ATTEMPTS: usize = 8;
 
 impl Streams {
-    /// Counts a connection accepted from `ip`, for which an older one may have to go. `false`: it cannot be taken.
+    /// Counts a connection accepted from `ip`, for which an older one may have to go. `false`: it cannot be
+    /// taken.
     pub(super) fn admit(&mut self, ip: IpAddr, now: Time) -> bool {
         let loose = self.limits.idle_loose.is_some();
         for _ in 0..ATTEMPTS {
@@ -66,8 +67,8 @@ impl Streams {
         false
     }
 
-    /// A connection is not in use any more for one of the reasons for which it was. After the last it is as loose as
-    /// before.
+    /// A connection is not in use any more for one of the reasons for which it was. After the last it is as
+    /// loose as before.
     pub fn release(&mut self, id: ConnId, now: Time) {
         let Some(conn) = self.table.get_mut(id) else { return };
         conn.uses = conn.uses.saturating_sub(1);

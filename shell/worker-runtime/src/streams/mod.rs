@@ -1,8 +1,8 @@
 //! The stream connections of one worker: accepting, connecting, writing, deadlines, closing.
 //!
-//! What is read is handled by the worker, which has the machine; everything else about a connection
-//! is here. Closed connections and messages that could not be sent are collected in
-//! [`Streams::gone`], [`Streams::failed`] and [`Streams::cut_off`], for the worker to report when it holds nothing else.
+//! What is read is handled by the worker, which has the machine; everything else about a connection is here.
+//! Closed connections and messages that could not be sent are collected in [`Streams::gone`],
+//! [`Streams::failed`] and [`Streams::cut_off`], for the worker to report when it holds nothing else.
 
 mod accept;
 mod caps;

@@ -10,8 +10,8 @@ use std::ptr;
 /// The largest datagram there is, rounded up.
 const DATAGRAM: usize = 65_535;
 
-/// Room for the control messages of a datagram, aligned as the kernel wants: its time, header and `timespec`, and
-/// how long the datagrams are of which it was joined, header and `int`.
+/// Room for the control messages of a datagram, aligned as the kernel wants: its time, header and `timespec`,
+/// and how long the datagrams are of which it was joined, header and `int`.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 struct Control([u8; Control::ROOM]);
@@ -20,8 +20,8 @@ impl Control {
     const HEADER: usize = size_of::<libc::cmsghdr>();
     const ROOM: usize = 2 * Control::HEADER + size_of::<libc::timespec>() + 8;
 
-    /// What the control message of this level and kind says, among those in the first `filled` bytes. Read as plain
-    /// bytes: length, level, kind, then what it says; the next one begins where eight divides.
+    /// What the control message of this level and kind says, among those in the first `filled` bytes. Read as
+    /// plain bytes: length, level, kind, then what it says; the next one begins where eight divides.
     fn find(&self, filled: usize, level: i32, kind: i32) -> Option<&[u8]> {
         let mut rest = self.0.get(..filled)?;
         loop {
@@ -78,13 +78,13 @@ pub struct RecvBatch {
     filled: usize,
 }
 
-// SAFETY: the raw pointers in `iovecs` and `headers` point into the other parts of the same value, which are nobody
-// else's.
+// SAFETY: the raw pointers in `iovecs` and `headers` point into the other parts of the same value, which are
+// nobody else's.
 unsafe impl Send for RecvBatch {}
 
 impl RecvBatch {
-    /// Room for `capacity` datagrams. With `told`, also for what the kernel says of them: when they came, and of which
-    /// datagrams they were joined.
+    /// Room for `capacity` datagrams. With `told`, also for what the kernel says of them: when they came, and
+    /// of which datagrams they were joined.
     pub fn new(capacity: usize, told: bool) -> RecvBatch {
         let capacity = capacity.clamp(1, 1024);
         let mut batch = RecvBatch {
@@ -141,8 +141,8 @@ impl RecvBatch {
         Ok(self.filled)
     }
 
-    /// What came as `index` of the last batch, one datagram or several of one sender that the kernel joined; `None`
-    /// past its end or when the sender has no address.
+    /// What came as `index` of the last batch, one datagram or several of one sender that the kernel joined;
+    /// `None` past its end or when the sender has no address.
     pub fn messages(&self, index: usize) -> Option<(impl Iterator<Item = &[u8]>, SocketAddr)> {
         let header = self.headers.all()[..self.filled].get(index)?;
         let bytes = self.bytes.all().get(index * DATAGRAM..)?.get(..header.msg_len as usize)?;
@@ -172,7 +172,8 @@ mod tests {
     use std::net::UdpSocket;
     use std::os::fd::AsFd;
 
-    /// What comes of datagrams of these lengths, each of another byte, and how many pieces the kernel made of them.
+    /// What comes of datagrams of these lengths, each of another byte, and how many pieces the kernel made of
+    /// them.
     fn received(lengths: &[usize], asked: impl Fn(&UdpSocket), told: bool) -> (Vec<Vec<u8>>, usize) {
         let (ours, theirs) =
             (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
@@ -204,7 +205,8 @@ mod tests {
         (all, pieces)
     }
 
-    /// What is kept from call to call stays good whatever is borrowed between; for what Miri sees of it see `pinned`.
+    /// What is kept from call to call stays good whatever is borrowed between; for what Miri sees of it see
+    /// `pinned`.
     #[test]
     fn a_batch_is_filled_again_after_its_buffers_were_lent() {
         let (ours, theirs) =

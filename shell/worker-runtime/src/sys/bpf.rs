@@ -1,7 +1,7 @@
 //! Programs for the kernel and the maps that they use (bpf(2)).
 //!
-//! The layouts are those of `union bpf_attr` (`include/uapi/linux/bpf.h`), each up to the last field that is used
-//! here: the kernel takes what is missing for zero.
+//! The layouts are those of `union bpf_attr` (`include/uapi/linux/bpf.h`), each up to the last field that is
+//! used here: the kernel takes what is missing for zero.
 
 use super::check_long;
 use std::io;
@@ -67,8 +67,8 @@ struct ProgLoad {
 /// Calls bpf(2).
 ///
 /// # Safety
-/// `A` is laid out as the kernel has it for this command, and every address in it is readable, or writable where the
-/// kernel writes, for as long as it says.
+/// `A` is laid out as the kernel has it for this command, and every address in it is readable, or writable
+/// where the kernel writes, for as long as it says.
 unsafe fn bpf<A>(command: libc::c_int, attr: &A) -> io::Result<usize> {
     // SAFETY: `attr` is readable for its size; the rest is the caller's promise.
     check_long(unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attr), size_of::<A>()) })
@@ -116,14 +116,15 @@ pub fn socket_map(sockets: &[BorrowedFd<'_>]) -> io::Result<OwnedFd> {
             value: &raw const value as u64,
             flags: 0,
         };
-        // SAFETY: the layout is that of the command; key and value are readable for the sizes that the map was made
-        // with, during the call.
+        // SAFETY: the layout is that of the command; key and value are readable for the sizes that the map
+        // was made with, during the call.
         unsafe { bpf(BPF_MAP_UPDATE_ELEM, &attr) }?;
     }
     Ok(map)
 }
 
-/// Has the kernel check and translate a program. With `log`, what the check says is written there, ended by a zero.
+/// Has the kernel check and translate a program. With `log`, what the check says is written there, ended by a
+/// zero.
 pub fn load_program(purpose: Use, code: &[u64], log: Option<&mut [u8]>) -> io::Result<OwnedFd> {
     let license = c"MIT";
     let (log_size, log_buf) = log.map_or((0, 0), |log| (log.len() as u32, log.as_mut_ptr() as u64));
@@ -142,8 +143,8 @@ pub fn load_program(purpose: Use, code: &[u64], log: Option<&mut [u8]>) -> io::R
         prog_flags: 0,
         prog_name: NAME,
     };
-    // SAFETY: the layout is that of the command; `code` is readable for so many instructions of 8 bytes, the license
-    // ends with a zero, and the log is writable for its length.
+    // SAFETY: the layout is that of the command; `code` is readable for so many instructions of 8 bytes, the
+    // license ends with a zero, and the log is writable for its length.
     unsafe { bpf(BPF_PROG_LOAD, &attr) }.map(owned)
 }
 

@@ -5,8 +5,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A map of the kernel's in the memory of this process. Others write it as well, so it is looked at by atomic numbers
-/// alone, all of one size: what two atomic numbers of different sizes do at one place is undefined.
+/// A map of the kernel's in the memory of this process. Others write it as well, so it is looked at by atomic
+/// numbers alone, all of one size: what two atomic numbers of different sizes do at one place is undefined.
 pub struct Mapping {
     at: NonNull<u8>,
     bytes: usize,
@@ -33,14 +33,14 @@ impl Mapping {
     /// The number of 64 bits at this place; `None` outside.
     pub fn long(&self, at: usize) -> Option<&AtomicU64> {
         let inside = at.checked_add(8).is_some_and(|end| end <= self.bytes);
-        // SAFETY: inside the mapping, which lives as long as `self`; aligned, for mappings begin at a page. All that is
-        // borrowed from it is of this kind and size.
+        // SAFETY: inside the mapping, which lives as long as `self`; aligned, for mappings begin at a page.
+        // All that is borrowed from it is of this kind and size.
         (inside && at.is_multiple_of(8))
             .then(|| unsafe { AtomicU64::from_ptr(self.at.add(at).as_ptr().cast()) })
     }
 
-    /// Writes the number of 32 bits at this place, by the one of 64 bits that it is half of: nobody else may write the
-    /// other half meanwhile. Outside it writes nothing.
+    /// Writes the number of 32 bits at this place, by the one of 64 bits that it is half of: nobody else may
+    /// write the other half meanwhile. Outside it writes nothing.
     pub fn set_word(&self, at: usize, word: u32) {
         let Some(place) = self.long(at & !7).filter(|_| at.is_multiple_of(4)) else { return };
         let mut bytes = place.load(Ordering::Relaxed).to_ne_bytes();

@@ -7,16 +7,18 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-/// A datagram to an address of this machine is there when the call that sent it returns, but for an interrupt in between.
+/// A datagram to an address of this machine is there when the call that sent it returns, but for an interrupt
+/// in between.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Makes datagram sockets that send from an address to whom they are connected, as [`udp_connect`] does, and get nothing: what
-/// comes to that address is for the other sockets there, from whomever it comes.
+/// Makes datagram sockets that send from an address to whom they are connected, as [`udp_connect`] does, and
+/// get nothing: what comes to that address is for the other sockets there, from whomever it comes.
 ///
-/// An ordinary socket that is connected takes all that comes from its peer before the kernel asks a reuseport program who
-/// owns it. These are bound to the port of a multicast group, which leaves open where they send from; the kernel chooses
-/// that when one is connected for the first time (Linux, `ip4_datagram_connect`), to a socket at the address itself, and keeps
-/// it when it is connected elsewhere. Others may not, so both are tried with the first.
+/// An ordinary socket that is connected takes all that comes from its peer before the kernel asks a reuseport
+/// program who owns it. These are bound to the port of a multicast group, which leaves open where they send
+/// from; the kernel chooses that when one is connected for the first time (Linux, `ip4_datagram_connect`), to
+/// a socket at the address itself, and keeps it when it is connected elsewhere. Others may not, so both are
+/// tried with the first.
 pub struct Mutes {
     address: SocketAddr,
     /// What each is connected to at first.
@@ -27,9 +29,9 @@ impl Mutes {
     /// Those of this address and port. It may take some tenths of a second where datagrams do not arrive.
     ///
     /// # Errors
-    /// What the system says; [`io::ErrorKind::AddrNotAvailable`] where another address would be the sender's, as for all of
-    /// 127.0.0.0/8 but 127.0.0.1, or for a second IPv4 address of a subnet; and for an address of one link, whose peers get no
-    /// sockets of their own.
+    /// What the system says; [`io::ErrorKind::AddrNotAvailable`] where another address would be the sender's,
+    /// as for all of 127.0.0.0/8 but 127.0.0.1, or for a second IPv4 address of a subnet; and for an address
+    /// of one link, whose peers get no sockets of their own.
     pub fn new(address: SocketAddr) -> io::Result<Mutes> {
         let unavailable = || Err(io::ErrorKind::AddrNotAvailable.into());
         if matches!(address.ip(), IpAddr::V6(ip) if ip.is_unicast_link_local()) {
@@ -49,8 +51,8 @@ impl Mutes {
         if first != Some(true) {
             return unavailable();
         }
-        // Left to itself the kernel would send from loopback to loopback. Many a firewall lets nothing else through to there,
-        // and not every machine has it, so only a wrong address counts.
+        // Left to itself the kernel would send from loopback to loopback. Many a firewall lets nothing else
+        // through to there, and not every machine has it, so only a wrong address counts.
         let loopback: IpAddr = match address {
             SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
             SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
@@ -76,8 +78,9 @@ impl Mutes {
     }
 }
 
-/// A group that nobody here joins, of the ranges for an organization's and a site's own use (RFC 2365 section 6.2, RFC 4291
-/// section 2.7). Another one for most addresses: sockets of another user's server at another address keep its ports from ours.
+/// A group that nobody here joins, of the ranges for an organization's and a site's own use (RFC 2365 section
+/// 6.2, RFC 4291 section 2.7). Another one for most addresses: sockets of another user's server at another
+/// address keep its ports from ours.
 fn group_of(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(ip) => {
@@ -91,7 +94,8 @@ fn group_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Whether what is sent by `fd` to `there`, a socket of ours, comes from `address`; `None` if it does not come.
+/// Whether what is sent by `fd` to `there`, a socket of ours, comes from `address`; `None` if it does not
+/// come.
 fn sends_as(fd: &OwnedFd, there: &UdpSocket, address: SocketAddr) -> io::Result<Option<bool>> {
     there.set_read_timeout(Some(PATIENCE))?;
     udp_connect(fd.as_fd(), there.local_addr()?)?;
@@ -114,8 +118,8 @@ fn sender_to(there: SocketAddr) -> io::Result<IpAddr> {
     Ok(socket.local_addr()?.ip())
 }
 
-/// Keeps from a socket what comes to a group that somebody else on this machine has joined. A kernel that cannot (IPv6, before
-/// 4.20) lets it have that of its peer.
+/// Keeps from a socket what comes to a group that somebody else on this machine has joined. A kernel that
+/// cannot (IPv6, before 4.20) lets it have that of its peer.
 fn hear_no_group(fd: &OwnedFd, v4: bool) {
     let (level, name) = match v4 {
         true => (libc::IPPROTO_IP, libc::IP_MULTICAST_ALL),

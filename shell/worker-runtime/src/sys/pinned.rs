@@ -4,9 +4,9 @@ use std::ptr::{self, NonNull};
 
 /// Values at a place of their own, which pointers that are kept may mean.
 ///
-/// A reference that may write ends all pointers that were made from another one before. So all that is made here comes
-/// from one pointer: references last as long as `self` is borrowed, and pointers, which are used while it is not, go on
-/// after them.
+/// A reference that may write ends all pointers that were made from another one before. So all that is made
+/// here comes from one pointer: references last as long as `self` is borrowed, and pointers, which are used
+/// while it is not, go on after them.
 pub struct Pinned<T> {
     at: NonNull<T>,
     len: usize,
@@ -55,8 +55,8 @@ impl<T> Drop for Pinned<T> {
 mod tests {
     use super::*;
 
-    /// As the kernel and a batch use it. Whether that is defined `cargo +nightly miri test -p worker-runtime --lib pinned`
-    /// sees.
+    /// As the kernel and a batch use it. Whether that is defined `cargo +nightly miri test -p worker-runtime
+    /// --lib pinned` sees.
     #[test]
     fn pointers_that_are_kept_outlive_what_is_borrowed_between() {
         let mut values = Pinned::new(vec![0_u8; 8]);

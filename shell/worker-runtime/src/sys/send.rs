@@ -17,8 +17,8 @@ const TOGETHER: usize = 60_000;
 const SPARED: usize = 8;
 const MANY_FAULTS: usize = 64;
 
-/// A control message that says how long the datagrams are which the kernel is to cut, aligned as it wants: header,
-/// then the length in 16 bits.
+/// A control message that says how long the datagrams are which the kernel is to cut, aligned as it wants:
+/// header, then the length in 16 bits.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 struct Cut([u8; Cut::ROOM]);
@@ -42,9 +42,9 @@ impl Cut {
     }
 }
 
-/// Datagrams that go through the kernel as one: to the same address, of the same length but for the last, which may be
-/// shorter. They leave the machine as if each had been sent alone; until then a capture shows one, and where nobody
-/// listens on this machine one ICMP message tells of them all.
+/// Datagrams that go through the kernel as one: to the same address, of the same length but for the last,
+/// which may be shorter. They leave the machine as if each had been sent alone; until then a capture shows
+/// one, and where nobody listens on this machine one ICMP message tells of them all.
 #[derive(Clone, Copy)]
 struct Group {
     to: SocketAddr,
@@ -85,7 +85,8 @@ pub struct SendBatch {
     cutting: Option<Arc<AtomicBool>>,
     /// Whether it was asked if it can.
     asked: bool,
-    /// Peers to whom it could not, the last ones, and how often one was added: each datagram to them goes alone.
+    /// Peers to whom it could not, the last ones, and how often one was added: each datagram to them goes
+    /// alone.
     spared: Vec<SocketAddr>,
     faults: usize,
 }
@@ -94,8 +95,8 @@ pub struct SendBatch {
 unsafe impl Send for SendBatch {}
 
 impl SendBatch {
-    /// Room for `capacity` datagrams. While `cutting` is true, several of one length to one address go through the kernel
-    /// as one (udp(7), `UDP_SEGMENT`), where it can.
+    /// Room for `capacity` datagrams. While `cutting` is true, several of one length to one address go
+    /// through the kernel as one (udp(7), `UDP_SEGMENT`), where it can.
     pub fn new(capacity: usize, cutting: Option<Arc<AtomicBool>>) -> SendBatch {
         let capacity = capacity.clamp(1, 1024);
         SendBatch {
@@ -131,8 +132,9 @@ impl SendBatch {
         self.cutting = None;
     }
 
-    /// The kernel could not cut what goes to this peer: its way is narrower than the datagrams are long, or leads through
-    /// IPsec or a device that leaves checksums to the kernel. If that is so of many, of none from now on.
+    /// The kernel could not cut what goes to this peer: its way is narrower than the datagrams are long, or
+    /// leads through IPsec or a device that leaves checksums to the kernel. If that is so of many, of none
+    /// from now on.
     #[cold]
     pub fn spare(&mut self, peer: SocketAddr, error: &io::Error) {
         if self.spared.len() == SPARED {
@@ -147,8 +149,8 @@ impl SendBatch {
         }
     }
 
-    /// Whether an error that the first of several met that were sent together may be due to that. Others may be what a
-    /// router said of a datagram sent before.
+    /// Whether an error that the first of several met that were sent together may be due to that. Others may
+    /// be what a router said of a datagram sent before.
     pub fn may_blame_cutting(&self, error: &io::Error) -> bool {
         let cannot = [libc::EINVAL, libc::EIO, libc::EMSGSIZE];
         self.groups.first().is_some_and(|group| group.count > 1) && cannot.contains(&errno(error))
@@ -164,11 +166,12 @@ impl SendBatch {
         1 + messages.take_while(|(bytes, to)| group.takes(bytes, *to)).count()
     }
 
-    /// Sends the first of `messages`, as many as fit, and answers how many the kernel took. From a `connected`
-    /// socket they go to its peer.
+    /// Sends the first of `messages`, as many as fit, and answers how many the kernel took. From a
+    /// `connected` socket they go to its peer.
     ///
     /// # Errors
-    /// The error that the first datagram met, or the first that were sent as one; the others were not tried then.
+    /// The error that the first datagram met, or the first that were sent as one; the others were not tried
+    /// then.
     pub fn send<'a>(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -194,8 +197,8 @@ impl SendBatch {
         }
         self.point(connected);
         let (count, flags) = (self.groups.len() as libc::c_uint, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
-        // SAFETY: the first `count` headers point at addresses, control messages and vectors of this value, and
-        // those at slices that the caller keeps borrowed; the kernel only reads the payload.
+        // SAFETY: the first `count` headers point at addresses, control messages and vectors of this value,
+        // and those at slices that the caller keeps borrowed; the kernel only reads the payload.
         let n = check(unsafe { libc::sendmmsg(fd.as_raw_fd(), self.headers.as_mut_ptr(), count, flags) })?;
         let taken = self.groups.iter().take(usize::try_from(n).unwrap_or(0));
         Ok(taken.map(|group| group.count).sum())

@@ -75,7 +75,8 @@ fn buffer(fd: BorrowedFd<'_>, name: libc::c_int, force: libc::c_int, bytes: usiz
     size(fd, name)
 }
 
-/// The size of a buffer as it was asked for: the kernel doubles the figure for its own bookkeeping and says the doubled one.
+/// The size of a buffer as it was asked for: the kernel doubles the figure for its own bookkeeping and says
+/// the doubled one.
 fn size(fd: BorrowedFd<'_>, name: libc::c_int) -> usize {
     get(fd, libc::SOL_SOCKET, name).map_or(0, |n| usize::try_from(n / 2).unwrap_or(0))
 }
@@ -91,7 +92,8 @@ pub fn receive_buffer(fd: BorrowedFd<'_>) -> usize {
     size(fd, libc::SO_RCVBUF)
 }
 
-/// Asks for a larger receive buffer, beyond the system's limit if the process may, and answers what it has then.
+/// Asks for a larger receive buffer, beyond the system's limit if the process may, and answers what it has
+/// then.
 pub fn set_receive_buffer(fd: BorrowedFd<'_>, bytes: usize) -> usize {
     buffer(fd, libc::SO_RCVBUF, libc::SO_RCVBUFFORCE, bytes)
 }
@@ -123,8 +125,8 @@ pub fn udp_bind_later(fd: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()>
     bind(fd, address)
 }
 
-/// Connects a datagram socket: it takes what comes from `peer` alone, before others at its address are asked, and
-/// [`send`] sends there. One that is connected gets another peer.
+/// Connects a datagram socket: it takes what comes from `peer` alone, before others at its address are asked,
+/// and [`send`] sends there. One that is connected gets another peer.
 pub fn udp_connect(fd: BorrowedFd<'_>, peer: SocketAddr) -> io::Result<()> {
     let raw = RawAddr::new(peer);
     // SAFETY: `raw` is readable for its length during the call.
@@ -193,8 +195,8 @@ pub fn tcp_probe(address: SocketAddr) -> io::Result<SocketAddr> {
 
 fn set_stream_options(fd: BorrowedFd<'_>, options: &SocketOptions) -> io::Result<()> {
     set(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
-    // What the peer's window has no room for waits here, where it is known who waits: in the kernel it would be megabytes.
-    // Kernels before 3.12 have not got it.
+    // What the peer's window has no room for waits here, where it is known who waits: in the kernel it would
+    // be megabytes. Kernels before 3.12 have not got it.
     let _ = set(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, UNSENT);
     set(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
     if options.user_timeout_ms > 0 {
@@ -291,8 +293,8 @@ pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
 
 /// Receives one datagram without waiting.
 ///
-/// This call, [`send`] and [`send_to`] are made for every message. They go past the C library's own functions,
-/// which are points where a thread may be cancelled and pay for that on the way in and out; nobody
+/// This call, [`send`] and [`send_to`] are made for every message. They go past the C library's own
+/// functions, which are points where a thread may be cancelled and pay for that on the way in and out; nobody
 /// cancels threads here.
 pub fn recv_from(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
     let mut raw = RawAddr::empty();
@@ -337,15 +339,15 @@ pub fn reset_on_close(fd: BorrowedFd<'_>) {
 /// What the kernel says of a socket's receive buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Received {
-    /// Bytes that wait, as the kernel counts them: with what it needs around them, and what was taken given back in large
-    /// steps.
+    /// Bytes that wait, as the kernel counts them: with what it needs around them, and what was taken given
+    /// back in large steps.
     pub waiting: u32,
     /// How many datagrams it has dropped because the buffer was full or a filter said so, modulo 2^32.
     pub drops: u32,
 }
 
-/// What waits in a socket, and what was lost (sock(7), `SO_MEMINFO`; `include/uapi/linux/sock_diag.h` numbers its fields).
-/// All of it is zero where the kernel does not say.
+/// What waits in a socket, and what was lost (sock(7), `SO_MEMINFO`; `include/uapi/linux/sock_diag.h` numbers
+/// its fields). All of it is zero where the kernel does not say.
 pub fn received(fd: BorrowedFd<'_>) -> Received {
     const SK_MEMINFO_RMEM_ALLOC: usize = 0;
     const SK_MEMINFO_DROPS: usize = 8;

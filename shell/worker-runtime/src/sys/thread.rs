@@ -40,8 +40,8 @@ pub fn sleep_exactly() {
 /// The tenth of 99 priorities: behind what the kernel itself runs so.
 pub const RUN_FIRST: u8 = 10;
 
-/// Lets the calling thread, and those that it starts from now on, run before those of all other programs, and of two
-/// that run so the one with the higher `priority` (1 to 99; sched(7), `SCHED_FIFO`).
+/// Lets the calling thread, and those that it starts from now on, run before those of all other programs, and
+/// of two that run so the one with the higher `priority` (1 to 99; sched(7), `SCHED_FIFO`).
 ///
 /// # Errors
 /// `EPERM` without root, `CAP_SYS_NICE` or a limit (`RLIMIT_RTPRIO`) that allows it.
@@ -56,9 +56,10 @@ pub fn run_first(priority: u8) -> io::Result<()> {
 /// How long a worker runs before the kernel looks whether others wait, nanoseconds: the least that it takes.
 pub const TURN: u64 = 100_000;
 
-/// Has the calling thread go on as soon as it has something to do, where a thread with longer turns has the processor: to
-/// the kernel whoever wants a short turn is due sooner (sched(7), since Linux 6.12; before it changes nothing). It gets no
-/// more of the processor for that. Otherwise it waits until the other's turn ends, which is seen at a tick, 4 ms apart or 10.
+/// Has the calling thread go on as soon as it has something to do, where a thread with longer turns has the
+/// processor: to the kernel whoever wants a short turn is due sooner (sched(7), since Linux 6.12; before it
+/// changes nothing). It gets no more of the processor for that. Otherwise it waits until the other's turn
+/// ends, which is seen at a tick, 4 ms apart or 10.
 ///
 /// # Errors
 /// `ENOSYS`, `EPERM` where a sandbox forbids it.
@@ -116,8 +117,8 @@ pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
 
 /// The CPUs that the process may use, in order; none if the system does not say.
 pub fn allowed_cpus() -> Vec<usize> {
-    // SAFETY: a zeroed cpu_set_t is the empty set, writable for its size; pid 0 is the calling thread; CPU_ISSET is
-    // asked for bits inside the set only.
+    // SAFETY: a zeroed cpu_set_t is the empty set, writable for its size; pid 0 is the calling thread;
+    // CPU_ISSET is asked for bits inside the set only.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         match check(libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set)) {

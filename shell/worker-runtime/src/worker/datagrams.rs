@@ -25,9 +25,9 @@ const IDLE: u8 = 16;
 
 /// Full batches taken from one socket before others get their turn.
 const BATCHES: usize = 4;
-/// Datagrams to one address and of one length from which on it is cheaper to have the kernel cut one into them.
-/// Measured on loopback, 400 bytes each, microseconds a datagram: 18.6 against 21.6 at bursts of 4, 6.1 against 9.5
-/// at 12, 2.7 against 6.7 at 32.
+/// Datagrams to one address and of one length from which on it is cheaper to have the kernel cut one into
+/// them. Measured on loopback, 400 bytes each, microseconds a datagram: 18.6 against 21.6 at bursts of 4, 6.1
+/// against 9.5 at 12, 2.7 against 6.7 at 32.
 const GROUP_PAYS: usize = 3;
 
 /// Datagrams up to this length fit into one packet nearly everywhere. Longer ones are sent in a way
@@ -66,7 +66,8 @@ pub struct Datagrams {
     max_backlog: usize,
     /// Who else gets a socket that is connected.
     peers: Peers,
-    /// Whether all is taken in batches: the kernel may join what comes, or notes when it does, and only a batch says so.
+    /// Whether all is taken in batches: the kernel may join what comes, or notes when it does, and only a
+    /// batch says so.
     batched: bool,
     /// Whether what comes together is answered together, so that it goes through the kernel as one.
     defers: bool,
@@ -122,8 +123,8 @@ impl Datagrams {
         self.sockets.get(..self.hearing).unwrap_or_default().iter().map(|socket| socket.fd.as_fd())
     }
 
-    /// Whether there are so few sockets that a look at those in use is cheaper than asking epoll, and none of them
-    /// waits for room, of which only epoll tells.
+    /// Whether there are so few sockets that a look at those in use is cheaper than asking epoll, and none of
+    /// them waits for room, of which only epoll tells.
     pub fn may_be_looked_at(&self) -> bool {
         self.hearing <= FEW && self.sockets.iter().all(|socket| socket.backlog.is_empty())
     }
@@ -161,8 +162,8 @@ impl Datagrams {
         }
     }
 
-    /// Sends one transmit at once, past the queues, which are empty. `fail` is told if the kernel refused it. `false`,
-    /// and nothing is done, if no datagrams go out by its flow.
+    /// Sends one transmit at once, past the queues, which are empty. `fail` is told if the kernel refused it.
+    /// `false`, and nothing is done, if no datagrams go out by its flow.
     #[inline]
     pub fn send_lone(
         &mut self,
@@ -306,8 +307,8 @@ fn attempt(fd: BorrowedFd<'_>, bytes: &[u8], to: Option<SocketAddr>, whole: bool
     }
 }
 
-/// What the network said of earlier datagrams makes a send fail that has nothing to do with them, so it is taken first
-/// and the send repeated.
+/// What the network said of earlier datagrams makes a send fail that has nothing to do with them, so it is
+/// taken first and the send repeated.
 #[cold]
 fn send_again(
     mut error: io::Error,
@@ -350,8 +351,9 @@ impl Socket {
         matches!(self.lent, Lent::Bound | Lent::Mute)
     }
 
-    /// Connects one that is lent to another peer. On an error it has none: the kernel keeps the old one, but may write the
-    /// new one's address into what is sent there (Linux, IPv4, whatever speaks against the new one). So each send names it.
+    /// Connects one that is lent to another peer. On an error it has none: the kernel keeps the old one, but
+    /// may write the new one's address into what is sent there (Linux, IPv4, whatever speaks against the new
+    /// one). So each send names it.
     fn connect(&mut self, address: SocketAddr, peer: SocketAddr) -> io::Result<()> {
         if self.lent == Lent::Unbound {
             sys::udp_bind_later(self.fd.as_fd(), address)?;
@@ -363,8 +365,8 @@ impl Socket {
         Ok(())
     }
 
-    /// A lent socket whose peer cannot be reached by it is as any other from now on: something may have disconnected it
-    /// (`ss --kill`, a container's network). Whether this datagram went out so.
+    /// A lent socket whose peer cannot be reached by it is as any other from now on: something may have
+    /// disconnected it (`ss --kill`, a container's network). Whether this datagram went out so.
     fn sent_without_peer(&mut self, bytes: &[u8], to: SocketAddr) -> bool {
         let taken = self.may_lose_its_peer() && self.peer.take().is_some();
         let whole = bytes.len() <= ONE_PACKET;
@@ -423,8 +425,8 @@ impl Socket {
         Ok(sent)
     }
 
-    /// Sees to a datagram that the kernel did not take: one it has no room for is kept, or dropped; of any other `fail`
-    /// is told.
+    /// Sees to a datagram that the kernel did not take: one it has no room for is kept, or dropped; of any
+    /// other `fail` is told.
     #[cold]
     fn refused(
         &mut self,

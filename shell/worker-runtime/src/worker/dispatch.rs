@@ -60,8 +60,8 @@ impl<M: Machine> Worker<M> {
         self.fresh = None;
     }
 
-    /// Sends an outbox of a datagram or two, as nearly all are, without putting them in order by socket. `false`, and
-    /// nothing is done, if it holds anything else.
+    /// Sends an outbox of a datagram or two, as nearly all are, without putting them in order by socket.
+    /// `false`, and nothing is done, if it holds anything else.
     #[inline]
     fn dispatch_few(&mut self) -> bool {
         let Worker { out, datagrams, streams, links, poller, .. } = self;

@@ -8,8 +8,8 @@ pub(super) const BATCH_PAYS: usize = 8;
 
 /// Reports of a socket in a row, at most, of which one datagram each is taken without a look for the next.
 const BLIND: u8 = 16;
-/// Looks in vain in a row before they become rarer. A look costs less than half of a round through epoll (0.8 against
-/// 1.8 thousand instructions), so it pays if it finds something every other time.
+/// Looks in vain in a row before they become rarer. A look costs less than half of a round through epoll (0.8
+/// against 1.8 thousand instructions), so it pays if it finds something every other time.
 const IN_VAIN: u8 = 3;
 
 /// How to receive; traffic tells.
@@ -17,8 +17,8 @@ const IN_VAIN: u8 = 3;
 pub(super) struct Habit {
     /// In batches.
     pub batches: bool,
-    /// Looks for more after the first datagram of a report, and after each further one: of several that come together
-    /// there are often as many.
+    /// Looks for more after the first datagram of a report, and after each further one: of several that come
+    /// together there are often as many.
     after_one: Looks,
     after_more: Looks,
 }
@@ -47,8 +47,9 @@ impl Habit {
 }
 
 impl Looks {
-    /// Whether to look for more. A look that finds nothing is a system call in vain, one that finds something saves a
-    /// round through epoll. So looks become rare where they are in vain and come back with the first that is not.
+    /// Whether to look for more. A look that finds nothing is a system call in vain, one that finds something
+    /// saves a round through epoll. So looks become rare where they are in vain and come back with the first
+    /// that is not.
     pub fn wanted(&mut self) -> bool {
         let wanted = self.blind == 0;
         self.blind -= u8::from(!wanted);

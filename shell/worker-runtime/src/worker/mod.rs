@@ -108,8 +108,8 @@ pub struct Worker<M: Machine> {
 }
 
 impl<M: Machine> Worker<M> {
-    /// Worker number `me` with its sockets registered, which the kernel has `steered` datagrams into or not; nothing runs
-    /// yet.
+    /// Worker number `me` with its sockets registered, which the kernel has `steered` datagrams into or not;
+    /// nothing runs yet.
     pub fn new(
         me: u16,
         machine: M,
@@ -278,8 +278,8 @@ impl<M: Machine> Worker<M> {
         Ok(Woken::Events(events))
     }
 
-    /// Looks for reports and for what other workers give, until there is something or the time is up. How many
-    /// reports there are.
+    /// Looks for reports and for what other workers give, until there is something or the time is up. How
+    /// many reports there are.
     fn look(&mut self, until: Time) -> io::Result<usize> {
         let began = monotonic_now();
         loop {

@@ -1,9 +1,9 @@
 //! Peers that much is sent to, and the sockets that are connected to them.
 //!
-//! A send from a connected socket spares the kernel the search for a route and for the owner of the next hop. The
-//! sockets are there from the start; one gets a peer when there is a peer that is worth it, and another peer when that one
-//! is much less so. With the peer it gets its listener's address, and what comes from the peer comes by it, unless it is one
-//! that only sends ([`Mutes`](crate::sys::Mutes)).
+//! A send from a connected socket spares the kernel the search for a route and for the owner of the next hop.
+//! The sockets are there from the start; one gets a peer when there is a peer that is worth it, and another
+//! peer when that one is much less so. With the peer it gets its listener's address, and what comes from the
+//! peer comes by it, unless it is one that only sends ([`Mutes`](crate::sys::Mutes)).
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -14,8 +14,8 @@ const PLACES: usize = 64;
 const WAYS: usize = 2;
 /// How long is counted.
 const WINDOW: Duration = Duration::from_secs(1);
-/// Datagrams to a peer in that time from which on a socket of its own pays: the two system calls that make it one
-/// cost less than a tenth of what so many sends save.
+/// Datagrams to a peer in that time from which on a socket of its own pays: the two system calls that make it
+/// one cost less than a tenth of what so many sends save.
 const BUSY: u32 = 100;
 /// Peers remembered that could not be connected to.
 const DENIED: usize = 8;
@@ -54,8 +54,8 @@ pub(super) struct Wish {
     pub instead: Option<u16>,
 }
 
-/// The busiest peers of one worker. Peers whose places are those of busier ones, or of ones that have a socket, are not found,
-/// and get what they are sent from the socket that is for all.
+/// The busiest peers of one worker. Peers whose places are those of busier ones, or of ones that have a
+/// socket, are not found, and get what they are sent from the socket that is for all.
 pub(super) struct Peers {
     /// None where there are no sockets to give.
     places: Vec<Place>,
@@ -118,8 +118,9 @@ impl Peers {
         }
     }
 
-    /// The peers that are to get a socket, once in a window. `busy` says whether a socket cannot be taken from its peer
-    /// now, `lost` whether it has lost its peer. Who was sent nothing in the window has none any more.
+    /// The peers that are to get a socket, once in a window. `busy` says whether a socket cannot be taken
+    /// from its peer now, `lost` whether it has lost its peer. Who was sent nothing in the window has none
+    /// any more.
     pub fn wishes(&mut self, now: Time, busy: impl Fn(u16) -> bool, lost: impl Fn(u16) -> bool) -> Vec<Wish> {
         if self.places.is_empty() || now < self.next_look {
             return Vec::new();
@@ -176,7 +177,8 @@ impl Peers {
         }
     }
 
-    /// The wish cannot come true: there is no way to the peer. A socket that was to be taken from another is without a peer.
+    /// The wish cannot come true: there is no way to the peer. A socket that was to be taken from another is
+    /// without a peer.
     pub fn denied(&mut self, wish: &Wish) {
         let known = self.denied.iter_mut().find(|d| (d.peer, d.listener) == (wish.peer, wish.listener));
         if let Some(denied) = known {
@@ -203,8 +205,8 @@ fn is_of_one_link(peer: &SocketAddr) -> bool {
     matches!(peer.ip(), IpAddr::V6(ip) if ip.is_unicast_link_local())
 }
 
-/// The first of a peer's places. Not keyed: whoever finds addresses that share them with another peer's, and is sent more, keeps
-/// that peer from a socket of its own, which costs work and nothing else.
+/// The first of a peer's places. Not keyed: whoever finds addresses that share them with another peer's, and
+/// is sent more, keeps that peer from a socket of its own, which costs work and nothing else.
 #[inline]
 pub(super) fn place_of(peer: &SocketAddr) -> usize {
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -322,7 +324,8 @@ mod tests {
         assert_eq!(sent(&mut peers, 1, 1), None);
     }
 
-    /// Though another peer takes its place in between. It is tried again after one window, two, four and so on, up to 60.
+    /// Though another peer takes its place in between. It is tried again after one window, two, four and so
+    /// on, up to 60.
     #[test]
     fn who_cannot_be_reached_keeps_no_socket_from_others() {
         let mut peers = Peers::new();

@@ -7,12 +7,13 @@ use wire::{Load, Time};
 
 /// A round that took fewer messages than this had next to nothing waiting: the worker keeps up.
 const FEW: u64 = 8;
-/// So long a wait for the next report means that there was nothing to do. Asking in vain takes a few microseconds.
+/// So long a wait for the next report means that there was nothing to do. Asking in vain takes a few
+/// microseconds.
 const IDLE: Duration = Duration::from_micros(20);
 
-/// Counts for how long a worker has not kept up. A round that finds few messages is over at once; one of more, after
-/// which the worker waits, has caught up as well. Only such rounds have their end timed, so that a message costs no
-/// reading of the clock.
+/// Counts for how long a worker has not kept up. A round that finds few messages is over at once; one of
+/// more, after which the worker waits, has caught up as well. Only such rounds have their end timed, so that
+/// a message costs no reading of the clock.
 pub struct Pressure {
     /// When the window began.
     since: Time,
@@ -29,8 +30,8 @@ impl Pressure {
         Pressure { since: now, woken: now, behind: Duration::ZERO, kept_up: true, taken: 0 }
     }
 
-    /// The worker is about to wait and has taken so many messages since the start. Whether it matters how long it
-    /// waits.
+    /// The worker is about to wait and has taken so many messages since the start. Whether it matters how
+    /// long it waits.
     pub fn waits(&mut self, taken: u64) -> bool {
         let many = taken.wrapping_sub(self.taken) >= FEW;
         self.taken = taken;
@@ -40,7 +41,8 @@ impl Pressure {
         many
     }
 
-    /// It has waited from `before`, if that matters, and begins a round. What to tell the machine, once in a window.
+    /// It has waited from `before`, if that matters, and begins a round. What to tell the machine, once in a
+    /// window.
     #[inline]
     pub fn woke(&mut self, before: Option<Time>, now: Time) -> Option<Load> {
         if let Some(before) = before {
@@ -76,7 +78,8 @@ pub struct Backlog {
 impl Backlog {
     /// So many sockets are looked at at most: each costs a system call.
     const SOCKETS: usize = 256;
-    /// What the kernel drops because it was told to is counted with what is lost, a little sooner or later than by itself.
+    /// What the kernel drops because it was told to is counted with what is lost, a little sooner or later
+    /// than by itself.
     const RACE: u64 = 16;
 
     /// See [`Load::waiting`].

@@ -48,7 +48,8 @@ impl<M: Machine> Worker<M> {
             return;
         }
         let mut scratch = std::mem::take(&mut self.streams.scratch);
-        // The beginning of a message that is there already goes in front, so that what comes need not be copied to it.
+        // The beginning of a message that is there already goes in front, so that what comes need not be
+        // copied to it.
         let begun = self.streams.get(id).and_then(|conn| conn.input.as_ref()).and_then(|input| {
             let bytes = input.unread();
             let room = scratch.get_mut(..bytes.len()).filter(|room| room.len() <= CARRIED)?;
@@ -103,8 +104,8 @@ impl<M: Machine> Worker<M> {
         self.handle(id, bytes, resume, since);
     }
 
-    /// Handles bytes where they are. The first of them came at `since`, and the framing said `resume` of what there was then.
-    /// What is left over is copied.
+    /// Handles bytes where they are. The first of them came at `since`, and the framing said `resume` of what
+    /// there was then. What is left over is copied.
     fn handle(&mut self, id: ConnId, bytes: &[u8], resume: usize, since: Time) {
         let digest = self.digest(id, bytes, resume);
         let rest = bytes.get(digest.consumed..).unwrap_or_default();

@@ -7,14 +7,16 @@ use wire::Time;
 const WHILE: Duration = Duration::from_secs(1);
 /// Where a worker has more sockets than that each gets little, and they stay as they are.
 const SOCKETS: usize = 512;
-/// What the kernel keeps with a datagram beside its bytes: headers with room in front, and the end of the block
-/// (`struct skb_shared_info`), for all of which it takes the next power of two; and the head (`struct sk_buff`).
+/// What the kernel keeps with a datagram beside its bytes: headers with room in front, and the end of the
+/// block (`struct skb_shared_info`), for all of which it takes the next power of two; and the head (`struct
+/// sk_buff`).
 const AROUND: u64 = 400;
 const HEAD: u64 = 256;
 
-/// Has the buffers follow what a worker takes, so that it may stand still for a while (its machine is moved, its process
-/// stopped) and lose nothing. What is lost is repeated by everybody at once half a second later, which is an overload
-/// where there was none. They shrink again when less comes, for the kernel tells what waits in steps of a quarter of them.
+/// Has the buffers follow what a worker takes, so that it may stand still for a while (its machine is moved,
+/// its process stopped) and lose nothing. What is lost is repeated by everybody at once half a second later,
+/// which is an overload where there was none. They shrink again when less comes, for the kernel tells what
+/// waits in steps of a quarter of them.
 pub struct Room {
     /// For so long; zero: they stay as they are.
     hold: Duration,
@@ -39,7 +41,8 @@ impl Room {
         Room { hold, least: size, most, size, wanted: size, since: now, datagrams: 0, bytes: 0 }
     }
 
-    /// So many datagrams have come since the start, of so many bytes in all. What to ask for, if not what there is.
+    /// So many datagrams have come since the start, of so many bytes in all. What to ask for, if not what
+    /// there is.
     #[inline]
     pub fn wants(&mut self, now: Time, datagrams: u64, bytes: u64) -> Option<usize> {
         let time = now.since(self.since);

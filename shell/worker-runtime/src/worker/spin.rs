@@ -3,13 +3,14 @@
 use std::time::Duration;
 use wire::Time;
 
-/// Waits longer than so many spans count as that many: after a silence a few messages tell that there is traffic again.
+/// Waits longer than so many spans count as that many: after a silence a few messages tell that there is
+/// traffic again.
 const LONG: u32 = 4;
 
-/// Whether a worker looks for more before it sleeps. To wake a sleeping processor takes tens of microseconds, on a
-/// virtual machine more, which a message has to wait for; looking again and again takes a processor. So a worker
-/// looks where the next message usually comes within the span that it may look for, and sleeps at once where it does
-/// not: a quiet server is quiet.
+/// Whether a worker looks for more before it sleeps. To wake a sleeping processor takes tens of microseconds,
+/// on a virtual machine more, which a message has to wait for; looking again and again takes a processor. So
+/// a worker looks where the next message usually comes within the span that it may look for, and sleeps at
+/// once where it does not: a quiet server is quiet.
 pub struct Spin {
     span: Duration,
     /// For how long it has waited of late; a moving average over about eight waits.

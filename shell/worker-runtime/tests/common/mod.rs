@@ -23,10 +23,11 @@ pub enum Told {
 
 pub type Log = Arc<Mutex<Vec<(u16, Told)>>>;
 
-/// Messages are lines. `>udp ADDRESS TOKEN TEXT` and `>tcp ...` send `TEXT`, which yields if it begins with `new` and hurries if with `soon`; `>>WORKER SEQUENCE TEXT`
-/// sends on a connection; `keep` has its connection matter; `bye` asks for the connection's close; `boom` panics; `alarm MS` sets a
-/// timer; `quiet...` is not answered; a line that begins with a digit belongs to that worker and is
-/// answered with the worker's number before it; any other line is answered by itself.
+/// Messages are lines. `>udp ADDRESS TOKEN TEXT` and `>tcp ...` send `TEXT`, which yields if it begins with
+/// `new` and hurries if with `soon`; `>>WORKER SEQUENCE TEXT` sends on a connection; `keep` has its
+/// connection matter; `bye` asks for the connection's close; `boom` panics; `alarm MS` sets a timer;
+/// `quiet...` is not answered; a line that begins with a digit belongs to that worker and is answered with
+/// the worker's number before it; any other line is answered by itself.
 pub struct Lines {
     pub worker: u16,
     pub log: Log,

@@ -15,8 +15,8 @@ fn said(units: f32) -> Answers {
     Answers { all: units, datagrams: units, streams: units }
 }
 
-/// Windows of 50 ms in which each source brings so many requests of a unit. What was taken on of each, per window,
-/// in the last half of them.
+/// Windows of 50 ms in which each source brings so many requests of a unit. What was taken on of each, per
+/// window, in the last half of them.
 fn run(shares: &mut Shares, sources: &[u32], budget: f32, windows: u32) -> Vec<f32> {
     let mut taken = vec![0u32; sources.len()];
     for window in 0..windows {
@@ -83,7 +83,8 @@ fn equal_sources_have_equal_shares() {
 
 #[test]
 fn made_up_sources_leave_the_real_one_its_level() {
-    // 5,000 sources of two requests each, as a sender with forged addresses makes them, and one that brings 20.
+    // 5,000 sources of two requests each, as a sender with forged addresses makes them, and one that brings
+    // 20.
     let mut sources = vec![2; 5_000];
     sources.push(20);
     let mut shares = Shares::new(7);
@@ -212,8 +213,8 @@ fn what_a_source_is_told_holds_for_its_calls_and_for_the_rest() {
             assert_eq!(row[at].told, loss, "invite: {invite}");
         }
     }
-    // Of the 400 units of calls and 8,000 of the rest that it would bring in a second, 2,000 are left; and of its 300 requests of
-    // calls and 8,000 of the rest as many parts.
+    // Of the 400 units of calls and 8,000 of the rest that it would bring in a second, 2,000 are left; and of
+    // its 300 requests of calls and 8,000 of the rest as many parts.
     let requests = (1.0 - loss) * 8_300.0;
     assert!((0.7..0.82).contains(&loss) && (left / requests - 1.0).abs() < 0.1, "{loss} {left}");
 }
@@ -246,8 +247,8 @@ fn a_flood_beside_one_part_says_nothing_of_the_source() {
     assert!((0.7..=0.8).contains(&told), "{told}");
 }
 
-/// Where all do as they are told nothing is refused here, and there is no level; who comes upon that unawares is bounded all
-/// the same.
+/// Where all do as they are told nothing is refused here, and there is no level; who comes upon that unawares
+/// is bounded all the same.
 #[test]
 fn a_burst_beside_those_who_do_as_they_are_told_is_bounded() {
     let mut shares = Shares::new(7);
@@ -290,7 +291,8 @@ fn a_new_row_is_listened_to_first() {
     }
 }
 
-/// A flood of a hundred times its share, and of a thousand times, of which the kernel lets pass what its table says.
+/// A flood of a hundred times its share, and of a thousand times, of which the kernel lets pass what its
+/// table says.
 #[test]
 fn a_new_row_makes_no_difference_where_the_kernel_drops() {
     for budget in [4_000u32, 400] {
@@ -315,7 +317,8 @@ fn a_new_row_makes_no_difference_where_the_kernel_drops() {
     }
 }
 
-/// So many calls from one source, of which the kernel passes what its table says: how many are taken on, and seen.
+/// So many calls from one source, of which the kernel passes what its table says: how many are taken on, and
+/// seen.
 fn sifted(shares: &mut Shares, from: u64, calls: u64) -> (u32, u32) {
     let source = mix(1_000);
     let threshold = shares.table.threshold(source).below;
@@ -330,8 +333,8 @@ fn sifted(shares: &mut Shares, from: u64, calls: u64) -> (u32, u32) {
     (taken, seen)
 }
 
-/// What is dropped is remembered where the threshold may come to while it is repeated, and no more: there is not room for all
-/// of a flood.
+/// What is dropped is remembered where the threshold may come to while it is repeated, and no more: there is
+/// not room for all of a flood.
 #[test]
 fn what_is_remembered_is_about_twice_what_is_taken_on() {
     let mut shares = Shares::new(7);
@@ -360,8 +363,8 @@ fn what_is_remembered_is_about_twice_what_is_taken_on() {
     assert!(longer.near < steady.near / 4, "{longer:?}");
 }
 
-/// Who asks whether we are there has an answer, whoever else asks: one that the operator knows, and one who brings
-/// little.
+/// Who asks whether we are there has an answer, whoever else asks: one that the operator knows, and one who
+/// brings little.
 #[test]
 fn a_few_probes_are_answered() {
     let mut shares = Shares::new(7);

@@ -2,8 +2,8 @@
 
 use super::super::{CALL, Verdict};
 use super::Shares;
-/// Calls for help that are taken on in a window whatever else there is: what part of all that may be taken on, and no fewer
-/// than this; of one source no more than half of them.
+/// Calls for help that are taken on in a window whatever else there is: what part of all that may be taken
+/// on, and no fewer than this; of one source no more than half of them.
 const URGENT: f32 = 0.1;
 const URGENT_LEAST: f32 = 4.0;
 
@@ -19,9 +19,9 @@ impl Shares {
         self.urgent_each = self.urgent / 2;
     }
 
-    /// What becomes of a call for help: it is new work like any other, but some are taken on whatever else there is, a few of
-    /// each source, so that to say that it is one is no way round. Those are the calls of sources that bring more than their
-    /// share: others are served in full. `known`: it was taken on before.
+    /// What becomes of a call for help: it is new work like any other, but some are taken on whatever else
+    /// there is, a few of each source, so that to say that it is one is no way round. Those are the calls of
+    /// sources that bring more than their share: others are served in full. `known`: it was taken on before.
     pub fn judge_emergency(
         &mut self,
         source: u64,

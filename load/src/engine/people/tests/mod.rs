@@ -255,8 +255,8 @@ fn a_call_that_talks_at_the_end_is_unfinished_and_a_silent_server_has_failed() {
     assert_eq!(failed, 0, "{}", town.ladder());
 }
 
-/// A run whose server takes all messages and keeps some of those that it has for users, from the warm-up on: what
-/// became of the calls of the measured window, and the word of the verdict.
+/// A run whose server takes all messages and keeps some of those that it has for users, from the warm-up on:
+/// what became of the calls of the measured window, and the word of the verdict.
 fn kept_back(kept: fn(&str) -> bool) -> ([u64; 4], &'static str) {
     let mut parameters = lively(100);
     (parameters.completed, parameters.voicemail, parameters.cancelled) = (1.0, 0.0, 0.0);

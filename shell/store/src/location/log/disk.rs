@@ -1,5 +1,5 @@
-//! Files of the log as the system has them. Everything that can fail goes through here, so that tests can make
-//! up what a bad or a full disk does.
+//! Files of the log as the system has them. Everything that can fail goes through here, so that tests can
+//! make up what a bad or a full disk does.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

@@ -9,11 +9,13 @@
 //!
 //! * The bindings are the table, then the files in the order of their numbers; a later word about a binding
 //!   takes the place of an earlier one. Saying a word twice changes nothing.
-//! * What is appended outlives the process, and the machine once it is brought to the disk, which the writer does some
-//!   times a second. Until then memory has its bytes, so that they can be written again where that fails.
+//! * What is appended outlives the process, and the machine once it is brought to the disk, which the writer
+//!   does some times a second. Until then memory has its bytes, so that they can be written again where that
+//!   fails.
 //! * A file is begun when all of the one before it is on the disk, and deleted when the table has all that it
 //!   says, never before a file with a lower number.
-//! * There is always a file, and each begins with the number of the last subscriber whose removal is in the log.
+//! * There is always a file, and each begins with the number of the last subscriber whose removal is in the
+//!   log.
 
 pub(crate) mod disk;
 pub(crate) mod index;
@@ -129,8 +131,8 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Reads the log, and hands each record about a binding to `visit`, the oldest first; one that makes no sense is
-    /// counted with its file.
+    /// Reads the log, and hands each record about a binding to `visit`, the oldest first; one that makes no
+    /// sense is counted with its file.
     pub(crate) fn read_to(dir: &Path, mut visit: impl FnMut(&Scan, &Entry<'_>)) -> Result<Found> {
         let mut found = Found { files: Vec::new(), index: Index::new([0; 16]) };
         let files = list(dir)?;
@@ -194,8 +196,8 @@ impl Found {
         self.files.iter().map(|file| file.newest).max().unwrap_or(i64::MIN)
     }
 
-    /// Up to where removals of subscribers are in the log; `None` if it does not say. The last word counts and
-    /// not the highest number: they begin again when somebody empties the table that has them.
+    /// Up to where removals of subscribers are in the log; `None` if it does not say. The last word counts
+    /// and not the highest number: they begin again when somebody empties the table that has them.
     pub(crate) fn seen(&self) -> Option<i64> {
         self.files.iter().rev().find_map(|file| file.seen)
     }
@@ -262,8 +264,8 @@ fn report(scan: &Scan) {
 }
 
 impl Log {
-    /// Begins file `number`. `seen`: up to where removals of subscribers are in the files before it, or were in
-    /// force before there was one.
+    /// Begins file `number`. `seen`: up to where removals of subscribers are in the files before it, or were
+    /// in force before there was one.
     pub(crate) fn begin(dir: &Path, number: u64, seen: i64, clock: ClockPair) -> Result<Log> {
         let mut current = Current::create(dir, number, seen, clock)?;
         let named = current.take_name(dir).and_then(|()| disk::sync_names(dir));
@@ -272,9 +274,9 @@ impl Log {
         Ok(Log { dir: dir.to_path_buf(), current, buffer: Vec::new() })
     }
 
-    /// Appends one batch: when this returns it outlives the process. `sockets` are the names of the listeners; `seen`
-    /// is the number of the last removed subscriber whose bindings' ends are in it or before it, if it is the
-    /// last of the batches that are about them.
+    /// Appends one batch: when this returns it outlives the process. `sockets` are the names of the
+    /// listeners; `seen` is the number of the last removed subscriber whose bindings' ends are in it or
+    /// before it, if it is the last of the batches that are about them.
     pub(crate) fn append(
         &mut self,
         changes: &[Change],
@@ -342,19 +344,19 @@ impl Log {
         Ok(syncing.changes)
     }
 
-    /// The next file, whole and on the disk but without its name. Takes as long as the disk likes, and needs no lock:
-    /// a [`Plan`] has all that matters of the log.
+    /// The next file, whole and on the disk but without its name. Takes as long as the disk likes, and needs
+    /// no lock: a [`Plan`] has all that matters of the log.
     pub(crate) fn plan(&self) -> Result<Plan> {
         let number = next_number(&self.dir, self.current.number)?;
         Ok(Plan { dir: self.dir.clone(), number, seen: self.current.seen })
     }
 
-    /// Goes on in the next file; answers the one that is full, with the number of its changes that are on the disk by
-    /// this. All of that is.
+    /// Goes on in the next file; answers the one that is full, with the number of its changes that are on the
+    /// disk by this. All of that is.
     pub(crate) fn rotate(&mut self, next: Next, clock: ClockPair) -> Result<(Full, usize)> {
         let current = &mut self.current;
-        // What a failed batch left has to be gone for good, and what came since the last time has to be there: nothing
-        // is torn but in a last file. Mostly it is nothing.
+        // What a failed batch left has to be gone for good, and what came since the last time has to be
+        // there: nothing is torn but in a last file. Mostly it is nothing.
         let mended = current.mend();
         mended.map_err(|error| StoreError::io(&current.path, "bring the bindings to the disk", &error))?;
         let changes = match self.begin_sync()? {
@@ -403,9 +405,9 @@ impl Log {
         }
     }
 
-    /// As [`plan`](Log::plan), for one in the place of one that [is lost](Log::is_lost). Of removals of subscribers it
-    /// says no more than those before do. A stranger that has the name of the lost one is kept under another one: a
-    /// start would take its words for later ones than the table's.
+    /// As [`plan`](Log::plan), for one in the place of one that [is lost](Log::is_lost). Of removals of
+    /// subscribers it says no more than those before do. A stranger that has the name of the lost one is kept
+    /// under another one: a start would take its words for later ones than the table's.
     pub(crate) fn plan_over(&self) -> Result<Plan> {
         let current = &self.current;
         if fs::symlink_metadata(&current.path).is_ok() {
@@ -414,8 +416,8 @@ impl Log {
         Ok(Plan { seen: current.seen_before, ..self.plan()? })
     }
 
-    /// Goes on in the next file in the place of the lost one; answers that, and how many changes were in it that were
-    /// not on the disk.
+    /// Goes on in the next file in the place of the lost one; answers that, and how many changes were in it
+    /// that were not on the disk.
     pub(crate) fn step_over(&mut self, next: Next) -> Result<(Full, usize)> {
         let changes = self.current.changes;
         Ok((self.go_on(next)?, changes))
@@ -481,7 +483,8 @@ impl Plan {
 }
 
 impl Current {
-    /// Makes a file that is there as a whole when this returns, but for its name: none of another name is read.
+    /// Makes a file that is there as a whole when this returns, but for its name: none of another name is
+    /// read.
     fn create(dir: &Path, number: u64, seen: i64, clock: ClockPair) -> Result<Current> {
         let path = dir.join(file_name(number));
         let fail = |error: io::Error| StoreError::io(&path, "make the log of bindings", &error);

@@ -11,12 +11,12 @@
 //!
 //! A checksum for each record would cost more than all else that is done with it.
 //!
-//! A batch counts as a whole or not at all: a binding and the one it replaces stand in the same one. It says up to
-//! where the file was on the disk when it was written: before that only damage can make a batch less than whole, after
-//! it a power cut can. Its mark is a hash of these numbers and its place in the file, keyed with the salt, so that no
-//! phone can write something into its Contact that would be taken for a batch. The seed of the checksums does the same
-//! for frames, which are looked for where a file is damaged. Version 1 had no `synced`: each batch was on the disk
-//! before the next one was written.
+//! A batch counts as a whole or not at all: a binding and the one it replaces stand in the same one. It says
+//! up to where the file was on the disk when it was written: before that only damage can make a batch less
+//! than whole, after it a power cut can. Its mark is a hash of these numbers and its place in the file, keyed
+//! with the salt, so that no phone can write something into its Contact that would be taken for a batch. The
+//! seed of the checksums does the same for frames, which are looked for where a file is damaged. Version 1
+//! had no `synced`: each batch was on the disk before the next one was written.
 
 use std::hash::Hasher;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -207,7 +207,8 @@ impl<'a> Put<'a> {
         }
     }
 
-    /// The binding, to end at `expires`, borrowed. `socket` is the name of its listener, `sockets` are those of today.
+    /// The binding, to end at `expires`, borrowed. `socket` is the name of its listener, `sockets` are those
+    /// of today.
     pub(crate) fn view(&self, expires: Time, socket: &[u8], sockets: &[String]) -> BindingView<'a> {
         let listener = listener_of(socket, self.transport, sockets);
         BindingView {
@@ -235,7 +236,8 @@ pub(crate) enum Entry<'a> {
     Delete(Key<'a>),
     /// Puts that say this number mean the listener of this name.
     Name { index: usize, text: &'a [u8] },
-    /// Removals of subscribers up to this number of the `subscriber_change` table are in the log, here or before.
+    /// Removals of subscribers up to this number of the `subscriber_change` table are in the log, here or
+    /// before.
     Seen(i64),
 }
 

@@ -1,12 +1,12 @@
 //! Reads one file of the log, and tells what a crash cut short from what is damaged.
 //!
-//! A file is begun only after all of the one before it has reached the disk, and each batch says up to where its own
-//! file had. So what a power cut leaves of the last file is whole up to the end of what some batch says is on the disk,
-//! and after that any batch is whole, in part or not there. From the first one that is not whole the rest is dropped, so
-//! that what is left is what was there at some moment. Any other batch that is not whole was whole once: it is damaged,
-//! and everything in and after it that can be read is read. So is a last one of which the disk says that it cannot read
-//! it. What a killed process leaves is whole except for a batch that it was writing, of which no 200 was
-//! sent.
+//! A file is begun only after all of the one before it has reached the disk, and each batch says up to where
+//! its own file had. So what a power cut leaves of the last file is whole up to the end of what some batch
+//! says is on the disk, and after that any batch is whole, in part or not there. From the first one that is
+//! not whole the rest is dropped, so that what is left is what was there at some moment. Any other batch that
+//! is not whole was whole once: it is damaged, and everything in and after it that can be read is read. So is
+//! a last one of which the disk says that it cannot read it. What a killed process leaves is whole except for
+//! a batch that it was writing, of which no 200 was sent.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,8 @@ use crate::turns;
 const WINDOW: usize = 1 << 20;
 /// Names of listeners in one file.
 pub(crate) const MAX_NAMES: usize = 65_536;
-/// A file with a bad beginning that has no more bytes than this may be one that a crash hit while it was made.
+/// A file with a bad beginning that has no more bytes than this may be one that a crash hit while it was
+/// made.
 const BEGUN: u64 = 128;
 
 /// A file of the log that is being or was read.
@@ -73,8 +74,8 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Makes sure that these bytes of `file`, which has `end` bytes, are inside; answers whether what was read
-    /// for it could be read.
+    /// Makes sure that these bytes of `file`, which has `end` bytes, are inside; answers whether what was
+    /// read for it could be read.
     fn fill(&mut self, file: &Disk, end: u64, at: u64, length: usize) -> io::Result<bool> {
         if at >= self.begin && at + length as u64 <= self.begin + self.bytes.len() as u64 {
             return Ok(true);
@@ -196,8 +197,9 @@ impl Scan {
         Ok(false)
     }
 
-    /// Brings to the disk what a crash of the process alone may have left on the way, and cuts off what is torn.
-    /// That is copied to `aside` before: it could be a batch that was whole once, and the disk lost a part of it.
+    /// Brings to the disk what a crash of the process alone may have left on the way, and cuts off what is
+    /// torn. That is copied to `aside` before: it could be a batch that was whole once, and the disk lost a
+    /// part of it.
     pub(crate) fn settle(&mut self, aside: &Path) -> Result<()> {
         let fail =
             |error: io::Error| StoreError::io(&self.path, "bring the log of bindings to the disk", &error);
@@ -341,8 +343,8 @@ impl Scan {
         self.window.inside(at, length as usize)
     }
 
-    /// The record at `place`. Cheap if they are asked for in their order, with the same window. Where the disk
-    /// does not give it any more it is zeros, which make no sense.
+    /// The record at `place`. Cheap if they are asked for in their order, with the same window. Where the
+    /// disk does not give it any more it is zeros, which make no sense.
     #[cfg(test)]
     pub(crate) fn record<'w>(&self, place: Place, window: &'w mut Window) -> Result<&'w [u8]> {
         let length = place.length as usize;

@@ -459,8 +459,8 @@ fn what_may_not_have_reached_the_disk_is_written_again() {
     assert_eq!(found(temp.path()).files[0].torn, 0);
 }
 
-/// What a power cut leaves of batches that were written and not brought to the disk: any pages of them. What is left is
-/// what was there at some moment after the last time that all was on the disk.
+/// What a power cut leaves of batches that were written and not brought to the disk: any pages of them. What
+/// is left is what was there at some moment after the last time that all was on the disk.
 #[test]
 fn any_pages_lost_in_a_power_cut_leave_some_moment() {
     let temp = TempDir::new();

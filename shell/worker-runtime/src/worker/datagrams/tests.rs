@@ -41,8 +41,8 @@ fn what_waits_for_room_goes_first_and_beyond_the_cap_is_dropped() {
     assert!(datagrams.sockets[0].backlog.is_empty());
 }
 
-/// A socket lent to one peer that cannot be connected to another, as for 255.255.255.255 without leave to broadcast, goes
-/// on to the first.
+/// A socket lent to one peer that cannot be connected to another, as for 255.255.255.255 without leave to
+/// broadcast, goes on to the first.
 #[test]
 fn what_cannot_be_connected_anew_still_sends_to_the_peer_it_had() {
     for lent in [Lent::Unbound, Lent::Mute] {
@@ -78,8 +78,8 @@ fn what_cannot_be_connected_anew_still_sends_to_the_peer_it_had() {
     }
 }
 
-/// The one socket that is lent is taken from a peer for one that nothing can be connected to: the first is sent to all the
-/// same, one at a time, many at once and what waited, and gets the socket back.
+/// The one socket that is lent is taken from a peer for one that nothing can be connected to: the first is
+/// sent to all the same, one at a time, many at once and what waited, and gets the socket back.
 #[test]
 fn who_loses_its_socket_to_nobody_is_sent_to_as_before() {
     let peer = UdpSocket::bind("127.0.0.1:0").expect("a socket");
