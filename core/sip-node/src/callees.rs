@@ -54,6 +54,15 @@ impl Callees {
         self.at(tag, place).is_some_and(|at| self.lives(at))
     }
 
+    /// An early dialog has failed.
+    pub fn refuse(&mut self, tag: u64) {
+        for (known, state) in self.tags.iter().zip(&mut self.states) {
+            if *known == tag as u32 && *state == State::Early {
+                *state = State::Free;
+            }
+        }
+    }
+
     /// A BYE ended a dialog. True if it is the last answered one: it stays, for the call ends with it.
     pub fn end(&mut self, tag: u64) -> bool {
         let answered = |at: usize| self.states.get(at) == Some(&State::Answered);

@@ -11,7 +11,7 @@
 use crate::callees::Callees;
 use crate::shortage::Shortage;
 use crate::uris::undotted;
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use hashbrown::HashTable;
 use sip_message::{Message, Method, Uri, canonical_user};
@@ -69,7 +69,7 @@ pub(crate) struct Within {
     /// The one who set it up sent the request.
     pub by_caller: bool,
     /// Where the callee is, by the token.
-    pub callee: IpAddr,
+    pub callee: SocketAddr,
 }
 
 /// The table of one worker.
@@ -202,7 +202,7 @@ impl Calls {
         now: Time,
         status: u16,
         response: &Message<'_>,
-        place: IpAddr,
+        place: SocketAddr,
         within: Option<Within>,
     ) {
         let tag = response.to_tag();
@@ -260,9 +260,9 @@ impl Calls {
                     self.remove(hash, None);
                 }
             }
-            // However it is answered, the session is over (section 15.1.1), unless it is to be sent again.
-            // Either end may have sent it.
-            Method::Bye if !matches!(status, 401 | 407) => {
+            // However it is answered, the session is over (section 15.1.1). A BYE that is sent again with credentials needs no
+            // entry here. Either end may have sent it.
+            Method::Bye => {
                 let from = self.hash(message.call_id(), message.from_tag());
                 let to = self.hash(message.call_id(), message.to_tag());
                 if !self.end(from, to) {
@@ -270,6 +270,15 @@ impl Calls {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// A target refused an INVITE: its early dialog is over.
+    pub fn refused(&mut self, response: &Message<'_>) {
+        let caller = self.hash(response.call_id(), response.from_tag());
+        let callee = self.hash(response.call_id(), response.to_tag());
+        if let Some(entry) = self.table.find_mut(caller, |e| e.hash == caller) {
+            entry.callees.refuse(callee);
         }
     }
 
@@ -343,17 +352,20 @@ impl Calls {
             self.hash(request.call_id(), request.to_tag()),
         );
         let (caller, callee) = if dialog.by_caller { (from, to) } else { (to, from) };
-        let place = self.place(dialog.callee().remote.ip());
+        let place = self.place(dialog.callee().remote);
         !self.table.find(caller, |e| e.hash == caller).is_some_and(|e| e.callees.has_at(callee, place))
     }
 
-    /// A hash of an address.
-    fn place(&self, ip: IpAddr) -> u32 {
-        let hash = match ip.to_canonical() {
-            IpAddr::V4(ip) => self.hash.hash(&ip.octets()),
-            IpAddr::V6(ip) => self.hash.hash(&ip.octets()),
-        };
-        hash as u32
+    /// A hash of an address. Phones and a gateway may be at different ports of one.
+    fn place(&self, at: SocketAddr) -> u32 {
+        let mut text = [0; 18];
+        let (ip, port) = text.split_at_mut(16);
+        match at.ip().to_canonical() {
+            IpAddr::V4(v4) => ip.copy_from_slice(&v4.to_ipv6_mapped().octets()),
+            IpAddr::V6(v6) => ip.copy_from_slice(&v6.octets()),
+        }
+        port.copy_from_slice(&at.port().to_be_bytes());
+        self.hash.hash(&text) as u32
     }
 
     /// The call goes on without this server.
@@ -484,7 +496,7 @@ mod tests {
     use core::net::Ipv4Addr;
     use sip_message::{Index, Limits, Parsed, parse};
 
-    const PLACE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    const PLACE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 5060);
 
     /// Shows `what` a request of the call with this number, with these tags.
     fn with(id: usize, from: &str, to: &str, what: impl FnOnce(&Message<'_>)) {

@@ -151,7 +151,7 @@ impl<S: Services> Node<S> {
             charged: 0,
             source: flow,
             bounded,
-            within: a.dialog.map(|d| Within { by_caller: d.by_caller, callee: d.callee().remote.ip() }),
+            within: a.dialog.map(|d| Within { by_caller: d.by_caller, callee: d.callee().remote }),
             role: a.caller.role,
             always_rport: always_rport(flow, request),
             drop_routes: (a.routing.own, a.routing.drop_last),

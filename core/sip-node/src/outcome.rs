@@ -13,7 +13,7 @@ use crate::settings::Bounds;
 use crate::silence::NO_TARGET;
 use crate::site::OC;
 use core::mem;
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
 use sip_message::{Limits, Message, Method, Name, NameAddr, Parsed, Response, Uri, parse};
 use sip_proxy::context::{Action, BranchId};
@@ -25,7 +25,7 @@ use sip_transaction::{ClientId, Event, Outcome, Payer, ServerId, TimerId};
 use wire::{ConnId, Flow, Outbox, Time};
 
 /// Stands where a branch has an address.
-const NOWHERE: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 /// Seconds that a stream connection matters on which a caller was told that the call is answered.
 const CALL_KEEPS: u32 = 7_200;
 
@@ -65,6 +65,7 @@ impl<S: Services> Node<S> {
         if proxied.invite && status >= 300 {
             // Its ACK goes back to where it came from.
             self.count_within(now, flow);
+            self.calls.refused(response);
         }
         self.hear(now, flow, &proxied, branch, response);
         self.branch_heard(now, &proxied, branch);
@@ -72,10 +73,10 @@ impl<S: Services> Node<S> {
             // A 2xx to an INVITE of which a branch was given up.
             if proxied.invite
                 && (200..300).contains(&status)
-                && !self.relay(now, proxied.back(branch, flow.remote.ip()), response, out)
+                && !self.relay(now, proxied.back(branch, flow.remote), response, out)
                 && self.relay_late(&proxied, branch, response, out)
             {
-                let callee = proxied.back(branch, flow.remote.ip()).place;
+                let callee = proxied.back(branch, flow.remote).place;
                 let within = proxied.within.or(Some(Within { by_caller: true, callee }));
                 self.calls.responded(now, status, response, callee, within);
             }
@@ -116,7 +117,7 @@ impl<S: Services> Node<S> {
         out: &mut Outbox,
     ) {
         if (200..300).contains(&response.status())
-            && let Some(back) = self.proxied.back(id, branch, flow.remote.ip())
+            && let Some(back) = self.proxied.back(id, branch, flow.remote)
         {
             self.relay(now, back, response, out);
         }
@@ -128,7 +129,7 @@ impl<S: Services> Node<S> {
     fn hear(&mut self, now: Time, flow: Flow, p: &Proxied, branch: BranchId, response: &Message<'_>) {
         let Some(target) = p.targets.get(usize::from(branch.target())) else { return };
         let hop = target.hops.get(usize::from(branch.attempt()));
-        let unproven = target.elsewhere || target.role == Role::Stranger;
+        let unproven = (target.elsewhere || target.role == Role::Stranger) && accepts(response.status());
         if let Some(hop) = hop.filter(|hop| unproven && hop.remote.ip() == flow.remote.ip()) {
             // Of a stranger the Request-URI may be anything.
             let contact = (target.role != Role::Stranger).then(|| p.text(&target.uri));
@@ -201,8 +202,9 @@ impl<S: Services> Node<S> {
     /// Takes the Contacts of a 3xx over as targets (section 16.7 step 4); `false`: pass it on. Only for
     /// callers who might have called those targets themselves.
     fn recurse(&self, now: Time, proxied: &mut Proxied, branch: BranchId, response: &Message<'_>) -> bool {
-        if !self.site.settings().proxy.recurse || proxied.role != Role::Local || proxied.context.is_answered()
-        {
+        let recurses = self.site.settings().proxy.recurse && proxied.role == Role::Local;
+        // The sender of a request within a dialog may not be known well enough to choose a target.
+        if !recurses || proxied.within.is_some() || proxied.context.is_answered() {
             return false;
         }
         let from = proxied.targets.get(usize::from(branch.target()));
@@ -724,6 +726,12 @@ impl<S: Services> Node<S> {
             false => self.free(proxied),
         }
     }
+}
+
+/// Whether a response shows that calls are meant to come to its sender. Any SIP server rejects requests that it knows
+/// nothing of (404, 403, 481 and others).
+const fn accepts(status: u16) -> bool {
+    matches!(status, 101..300 | 401 | 407 | 480 | 486..=488 | 600 | 603)
 }
 
 /// Longer responses are not kept whole while the bytes held are at their limit.

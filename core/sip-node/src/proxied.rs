@@ -8,7 +8,7 @@ use crate::settings::Bounds;
 use crate::short::Short;
 use crate::trunk_ref::TrunkRef;
 use crate::watch::Watch;
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::ops::Range;
 use prefetch_index::prefetch_index;
 use sip_proxy::context::{BranchId, Context};
@@ -226,7 +226,7 @@ impl Proxied {
     }
 
     /// How a response of this branch goes back that came from `seen`.
-    pub fn back(&self, branch: BranchId, seen: IpAddr) -> Back {
+    pub fn back(&self, branch: BranchId, seen: SocketAddr) -> Back {
         let target = self.targets.get(usize::from(branch.target()));
         let hop = target.and_then(|target| target.hops.get(usize::from(branch.attempt())));
         Back {
@@ -234,7 +234,7 @@ impl Proxied {
             oc: self.oc,
             knows_oc: self.knows_oc,
             trusted: self.trusts(branch),
-            place: hop.map_or(seen, |hop| hop.remote.ip()),
+            place: hop.map_or(seen, |hop| hop.remote),
             within: self.within,
         }
     }
@@ -270,7 +270,7 @@ pub(crate) struct Back {
     /// Identity assertions in it are believed.
     pub trusted: bool,
     /// Where the request went.
-    pub place: IpAddr,
+    pub place: SocketAddr,
     /// It had our token.
     pub within: Option<Within>,
 }
@@ -426,7 +426,7 @@ impl ProxiedSlab {
     }
 
     /// How a further 2xx of an accepted INVITE goes back.
-    pub fn back(&mut self, id: ProxiedId, branch: BranchId, seen: IpAddr) -> Option<Back> {
+    pub fn back(&mut self, id: ProxiedId, branch: BranchId, seen: SocketAddr) -> Option<Back> {
         let Value::Accepted(held) = &self.slot(id)?.value else { return None };
         let [low, high] = held.trusted.map(u128::from);
         let trusted = is_trunk(high << 64 | low, branch);

@@ -348,6 +348,64 @@ fn token_begins_no_other_call_at_a_gateway() {
     assert_eq!(send(&mut lab, "INVITE", &contact, "b", ""), "403");
 }
 
+#[test]
+fn call_is_over_whatever_its_bye_is_answered() {
+    for status in [200, 401, 407, 408, 481, 500] {
+        let mut lab = lab(|s| s.auth.in_dialog = false);
+        let (invite, got, ok) = call_to_gateway(&mut lab);
+        let gateway = got.to();
+        let bye = from_callee(&got, "BYE", &gateway, "<sip:dave@here.example>");
+        lab.send(&gateway, bye.text());
+        let bye = lab.sent().into_iter().find(|s| s.method() == "BYE").expect("a BYE");
+        lab.send(CAROL, bye.reply(status, "", "Proxy-Authenticate: Digest realm=\"x\",nonce=\"1\"\r\n"));
+        lab.sent();
+        let again = Req { uri: format!("sip:+1900@{gateway}"), cseq: 90, ..invite.within("INVITE", &ok) };
+        lab.send(CAROL, again.text());
+        assert_eq!(led(&lab.sent()), "403", "{status}");
+    }
+}
+
+#[test]
+fn early_dialog_ends_with_the_refusal_of_its_target() {
+    let mut lab = lab(|_| {});
+    lab.phones(&[BOB]);
+    lab.bind("bob", "<sip:gw@192.0.2.9>", udp("192.0.2.9:5060"));
+    let invite = Req::invite();
+    let sent = lab.invite(CAROL, invite.text());
+    let gateway = sent.iter().find(|s| s.to() == "192.0.2.9:5060").expect("the gateway").clone();
+    let early = lab.ask(&gateway.to(), gateway.reply(183, "early", "Contact: <sip:gw@192.0.2.9>\r\n"));
+    assert_eq!(early.status(), 183);
+    let again =
+        |cseq| Req { uri: "sip:+1900@192.0.2.9".to_owned(), cseq, ..invite.within("MESSAGE", &early) };
+    lab.send(CAROL, again(10).text());
+    assert_eq!(led(&lab.sent()), "sip:+1900@192.0.2.9 at 192.0.2.9:5060", "while it rings");
+    lab.send(&gateway.to(), gateway.reply(486, "early", ""));
+    lab.sent();
+    lab.send(CAROL, again(11).text());
+    assert_eq!(led(&lab.sent()), "403");
+}
+
+/// A phone and a gateway behind one address.
+#[test]
+fn tags_of_a_call_to_another_port_begin_none_at_a_gateway() {
+    let mut lab = lab(|_| {});
+    lab.bind("bob", "<sip:bob@192.0.2.50:5099>", udp("192.0.2.50:5099"));
+    let (first, got, ok) = call_to_gateway(&mut lab);
+    assert_eq!(got.to().split(':').next(), Some("192.0.2.50"));
+    lab.send(CAROL, Req { cseq: 5, ..first.within("BYE", &ok) }.text());
+    let bye = lab.sent().into_iter().find(|s| s.method() == "BYE").expect("a BYE");
+    lab.send(&got.to(), bye.reply(200, "", ""));
+    lab.sent();
+    let mut second = Req::invite();
+    (second.call_id, second.from) = (first.call_id.clone(), first.from.clone());
+    let other = lab.invite(CAROL, second.text()).remove(0);
+    lab.ask("192.0.2.50:5099", other.accept("btag"));
+    let mut again = Req { uri: format!("sip:+1900@{}", got.to()), cseq: 90, ..first.within("INVITE", &ok) };
+    again.to = "<sip:dave@here.example>;tag=btag".to_owned();
+    lab.send(CAROL, again.text());
+    assert_eq!(led(&lab.sent()), "403");
+}
+
 /// Two calls of one Call-ID, whose tags are mixed.
 #[test]
 fn tags_of_another_call_begin_none_at_a_gateway() {
