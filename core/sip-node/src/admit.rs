@@ -4,7 +4,7 @@
 //! costs no memory and is not amplified.
 
 use crate::admitted::{Admitted, Caller, Way, carried, is_beside};
-use crate::anonymous::{is_anonymous, unmask};
+use crate::anonymous::{is_anonymous, own_phone, unmask};
 use crate::inbound::retry_after;
 use crate::ingress::status_of;
 use crate::node::Node;
@@ -111,14 +111,13 @@ impl<S: Services> Node<S> {
         }
         let (way, within) = ((&uri, &routing), dialog.as_ref());
         let help = self.ingress().caller_for_help(now, flow, request, way, within);
-        let (caller, aor) = match help.or_else(|| self.ingress().caller_within(flow, request, way, within)) {
-            Some(caller) => (caller, None),
-            None => self.identify(now, flow, request, &uri, within, out)?,
-        };
+        let (mut caller, aor) =
+            match help.or_else(|| self.ingress().caller_within(flow, request, way, within)) {
+                Some(caller) => (caller, None),
+                None => self.identify(now, flow, request, &uri, within, out)?,
+            };
         if caller.role == Role::Stranger && self.ingress().is_overheard(flow, within) {
-            self.site.services().count(Counter::Forbidden);
-            self.refuse(flow, request, 403, b"", b"", out);
-            return None;
+            caller = own_phone(self, now, flow, request, within, out)?;
         }
         Some((unmask(self, now, flow, request, Admitted { uri, routing, dialog, caller }, out)?, aor))
     }

@@ -3,12 +3,12 @@
 use crate::admitted::{Admitted, Caller};
 use crate::node::Node;
 use crate::routing::Plan;
-use crate::services::{Refusal, Services};
+use crate::services::{Counter, Refusal, Services};
 use crate::site::Aor;
 use crate::uris::undotted;
 use sip_auth::Status;
 use sip_message::{AuthParams, Message, Method, Name, NameAddr, Uri};
-use sip_proxy::token::Role;
+use sip_proxy::token::{Dialog, Role};
 use sip_transaction::Prepared;
 use std::borrow::Cow;
 use wire::{Flow, Outbox, Time};
@@ -61,13 +61,50 @@ pub(crate) fn unmask<'a, S: Services>(
         return Some(a);
     }
     let Some(domain) = domain else { return Some(a) };
-    let realm = auth.realm.clone().unwrap_or_else(|| domain.clone());
+    a.caller = prove(node, now, flow, request, &domain, out)?;
+    Some(a)
+}
+
+/// A request that speaks for a user of ours from another address, under a name that is none of ours. If the
+/// dialog knows its end by such a name, the phone may have moved, so it can prove itself (section 22.3).
+/// `None`: answered.
+pub(crate) fn own_phone<'a, S: Services>(
+    node: &mut Node<S>,
+    now: Time,
+    flow: Flow,
+    request: &Prepared<'a>,
+    dialog: Option<&Dialog>,
+    out: &mut Outbox,
+) -> Option<Caller<'a>> {
+    let settings = node.site.settings().clone();
+    let foreign = dialog.is_some_and(|d| if d.by_caller { d.calling == 0 } else { d.called == 0 });
+    let covered = foreign && settings.auth.challenge.covers(request.method().as_bytes());
+    let Some(domain) = settings.domains.first().filter(|_| covered) else {
+        node.site.services().count(Counter::Forbidden);
+        node.refuse(flow, request, 403, b"", b"", out);
+        return None;
+    };
+    let caller = prove(node, now, flow, request, domain, out)?;
+    Some(Caller { borrowed: true, ..caller })
+}
+
+/// Asks for the credentials of any user of a domain. `None`: answered.
+fn prove<'a, S: Services>(
+    node: &mut Node<S>,
+    now: Time,
+    flow: Flow,
+    request: &Prepared<'a>,
+    domain: &[u8],
+    out: &mut Outbox,
+) -> Option<Caller<'a>> {
+    let settings = node.site.settings().clone();
+    let auth = &settings.auth;
+    let realm = auth.realm.clone().unwrap_or_else(|| domain.to_vec());
     // Its domain completes the user name in the credentials.
-    let aor = Aor::new(ANONYMOUS.iter().copied(), &domain);
+    let aor = Aor::new(ANONYMOUS.iter().copied(), domain);
     let status = Status::ProxyAuthenticationRequired;
     node.authenticate(now, flow, request, &aor, (auth, &realm), status, false, out)?;
-    a.caller = Caller { realm: Some(Cow::Owned(realm)), ..local };
-    Some(a)
+    Some(Caller { role: Role::Local, realm: Some(Cow::Owned(realm)), trunk: None, borrowed: false })
 }
 
 /// A stranger's request without a name.

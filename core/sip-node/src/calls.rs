@@ -260,8 +260,8 @@ impl Calls {
                     self.remove(hash, None);
                 }
             }
-            // However it is answered, the session is over (section 15.1.1). A BYE that is sent again with credentials needs no
-            // entry here. Either end may have sent it.
+            // However it is answered, the session is over (section 15.1.1). A BYE that is sent again with
+            // credentials needs no entry here. Either end may have sent it.
             Method::Bye => {
                 let from = self.hash(message.call_id(), message.from_tag());
                 let to = self.hash(message.call_id(), message.to_tag());

@@ -728,8 +728,8 @@ impl<S: Services> Node<S> {
     }
 }
 
-/// Whether a response shows that calls are meant to come to its sender. Any SIP server rejects requests that it knows
-/// nothing of (404, 403, 481 and others).
+/// Whether a response shows that calls are meant to come to its sender. Any SIP server rejects requests that
+/// it knows nothing of (404, 403, 481 and others).
 const fn accepts(status: u16) -> bool {
     matches!(status, 101..300 | 401 | 407 | 480 | 486..=488 | 600 | 603)
 }

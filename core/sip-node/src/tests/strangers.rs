@@ -664,6 +664,22 @@ fn phone_that_bears_a_foreign_name_is_no_stranger_in_its_call() {
     }
 }
 
+/// The same, and the phone has another address now.
+#[test]
+fn phone_that_moved_ends_its_call_under_a_foreign_name() {
+    let mut lab = lab(|_| {});
+    lab.phones(&[BOB]);
+    let mut invite = Req::invite().sent_by("UDP", CARRIER);
+    invite.to = "<sip:+4930@203.0.113.5>".to_owned();
+    let got = lab.invite(CARRIER, invite.text()).remove(0);
+    lab.ask(BOB, got.accept("b"));
+    let bye = from_callee(&got, "BYE", "192.0.2.66:5060", "<sip:+4930@203.0.113.5>");
+    let challenge = lab.ask("192.0.2.66:5060", bye.text());
+    assert_eq!(challenge.status(), 407);
+    lab.send("192.0.2.66:5060", bye.answer("bob", &challenge).text());
+    assert!(lab.sent().iter().any(|s| s.method() == "BYE" && s.to() == CARRIER));
+}
+
 #[test]
 fn notify_of_a_refer_has_no_other_event() {
     for (event, passes) in [("refer", true), ("refer;id=93", true), ("refer; ID=93", true)].into_iter().chain(
