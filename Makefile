@@ -138,7 +138,7 @@ simulate: ## only the simulator; SIM_SEEDS=n for more seeds than 1,000
 	STROWGER_SIM_SEEDS=$(SIM_SEEDS) $(CARGO) test $(LOCKED) -p simulator
 
 .PHONY: interop
-interop: release-for-tests
+interop: setup-test release-for-tests
 	$(call section,interop: real phones; SIPp; Kamailio as a trunk)
 	$(PYTHON) verify/interop/run.py --bin $(RELEASE) --smoke $(if $(CI)$(LOCKED),--strict)
 
