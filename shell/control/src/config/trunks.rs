@@ -122,7 +122,6 @@ fn trunk(
         let mend = "add targets = [\"sip:192.0.2.1:5060\"]";
         reader.error(section.span(), Fault::new("trunk without target", mend));
     }
-    not_ourselves(reader, section, targets.iter(), config);
     let sources = sources(reader, section, &targets);
     let (prefixes, domains) = served(reader, section, claims, &config.domains);
     let mut strip = 0;
@@ -164,7 +163,7 @@ pub(super) fn emergency(
 ) -> Option<Emergency> {
     let targets = targets(reader, section, "targets");
     let own = &config.domains;
-    not_ourselves(reader, section, targets.iter().flatten(), config);
+    not_ourselves(reader, section, targets.as_ref(), config);
     if written && !section.has("targets") {
         let mend = "add targets = [\"sip:192.0.2.1:5060\"], or remove the section";
         reader.error(section.span(), Fault::new("emergency calls without target", mend));
@@ -189,14 +188,14 @@ pub(super) fn emergency(
     targets.map(|targets| Emergency { targets, numbers, strangers, silent_after })
 }
 
-/// Reports targets that are this server itself: a call to one would come back.
-fn not_ourselves<'t>(
+/// Reports emergency targets that are this server itself: a call to one would come back.
+fn not_ourselves(
     reader: &mut Reader<'_>,
     section: &Section<'_, '_>,
-    targets: impl Iterator<Item = &'t Target>,
+    targets: Option<&Vec<Target>>,
     config: &Config,
 ) {
-    for target in targets {
+    for target in targets.into_iter().flatten() {
         let port = target.port.unwrap_or(5060);
         let listens = config.listen.iter().any(|listener| {
             let (address, name) = (listener.address, listener.advertise.as_ref());
