@@ -155,7 +155,7 @@ rust_tool() {
 
 test_tools() {
     build
-    apt_for c++ g++ python3 python3 sipp sip-tester kamailio kamailio baresip baresip-core prlimit util-linux \
+    apt_for c++ g++ python3 python3 sysctl procps sipp sip-tester kamailio kamailio baresip baresip-core prlimit util-linux \
         faketime faketime ip iproute2 keepalived keepalived bird bird2
     rust_tool cargo-clippy clippy rust-clippy
     rust_tool cargo-fmt rustfmt rustfmt
@@ -165,7 +165,7 @@ test_tools() {
 
 bench_tools() {
     build
-    apt_for python3 python3 sipp sip-tester kamailio kamailio perf linux-perf taskset util-linux \
+    apt_for python3 python3 sysctl procps sipp sip-tester kamailio kamailio perf linux-perf taskset util-linux \
         tcpdump tcpdump
     # Kamailio's tables for SQLite come with it.
     [ -e /usr/share/kamailio/db_sqlite ] || apt_install kamailio-sqlite-modules || say 'bench-ablations leaves the database out'
