@@ -1,7 +1,7 @@
 //! Who may reach what: the one rule for where a request may go, by who asks, how the target is named and what
 //! is there. The table in `docs/design/access.md` is this function.
 
-use crate::found::Found;
+use crate::named_targets::NamedTargets;
 use crate::settings::{Bounds, Settings};
 use crate::uris::leads_to;
 use core::net::{IpAddr, SocketAddr};
@@ -111,7 +111,7 @@ pub(crate) struct Places {
     addresses: Vec<(SocketAddr, Holder)>,
     names: Vec<(Vec<u8>, Holder)>,
     /// Where the names lead, by their numbers.
-    pub(crate) found: Found,
+    pub(crate) by_name: NamedTargets,
 }
 
 impl Places {
@@ -131,7 +131,7 @@ impl Places {
     /// Those of new settings. What the DNS has said of the same names goes on.
     pub fn renew(&mut self, settings: &Settings) {
         let before = core::mem::replace(self, Places::of(settings));
-        self.found.keep(before.found);
+        self.by_name.keep(before.by_name);
     }
 
     fn add(&mut self, settings: &Settings, target: &[u8], holder: Holder) {
@@ -143,7 +143,7 @@ impl Places {
             None if settings.is_own_route(&uri) => {}
             None => {
                 self.names.push((host.to_ascii_lowercase(), holder));
-                self.found.add(target);
+                self.by_name.add(target);
             }
         }
     }
@@ -166,7 +166,7 @@ impl Places {
         let ip = ip.to_canonical();
         let from = self.addresses.partition_point(|(a, _)| a.ip() < ip);
         let there = self.addresses.iter().skip(from).take_while(move |(a, _)| a.ip() == ip).copied();
-        let named = self.found.at(ip).filter_map(|(a, at)| Some((a, self.names.get(at)?.1)));
+        let named = self.by_name.at(ip).filter_map(|(a, at)| Some((a, self.names.get(at)?.1)));
         there.chain(named)
     }
 
@@ -188,7 +188,7 @@ impl Places {
         }
         let same = |(name, _): &&(Vec<u8>, Holder)| name.eq_ignore_ascii_case(crate::uris::undotted(host));
         let mut names = self.names.iter().enumerate().filter(|(_, named)| same(named));
-        names.any(|(number, (_, holder))| *holder == Holder::Trunk(at) || self.found.of(number).any(there))
+        names.any(|(number, (_, holder))| *holder == Holder::Trunk(at) || self.by_name.of(number).any(there))
     }
 
     /// Whose target or source is at this address.

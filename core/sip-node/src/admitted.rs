@@ -30,9 +30,9 @@ pub(crate) struct Admitted<'a> {
     pub caller: Caller<'a>,
 }
 
-/// Which way a request is to go, by what it says itself: read before it is known whether it is new, while the
-/// processor fetches what tells that.
-pub(crate) struct Way<'a> {
+/// How a request is addressed. It is read before it is known whether the request is new, while the processor
+/// fetches what tells that.
+pub(crate) struct Addressing<'a> {
     /// What the Route set means here, and the Request-URI that is meant.
     pub read: Result<(Routing<'a>, Result<Uri<'a>, UriError>), Malformed>,
     /// The dialog that a token of ours says it belongs to.

@@ -1,17 +1,17 @@
-//! Calls for help: requests for `urn:service:sos` and the services below it (RFC 5031), and for the numbers
+//! Emergency calls: requests for `urn:service:sos` and the services below it (RFC 5031), and for the numbers
 //! that people dial instead. They go to where the operator says, before any other route, and in an overload
 //! before other new work.
 
 use sip_message::{Message, Method};
 
-/// Where calls for help go.
+/// Where emergency calls go.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Emergency {
     /// SIP URIs in failover order.
     pub targets: Vec<Vec<u8>>,
     /// What people dial.
     pub numbers: Vec<Vec<u8>>,
-    /// Whether anybody may call for help; otherwise our users and trunks.
+    /// Whether anybody may make emergency calls; otherwise our users and trunks.
     pub strangers: bool,
     /// How long a target may say nothing at all, milliseconds.
     pub silent_after_ms: u32,
@@ -47,7 +47,7 @@ fn is_sos(name: &[u8]) -> bool {
     })
 }
 
-/// Whether a request begins a call for help, for the rules of an overload.
+/// Whether a request begins an emergency call, for the rules of an overload.
 pub(crate) fn is_urgent(emergency: Option<&Emergency>, request: &Message<'_>) -> bool {
     let method: Method<'_> = request.method();
     emergency.is_some_and(|emergency| emergency.is_asked_by(method.as_bytes(), request.request_uri()))

@@ -6,50 +6,46 @@
 //! [`Services`]; what the operator decided is in [`Settings`]. It owns its calls alone: the owner of a
 //! message is a function of its Call-ID.
 //!
-//! The way of a request, file by file: `node` parses it, `inbound` matches a transaction, `ingress` reads
-//! what it shows, `admit` checks and authenticates it. Nothing is remembered before that. Then come
-//! `registration` with `bindings`, or `routing` (`access` is the rule who may reach what). `dispatch` has the
-//! response context, `forward` rewrites and sends, `outcome` handles responses and timers. `stateless` is for
-//! ACK and for stateless mode. In an overload `overload` comes before all of it. What a server is (settings,
-//! services, names, keys) is `site`, which all of them read.
+//! A request passes these parts, each once: `node` parses it, `transaction_users` matches a transaction,
+//! `ingress` reads what it shows, `gate` checks and authenticates it. Nothing is remembered before that. Then
+//! one transaction user handles it: `registrar` with `bindings`, or `forwarding` to the targets that
+//! `routing` has found (`access` is the rule who may reach what). `forwarding` also handles responses and
+//! timers. In an overload `overload` comes before all of it.
+//!
+//! Each part owns its state. What all of them use (`site`, transactions, calls, overload control, buffers) is
+//! lent to them in a `step`, with the time and the outbox. `replies` writes what this server answers itself.
 #![forbid(unsafe_code)]
 
 mod access;
-mod admit;
 mod admitted;
-mod anonymous;
 mod bindings;
 mod callees;
 mod calls;
-mod dispatch;
 mod emergency;
-mod forward;
-mod found;
-mod held;
-mod inbound;
+mod extensions;
+mod forwarding;
+mod gate;
+mod icmp;
 mod ingress;
-mod letters;
-mod lookups;
+mod named_targets;
 mod node;
-mod outcome;
 mod overload;
-mod prober;
-mod promised;
-mod prompt;
-mod proxied;
-mod registration;
-mod returned;
+mod random;
+mod recent_responses;
+mod registrar;
+mod replies;
 mod routing;
+mod server_side;
 mod services;
 mod settings;
 mod short;
 mod shortage;
-mod silence;
 mod site;
-mod stateless;
+mod step;
 mod strangers;
 #[cfg(test)]
 mod tests;
+mod transaction_users;
 mod trunk_ref;
 mod uris;
 mod watch;

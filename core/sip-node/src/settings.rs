@@ -280,7 +280,7 @@ pub struct Settings {
     pub proxy: Proxy,
     /// Voicemail.
     pub voicemail: Option<Voicemail>,
-    /// Where calls for help go; without it they are like any other.
+    /// Where emergency calls go; without it they are like any other.
     pub emergency: Option<crate::Emergency>,
     /// Trunks.
     pub trunks: Vec<Trunk>,

@@ -9,10 +9,10 @@ use sip_proxy::token::{Dialog, Role};
 use wire::{Flow, Time};
 
 impl<S: Services> Ingress<'_, S> {
-    /// Who calls for help, if that is not to be proven: a phone that is registered at this address, under its
-    /// own name or one that is none of ours, and strangers where anybody may. Only for a request that goes
-    /// nowhere else. Who brings credentials is judged by them, and they go no further.
-    pub(crate) fn caller_for_help(
+    /// Who makes an emergency call, if that is not to be proven: a phone that is registered at this address,
+    /// under its own name or one that is none of ours, and strangers where anybody may. Only for a request
+    /// that goes nowhere else. Who brings credentials is judged by them, and they go no further.
+    pub(crate) fn emergency_caller(
         &self,
         now: Time,
         flow: Flow,
@@ -25,7 +25,7 @@ impl<S: Services> Ingress<'_, S> {
         if !asks
             || dialog.is_some()
             || routing.next.is_some()
-            || !self.site.is_for_help(uri, routing.request_uri)
+            || !self.site.is_emergency_call(uri, routing.request_uri)
         {
             return None;
         }
@@ -60,8 +60,8 @@ impl<S: Services> Ingress<'_, S> {
 
     /// Whether a user of ours is registered from the host that this comes from, at another port of it: one
     /// whose Via and Contact have the address that is seen. With STUN that is the address of an address
-    /// translation, and another host behind it may call for help under this name. A registered phone that
-    /// calls for help must not be refused.
+    /// translation, and another host behind it may make an emergency call under this name. A registered phone
+    /// that makes an emergency call must not be refused.
     fn is_host_of(&self, now: Time, flow: Flow, request: &Message<'_>) -> bool {
         let ip = flow.remote.ip().to_canonical();
         let alone = request.via_count() == 1 && request.via_host_ip() == Some(ip);

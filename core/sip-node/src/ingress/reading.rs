@@ -1,7 +1,7 @@
-//! Which way a request is to go, by what it says itself.
+//! How a request is addressed.
 
 use super::Ingress;
-use crate::admitted::Way;
+use crate::admitted::Addressing;
 use crate::services::Services;
 use sip_message::{Malformed, Message, Method, Name, Uri, UriError, plain_aor};
 use sip_proxy::routes::{Routing, preprocess};
@@ -18,15 +18,15 @@ impl<S: Services> Ingress<'_, S> {
         self.site.settings().auth.enabled && ours.is_some_and(|end| elsewhere(&end))
     }
 
-    /// Reads which way a request is to go.
+    /// Reads how a request is addressed.
     #[inline]
-    pub(crate) fn way<'a>(&self, request: &Message<'a>) -> Way<'a> {
+    pub(crate) fn addressing<'a>(&self, request: &Message<'a>) -> Addressing<'a> {
         let read = self.routing(request);
         let token = read.as_ref().ok().and_then(|(routing, _)| routing.token);
         let dialog = token.and_then(|token| {
             self.site.sealer().open(token, request.call_id(), request.from_tag(), request.to_tag())
         });
-        Way { read, dialog }
+        Addressing { read, dialog }
     }
 
     /// Says whose bindings are going to be asked for if this request is a new call for one of our users, as

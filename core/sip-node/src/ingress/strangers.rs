@@ -82,12 +82,12 @@ fn is_of_refer(request: &Message<'_>) -> bool {
 impl<S: Services> Ingress<'_, S> {
     /// Why this request is refused because a stranger sent it. Emergency calls have a rule of their own.
     pub(crate) fn bars(&self, flow: Flow, request: &Message<'_>, a: &Admitted<'_>) -> Option<Refusal> {
-        let for_help = || {
+        let emergency = || {
             a.dialog.is_none()
                 && a.routing.next.is_none()
-                && self.site.is_for_help(&a.uri, a.routing.request_uri)
+                && self.site.is_emergency_call(&a.uri, a.routing.request_uri)
         };
-        if a.caller.role != Role::Stranger || for_help() {
+        if a.caller.role != Role::Stranger || emergency() {
             return None;
         }
         let claims = a.dialog.is_none() && !request.to_tag().is_empty();

@@ -2,6 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `admission.rs` | what becomes of one message |
 //! | `common.rs` | what workers tell each other, so that neighbours hear the same of all |
 //! | `governor.rs` | whether there is an overload, and how much new work is taken on in it |
 //! | `backlog.rs` | whether a worker that is behind only catches up |
@@ -15,10 +16,11 @@
 //! CANCEL, BYE and other requests within a dialog of ours, because refusing them spoils what was paid for
 //! already; and what repeats an accepted request, which the transaction layer answers before anybody asks
 //! here (on a stream, where nobody but a proxy without transactions repeats, if that is a front). A request
-//! that only says that it is within a dialog is new work. Calls for help are taken on first, as far as they
+//! that only says that it is within a dialog is new work. Emergency calls are taken on first, as far as they
 //! are few. Refusals are stateless (503 with Retry-After) as far as they cost little; what is beyond that
 //! gets no answer.
 
+mod admission;
 mod backlog;
 mod common;
 #[cfg(test)]
@@ -217,7 +219,7 @@ impl Overload {
         self.rules.retry_after
     }
 
-    /// What the kernel lets pass as calls for help.
+    /// What the kernel lets pass as emergency calls.
     pub fn set_numbers(&mut self, emergency: Option<&crate::Emergency>) {
         self.shares.set_numbers(emergency.map_or(&[], |emergency| &emergency.numbers));
     }
@@ -351,7 +353,7 @@ impl Overload {
         self.judged(verdict, call, false, None)
     }
 
-    /// The same of a call for help.
+    /// The same of an emergency call.
     pub fn judge_emergency(&mut self, source: u64, call: u64, invite: bool, stream: bool) -> Verdict {
         self.by_pass = !invite && self.challenged.knows(pass(source, call));
         let lot = match invite {

@@ -12,7 +12,7 @@ pub(crate) enum Kind<'a> {
     Unsure,
     /// New work, with its Call-ID; whether it is an INVITE.
     New(&'a [u8], bool),
-    /// The same, of a call for help.
+    /// The same, of an emergency call.
     Emergency(&'a [u8], bool),
     /// The same, if it is one more than a few of its kind: somebody asks whether we are there (OPTIONS).
     Probe(&'a [u8]),

@@ -115,7 +115,7 @@ struct Bucket {
     held: Held,
     /// Requests that asked whether we are there in this window.
     probes: u8,
-    /// Calls for help in it that were not taken on like any other.
+    /// Emergency calls in it that were not taken on like any other.
     urgent: u16,
     /// What is below this is counted, for the rest as well: a request that gets no answer comes again, up to
     /// ten times, one that is taken on does not.
@@ -232,7 +232,7 @@ pub struct Shares {
     random: u64,
     /// Requests of unknown sources that may still ask whether we are there in this window.
     probes: u8,
-    /// Calls for help that may still be taken on in this window whatever else there is, and how many of one
+    /// Emergency calls that may still be taken on in this window whatever else there is, and how many of one
     /// source in all.
     urgent: u16,
     urgent_each: u16,

@@ -1,6 +1,6 @@
 //! Targets of requests within a dialog that this server record-routed.
 
-use super::{Plan, Wish, make_strict, place_of};
+use super::{Plan, Target, make_strict, place_of};
 use crate::access::{Access, Asker, By, Place, access};
 use crate::admitted::{Admitted, Caller};
 use crate::routing::Router;
@@ -18,7 +18,7 @@ impl<S: Services> Router<'_, S> {
     /// token, unless the sender is trusted and names another.
     pub(super) fn within_dialog(
         &self,
-        mut room: Vec<(u16, Wish)>,
+        mut room: Vec<(u16, Target)>,
         now: Time,
         flow: Flow,
         request: &Message<'_>,
@@ -28,34 +28,34 @@ impl<S: Services> Router<'_, S> {
         if let Some(next) = a.routing.next {
             return self.routed_dialog(room, now, flow, request, a, (dialog, next));
         }
-        let mut wish = wish_within(a, dialog);
+        let mut target = target_within(a, dialog);
         let (uri, peer) = (&a.uri, dialog.peer);
         let asker = self.asker_within(dialog, &a.caller);
         match uri.host_ip().filter(|_| uri.is_sip()) {
             // It can only be reached where it was seen.
-            _ if peer.translated => wish.hops.push(self.valid_flow(peer.flow(), flow.listener)),
+            _ if peer.translated => target.hops.push(self.valid_flow(peer.flow(), flow.listener)),
             // The other end's address with another port: its Contact is right about that.
             Some(ip) if ip == peer.remote.ip() => {
                 let size = self.site.grown(flow, request);
-                self.dialog_hops(now, uri, &peer, flow, size, asker, &mut wish.hops);
+                target.hops = self.dialog_hops(now, uri, &peer, flow, size, asker);
             }
             // The other end is behind address translation: at its private address there is no host, or
             // another one of our own network.
             Some(ip) if !is_public(ip) && is_public(peer.remote.ip()) => {
-                wish.hops.push(self.valid_flow(peer.flow(), flow.listener));
+                target.hops.push(self.valid_flow(peer.flow(), flow.listener));
             }
             // A local user behind address translation, or another sender's choice of target.
             _ if peer.role == Role::Local || !uri.is_sip() || !self.may_choose(asker, uri, &peer) => {
-                wish.hops.push(self.valid_flow(peer.flow(), flow.listener));
+                target.hops.push(self.valid_flow(peer.flow(), flow.listener));
             }
             // It may name any host, if that is one to be found and to be sent to; else where it was.
             _ => {
-                wish.hops.push(self.valid_flow(peer.flow(), flow.listener));
-                wish.locate = a.routing.request_uri.to_vec();
-                wish.bounds = Bounds::of(peer.remote);
+                target.hops.push(self.valid_flow(peer.flow(), flow.listener));
+                target.locate = a.routing.request_uri.to_vec();
+                target.bounds = Bounds::of(peer.remote);
             }
         }
-        room.push((1000, wish));
+        room.push((1000, target));
         Plan::Forward(room)
     }
 
@@ -63,7 +63,7 @@ impl<S: Services> Router<'_, S> {
     /// and 7): it is the other end's, or one that the sender might relay by.
     fn routed_dialog(
         &self,
-        mut room: Vec<(u16, Wish)>,
+        mut room: Vec<(u16, Target)>,
         now: Time,
         flow: Flow,
         request: &Message<'_>,
@@ -72,9 +72,9 @@ impl<S: Services> Router<'_, S> {
     ) -> Plan {
         let Ok(uri) = Uri::parse(next) else { return Plan::Refuse(400) };
         let peer = dialog.peer;
-        let mut wish = wish_within(a, dialog);
+        let mut target = target_within(a, dialog);
         if !a.routing.next_is_loose {
-            make_strict(&mut wish, next);
+            make_strict(&mut target, next);
         }
         let asker = self.asker_within(dialog, &a.caller);
         // A sender outside may not name an address inside.
@@ -83,20 +83,20 @@ impl<S: Services> Router<'_, S> {
         match uri.host_ip() {
             Some(ip) if ip == peer.remote.ip() => {
                 let size = self.site.grown(flow, request);
-                self.dialog_hops(now, &uri, &peer, flow, size, asker, &mut wish.hops);
+                target.hops = self.dialog_hops(now, &uri, &peer, flow, size, asker);
             }
             // The other end's, which is behind address translation.
             Some(ip) if !is_public(ip) && is_outside(peer.remote.ip()) => {
-                wish.hops.push(self.valid_flow(peer.flow(), flow.listener));
+                target.hops.push(self.valid_flow(peer.flow(), flow.listener));
             }
             _ if self.may_choose(asker, &uri, &peer) && self.site.may_name(&uri, bounds) => {
-                (wish.locate, wish.bounds) = (next.to_vec(), bounds);
+                (target.locate, target.bounds) = (next.to_vec(), bounds);
             }
             Some(_) => return Plan::Refuse(403),
             // A name may be the other end's.
-            None => (wish.locate, wish.bounds) = (next.to_vec(), Bounds::Only(peer.remote.ip())),
+            None => (target.locate, target.bounds) = (next.to_vec(), Bounds::Only(peer.remote.ip())),
         }
-        room.push((1000, wish));
+        room.push((1000, target));
         Plan::Forward(room)
     }
 
@@ -149,8 +149,8 @@ impl<S: Services> Router<'_, S> {
         near: Flow,
         size: usize,
         asker: Asker,
-        hops: &mut Short<Flow>,
-    ) {
+    ) -> Short<Flow> {
+        let mut hops = Short::None;
         let mut transport = peer.transport;
         if transport == Transport::Udp {
             transport = uri.transport().unwrap_or(transport);
@@ -176,6 +176,7 @@ impl<S: Services> Router<'_, S> {
         if hops.is_empty() || (peer.transport == Transport::Udp && transport != Transport::Udp) {
             hops.push(seen);
         }
+        hops
     }
 
     /// Whether a request to `peer` may go to another port of the same host, which is its sender's word.
@@ -199,7 +200,7 @@ impl<S: Services> Router<'_, S> {
 
 /// The other end of a dialog. A stranger's address is not proven: its INVITE may have a forged source, and
 /// its Contact or Record-Route may name another host.
-fn wish_within(a: &Admitted<'_>, dialog: &Dialog) -> Wish {
+fn target_within(a: &Admitted<'_>, dialog: &Dialog) -> Target {
     let role = dialog.peer.role;
-    Wish { elsewhere: role == Role::Stranger, ..Wish::new(a.routing.request_uri, role) }
+    Target { elsewhere: role == Role::Stranger, ..Target::new(a.routing.request_uri, role) }
 }

@@ -1,6 +1,6 @@
 //! Targets of emergency calls.
 
-use super::{Plan, Router, Wish};
+use super::{Plan, Router, Target};
 use crate::admitted::Admitted;
 use crate::services::Services;
 use crate::settings::Bounds;
@@ -10,12 +10,12 @@ use sip_message::Scheme;
 use sip_proxy::token::Role;
 
 impl<S: Services> Router<'_, S> {
-    /// Where a call for help goes; `None`: it is none. A service keeps its name on the way (RFC 5031 section
-    /// 4.1), and a number is called at the target. No trunk is meant by it, so none holds it back by asking
-    /// for less. What came from a trunk does not go back there.
-    pub(crate) fn way_to_help(&self, a: &Admitted<'_>) -> Option<Plan> {
+    /// Where an emergency call goes; `None`: it is none. A service keeps its name on the way (RFC 5031
+    /// section 4.1), and a number is called at the target. No trunk is meant by it, so none holds it back by
+    /// asking for less. What came from a trunk does not go back there.
+    pub(crate) fn emergency_targets(&self, a: &Admitted<'_>) -> Option<Plan> {
         let emergency = self.site.settings().emergency.as_ref()?;
-        if !self.site.is_for_help(&a.uri, a.routing.request_uri) {
+        if !self.site.is_emergency_call(&a.uri, a.routing.request_uri) {
             return None;
         }
         if a.caller.role == Role::Stranger && !emergency.strangers {
@@ -23,18 +23,18 @@ impl<S: Services> Router<'_, S> {
         }
         let number = a.uri.user.and_then(|user| user.split(|&b| b == b';').next()).unwrap_or(b"");
         let silent_after = emergency.silent_after_ms;
-        let back = |target: &&Vec<u8>| {
+        let back = |uri: &&Vec<u8>| {
             let trunk = a.caller.trunk;
-            trunk.is_some_and(|at| self.site.places().leads_to_trunk(self.site.settings(), target, at))
+            trunk.is_some_and(|at| self.site.places().leads_to_trunk(self.site.settings(), uri, at))
         };
-        let wishes = emergency.targets.iter().filter(|target| !back(target)).map(|target| {
-            let wish = match a.uri.scheme {
-                Scheme::Other(_) => Wish::located(a.routing.request_uri, Role::Trunk, Bounds::Anywhere),
-                _ => Wish::located(&with_user(target, number), Role::Trunk, Bounds::Anywhere),
+        let targets = emergency.targets.iter().filter(|uri| !back(uri)).map(|uri| {
+            let target = match a.uri.scheme {
+                Scheme::Other(_) => Target::located(a.routing.request_uri, Role::Trunk, Bounds::Anywhere),
+                _ => Target::located(&with_user(uri, number), Role::Trunk, Bounds::Anywhere),
             };
-            let watch = self.site.settings().watch(target, List::Emergency, silent_after);
-            Wish { locate: target.clone(), watch, ..wish }
+            let watch = self.site.settings().watch(uri, List::Emergency, silent_after);
+            Target { locate: uri.clone(), watch, ..target }
         });
-        Some(Wish::chain(wishes).map_or(Plan::Refuse(404), |wish| Plan::Forward(vec![(1000, wish)])))
+        Some(Target::chain(targets).map_or(Plan::Refuse(404), |target| Plan::Forward(vec![(1000, target)])))
     }
 }

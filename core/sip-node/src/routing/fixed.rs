@@ -2,7 +2,7 @@
 
 use crate::access::{Access, By, Place, access};
 use crate::admitted::Admitted;
-use crate::routing::{Plan, Router, Wish, redirection};
+use crate::routing::{Plan, Router, Target, redirection};
 use crate::services::Services;
 use crate::settings::{Bounds, Route, RouteAction};
 use crate::uris::{is_same, push_bracketed, with_user};
@@ -36,31 +36,29 @@ impl<S: Services> Router<'_, S> {
                 }
                 redirection(list)
             }
-            RouteAction::Forward(targets) => {
+            RouteAction::Forward(uris) => {
                 // A static route leads out of the domain, wherever the called user seems to be.
                 let open = access(self.asker(&a.caller), By::Aor, Place::Elsewhere) == Access::Open;
-                let closed = !open && (a.caller.role != Role::Trunk || self.leads_out(route, targets));
+                let closed = !open && (a.caller.role != Role::Trunk || self.leads_out(route, uris));
                 if closed {
                     return Some(Plan::Refuse(403));
                 }
-                let mut targets: Vec<_> = targets
+                let mut uris: Vec<_> = uris
                     .iter()
-                    .map(|target| {
-                        (target, self.site.settings().watch(target, List::Route, route.silent_after_ms))
-                    })
+                    .map(|uri| (uri, self.site.settings().watch(uri, List::Route, route.silent_after_ms)))
                     .collect();
-                targets.sort_by_key(|(_, watch)| watch.as_ref().is_some_and(Watch::is_last));
+                uris.sort_by_key(|(_, watch)| watch.as_ref().is_some_and(Watch::is_last));
                 // Each in the place of the one before; the phones of one of our users all at once.
-                let mut all: Vec<(u16, Wish)> = Vec::new();
-                for (target, watch) in targets {
-                    let uri = with_user(target, user);
-                    let wishes = self.of_user(now, near, request, &uri).unwrap_or_else(|| {
-                        let wish = Wish::located(&uri, Role::Trunk, Bounds::Anywhere);
-                        vec![(1000, Wish { locate: target.clone(), watch, ..wish })]
+                let mut all: Vec<(u16, Target)> = Vec::new();
+                for (uri, watch) in uris {
+                    let dialled = with_user(uri, user);
+                    let targets = self.of_user(now, near, request, &dialled).unwrap_or_else(|| {
+                        let target = Target::located(&dialled, Role::Trunk, Bounds::Anywhere);
+                        vec![(1000, Target { locate: uri.clone(), watch, ..target })]
                     });
                     match all.last_mut() {
-                        None => all = wishes,
-                        Some((_, last)) => wishes.into_iter().for_each(|(_, wish)| last.append(wish)),
+                        None => all = targets,
+                        Some((_, last)) => targets.into_iter().for_each(|(_, target)| last.append(target)),
                     }
                 }
                 if all.is_empty() { Plan::Offline } else { Plan::Forward(all) }
@@ -71,7 +69,13 @@ impl<S: Services> Router<'_, S> {
     /// The phones of one of our users whom a URI of the operator names. Sent by way of this server's own
     /// address, a call would come without the credentials that it came with. `None`: it names somebody
     /// else.
-    fn of_user(&self, now: Time, near: Flow, request: &Message<'_>, uri: &[u8]) -> Option<Vec<(u16, Wish)>> {
+    fn of_user(
+        &self,
+        now: Time,
+        near: Flow,
+        request: &Message<'_>,
+        uri: &[u8],
+    ) -> Option<Vec<(u16, Target)>> {
         let aor = self.site.aor_of(uri)?;
         let phones = self.bound(now, near, self.site.grown(near, request), &aor);
         let known = !phones.is_empty() || self.site.services().is_user(aor.user(), aor.domain());

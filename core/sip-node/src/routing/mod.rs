@@ -13,7 +13,7 @@ mod target;
 mod trunks;
 
 pub(crate) use reach::is_anothers;
-pub(crate) use target::{Plan, Wish, sources};
+pub(crate) use target::{Plan, Target, sources};
 
 use crate::access::{Access, Asker, By, Holder, Place, access};
 use crate::admitted::{Admitted, Caller};
@@ -49,7 +49,7 @@ impl<'a, S: Services> Router<'a, S> {
 impl<S: Services> Router<'_, S> {
     pub(crate) fn plan_into(
         &self,
-        room: Vec<(u16, Wish)>,
+        room: Vec<(u16, Target)>,
         now: Time,
         flow: Flow,
         request: &Message<'_>,
@@ -64,7 +64,7 @@ impl<S: Services> Router<'_, S> {
         if let Some(next) = a.routing.next {
             return self.preloaded_route(flow, request, a, next);
         }
-        if let Some(plan) = self.way_to_help(a) {
+        if let Some(plan) = self.emergency_targets(a) {
             return plan;
         }
         let uri = &a.uri;
@@ -125,12 +125,12 @@ impl<S: Services> Router<'_, S> {
             Access::Rules => return self.routed_over_trunk(request, a, uri.as_ref()),
             _ => return Plan::Refuse(403),
         }
-        let mut wish = Wish::new(a.routing.request_uri, Role::Stranger);
+        let mut target = Target::new(a.routing.request_uri, Role::Stranger);
         if !a.routing.next_is_loose {
-            make_strict(&mut wish, next);
+            make_strict(&mut target, next);
         }
-        (wish.locate, wish.bounds, wish.elsewhere) = (next.to_vec(), bounds, has_begun(request));
-        Plan::Forward(vec![(1000, wish)])
+        (target.locate, target.bounds, target.elsewhere) = (next.to_vec(), bounds, has_begun(request));
+        Plan::Forward(vec![(1000, target)])
     }
 
     pub(crate) fn may_transit(&self, caller: &Caller<'_>) -> bool {
@@ -140,7 +140,7 @@ impl<S: Services> Router<'_, S> {
     /// For a user of one of our domains, or what looks like one.
     fn inward(
         &self,
-        room: Vec<(u16, Wish)>,
+        room: Vec<(u16, Target)>,
         now: Time,
         flow: Flow,
         request: &Message<'_>,
@@ -184,29 +184,29 @@ impl<S: Services> Router<'_, S> {
 
     /// The bindings of an address-of-record as targets, for a request of `size` bytes. Flows of one phone
     /// are one target (RFC 5626 section 7).
-    pub(crate) fn bound(&self, now: Time, near: Flow, size: usize, aor: &Aor<'_>) -> Vec<(u16, Wish)> {
+    pub(crate) fn bound(&self, now: Time, near: Flow, size: usize, aor: &Aor<'_>) -> Vec<(u16, Target)> {
         self.bound_into(Vec::new(), now, near, size, aor)
     }
 
     /// The same, in the memory of an empty list.
     fn bound_into(
         &self,
-        mut targets: Vec<(u16, Wish)>,
+        mut targets: Vec<(u16, Target)>,
         now: Time,
         near: Flow,
         size: usize,
         aor: &Aor<'_>,
-    ) -> Vec<(u16, Wish)> {
+    ) -> Vec<(u16, Target)> {
         let large = size > self.site.settings().proxy.mtu;
         self.site.services().bindings(aor.text(), now, &mut |binding| {
-            let mut wish = self.binding_wish(near, binding);
+            let mut target = self.binding_target(near, binding);
             if size > LARGEST_DATAGRAM {
-                self.add_stream(&mut wish);
+                self.add_stream(&mut target);
             }
-            let same = |(_, w): &&mut (u16, Wish)| !w.instance.is_empty() && w.instance == binding.instance;
+            let same = |(_, w): &&mut (u16, Target)| !w.instance.is_empty() && w.instance == binding.instance;
             match targets.iter_mut().find(same) {
-                Some((_, first)) => first.join(wish, large),
-                None => targets.push((binding.q, wish)),
+                Some((_, first)) => first.join(target, large),
+                None => targets.push((binding.q, target)),
             }
         });
         targets
@@ -238,11 +238,11 @@ impl<S: Services> Router<'_, S> {
                 Plan::Forward(vec![(1000, self.spelled_out(near, size, a, remote))])
             }
             (Access::Open, _) if self.site.may_name(&a.uri, bounds) => {
-                let wish = Wish::located(a.routing.request_uri, Role::Stranger, bounds);
-                Plan::Forward(vec![(1000, Wish { elsewhere: has_begun(request), ..wish })])
+                let target = Target::located(a.routing.request_uri, Role::Stranger, bounds);
+                Plan::Forward(vec![(1000, Target { elsewhere: has_begun(request), ..target })])
             }
             (Access::Exact, _) if self.is_service(a) && self.site.may_name(&a.uri, bounds) => {
-                Plan::Forward(vec![(1000, Wish::located(a.routing.request_uri, Role::Trunk, bounds))])
+                Plan::Forward(vec![(1000, Target::located(a.routing.request_uri, Role::Trunk, bounds))])
             }
             (Access::Rules, _) => self.over_named_trunk(a),
             _ => Plan::Refuse(403),
@@ -257,7 +257,7 @@ impl<S: Services> Router<'_, S> {
         near: Flow,
         uri: &Uri<'_>,
         asker: Asker,
-    ) -> (Place, Option<SocketAddr>, Option<Wish>) {
+    ) -> (Place, Option<SocketAddr>, Option<Target>) {
         let spelled = uri.host_ip().filter(|_| uri.param(b"maddr").is_none());
         let remote = spelled
             .map(|ip| SocketAddr::new(ip, uri.port.unwrap_or_else(|| transport_of(uri).default_port())));
@@ -282,8 +282,8 @@ impl<S: Services> Router<'_, S> {
     }
 
     /// A phone by its Contact in the Request-URI, which stays as it is.
-    fn spelled_phone(&self, size: usize, a: &Admitted<'_>, mut phone: Wish) -> Wish {
-        phone.uri = Wish::new(a.routing.request_uri, Role::Local).uri;
+    fn spelled_phone(&self, size: usize, a: &Admitted<'_>, mut phone: Target) -> Target {
+        phone.uri = Target::new(a.routing.request_uri, Role::Local).uri;
         if size > LARGEST_DATAGRAM {
             self.add_stream(&mut phone);
         }
@@ -291,26 +291,26 @@ impl<S: Services> Router<'_, S> {
     }
 
     /// What is at the address that the Request-URI spells out: there is nothing to look up.
-    fn spelled_out(&self, near: Flow, size: usize, a: &Admitted<'_>, remote: SocketAddr) -> Wish {
-        let mut wish = Wish::new(a.routing.request_uri, Role::Local);
+    fn spelled_out(&self, near: Flow, size: usize, a: &Admitted<'_>, remote: SocketAddr) -> Target {
+        let mut target = Target::new(a.routing.request_uri, Role::Local);
         // The Contact may be of a device that has never answered.
-        wish.elsewhere = true;
+        target.elsewhere = true;
         for &transport in self.by_size(transport_of(&a.uri), &a.uri, size) {
             if let Some(listener) = self.site.settings().listener_for(transport, remote, near.listener) {
-                wish.hops.push(Flow { transport, listener, remote, conn: None });
+                target.hops.push(Flow { transport, listener, remote, conn: None });
             }
         }
-        if wish.hops.is_empty() {
+        if target.hops.is_empty() {
             // What there is to say about it is said where addresses are looked up.
-            wish.locate.extend_from_slice(a.routing.request_uri);
+            target.locate.extend_from_slice(a.routing.request_uri);
         }
-        wish
+        target
     }
 
     /// A telephone number (RFC 3966): the user of that name in the default domain, or over a trunk.
     fn number(
         &self,
-        room: Vec<(u16, Wish)>,
+        room: Vec<(u16, Target)>,
         now: Time,
         flow: Flow,
         request: &Message<'_>,
@@ -324,18 +324,18 @@ impl<S: Services> Router<'_, S> {
     }
 
     /// The voicemail target for a call to `request_uri`, with the parameters of RFC 4458.
-    pub(crate) fn voicemail_wish(
+    pub(crate) fn voicemail_target(
         &self,
         now: Time,
         flow: Flow,
         request: &Message<'_>,
         cause: u16,
-    ) -> Option<Wish> {
+    ) -> Option<Target> {
         let voicemail = self.site.settings().voicemail.as_ref()?;
         let mut uri = voicemail.uri.clone();
         let parsed = Uri::parse(&voicemail.uri).ok()?;
-        let mut wish = Wish::located(&voicemail.uri, Role::Trunk, Bounds::Anywhere);
-        wish.watch = self.site.settings().watch(&voicemail.uri, List::Voicemail, voicemail.silent_after_ms);
+        let mut target = Target::located(&voicemail.uri, Role::Trunk, Bounds::Anywhere);
+        target.watch = self.site.settings().watch(&voicemail.uri, List::Voicemail, voicemail.silent_after_ms);
         // Where the domain is an address, another port of it is another program, not a user of ours.
         let beside = parsed.port.is_some()
             && sip_message::host_ip(parsed.host).is_some()
@@ -345,25 +345,25 @@ impl<S: Services> Router<'_, S> {
             let (_, first) =
                 self.bound(now, flow, self.site.grown(flow, request), &aor).into_iter().next()?;
             uri = first.uri.to_vec();
-            wish = first;
+            target = first;
         }
         let mut text = request_target(&uri).into_owned();
         text.extend_from_slice(b";target=");
         escape_param(request.request_uri(), &mut text);
         text.extend_from_slice(b";cause=");
         sip_message::push_u64(cause.into(), &mut text);
-        wish.uri = text.into();
-        Some(wish)
+        target.uri = text.into();
+        Some(target)
     }
 }
 
 /// RFC 3261 section 16.6 step 6: the next hop is a strict router, so its URI becomes the Request-URI
 /// and the real one goes to the end of the Route set.
-fn make_strict(wish: &mut Wish, next: &[u8]) {
-    wish.last_route.extend_from_slice(b"Route: <");
-    wish.last_route.extend_from_slice(&wish.uri);
-    wish.last_route.extend_from_slice(b">\r\n");
-    wish.uri = request_target(next)[..].into();
+fn make_strict(target: &mut Target, next: &[u8]) {
+    target.last_route.extend_from_slice(b"Route: <");
+    target.last_route.extend_from_slice(&target.uri);
+    target.last_route.extend_from_slice(b">\r\n");
+    target.uri = request_target(next)[..].into();
 }
 
 /// What an address of the operator's is to [`access`].

@@ -78,12 +78,12 @@ impl<S: Services> Router<'_, S> {
     }
 
     /// The voicemail of the callee: only a call for one of our users has one, and only while it is being
-    /// set up; no call for help has.
+    /// set up; no emergency call has.
     pub(crate) fn voicemail(&self, request: &Message<'_>, a: &Admitted<'_>) -> Option<&Voicemail> {
         let setup = request.method() == Method::Invite && request.to_tag().is_empty();
         let voicemail = self.site.settings().voicemail.as_ref()?;
         let subscriber =
-            || self.is_for_subscriber(a) && !self.site.is_for_help(&a.uri, a.routing.request_uri);
+            || self.is_for_subscriber(a) && !self.site.is_emergency_call(&a.uri, a.routing.request_uri);
         (setup && a.routing.next.is_none() && subscriber()).then_some(voicemail)
     }
 
@@ -113,7 +113,7 @@ impl<S: Services> Router<'_, S> {
             return false;
         };
         let number = canonical_user(a.uri.user.unwrap_or(b""));
-        self.site.is_for_help(&a.uri, a.routing.request_uri)
+        self.site.is_emergency_call(&a.uri, a.routing.request_uri)
             || self.prefix_trunk(&number) == Some(at)
             || trunk.domains.iter().any(|domain| domain.eq_ignore_ascii_case(a.uri.host))
     }

@@ -3,7 +3,7 @@
 
 use crate::access;
 use crate::access::{Access, Asker, By, access};
-use crate::routing::{Router, Wish};
+use crate::routing::{Router, Target};
 use crate::services::Services;
 use crate::settings::Bounds;
 use crate::short::Short;
@@ -65,7 +65,7 @@ pub(crate) fn is_anothers<S: Services>(
 
 impl<S: Services> Router<'_, S> {
     /// A binding as a target.
-    pub(crate) fn binding_wish(&self, near: Flow, binding: &BindingView<'_>) -> Wish {
+    pub(crate) fn binding_target(&self, near: Flow, binding: &BindingView<'_>) -> Target {
         // Header components of a Contact are for new requests, not for this one (section 19.1.5). Copied,
         // they would smuggle in a Route or credentials.
         let contact = Uri::parse(binding.contact).ok();
@@ -76,33 +76,33 @@ impl<S: Services> Router<'_, S> {
             }
             _ => without_headers(binding.contact),
         };
-        let mut wish = Wish::new(uri, Role::Local);
-        wish.instance.extend_from_slice(binding.instance);
+        let mut target = Target::new(uri, Role::Local);
+        target.instance.extend_from_slice(binding.instance);
         if binding.is_elsewhere() {
-            (wish.locate, wish.bounds) = (uri.to_vec(), Bounds::of(binding.flow.remote));
-            (wish.elsewhere, wish.registered_from) = (true, Some(binding.flow.remote.ip()));
-            return wish;
+            (target.locate, target.bounds) = (uri.to_vec(), Bounds::of(binding.flow.remote));
+            (target.elsewhere, target.registered_from) = (true, Some(binding.flow.remote.ip()));
+            return target;
         }
         let flow = self.valid_flow(binding.flow, near.listener);
         if !binding.path.is_empty() {
-            wish.routes.extend_from_slice(b"Route: ");
-            wish.routes.extend_from_slice(binding.path);
-            wish.routes.extend_from_slice(b"\r\n");
+            target.routes.extend_from_slice(b"Route: ");
+            target.routes.extend_from_slice(binding.path);
+            target.routes.extend_from_slice(b"\r\n");
             match foreign_edge(binding.path, flow.remote.ip()) {
                 Some(edge) => {
-                    (wish.locate, wish.bounds) = (edge.to_vec(), Bounds::of(flow.remote));
-                    (wish.elsewhere, wish.registered_from) = (true, Some(flow.remote.ip()));
+                    (target.locate, target.bounds) = (edge.to_vec(), Bounds::of(flow.remote));
+                    (target.elsewhere, target.registered_from) = (true, Some(flow.remote.ip()));
                 }
-                None => wish.hops.push(flow),
+                None => target.hops.push(flow),
             }
-            return wish;
+            return target;
         }
-        wish.flow_only = binding.is_outbound();
-        match wish.flow_only {
-            true => wish.hops.push(flow),
-            false => self.source_hops(flow, contact.as_ref(), &mut wish.hops),
+        target.flow_only = binding.is_outbound();
+        match target.flow_only {
+            true => target.hops.push(flow),
+            false => self.source_hops(flow, contact.as_ref(), &mut target.hops),
         }
-        wish
+        target
     }
 
     /// Whether a Contact that is equivalent to `uri` is bound at `remote`, the address that it spells out,
@@ -116,21 +116,21 @@ impl<S: Services> Router<'_, S> {
         uri: &Uri<'_>,
         remote: SocketAddr,
         asker: Asker,
-    ) -> (bool, Option<Wish>) {
+    ) -> (bool, Option<Target>) {
         let outbound = access(asker, By::Address, access::Place::Elsewhere) == Access::Open;
-        let (mut seen, mut doubtful, mut way) = (Seen::default(), false, None::<Wish>);
+        let (mut seen, mut doubtful, mut way) = (Seen::default(), false, None::<Target>);
         let more = self.site.services().contacts(&ContactAt::new(remote, uri, now), &mut |binding| {
             if self.is_claim(remote, binding) {
                 return false;
             }
             seen.note(remote, binding);
-            let wish = self.binding_wish(near, binding);
+            let target = self.binding_target(near, binding);
             let (flow, named) = (binding.flow, (remote, transport_of(uri)));
             let there = binding.path.is_empty() && (flow.remote, flow.transport) == named;
             let foreign = flow.remote.ip() != remote.ip();
             doubtful |= there || binding.is_elsewhere() || outbound && foreign;
-            doubtful |= way.as_ref().is_some_and(|way| !way.leads_where(&wish));
-            way.get_or_insert(wish);
+            doubtful |= way.as_ref().is_some_and(|way| !way.leads_where(&target));
+            way.get_or_insert(target);
             doubtful && seen.here
         });
         (
@@ -158,13 +158,13 @@ impl<S: Services> Router<'_, S> {
     }
 
     /// A connection as the last way of what no datagram can carry.
-    pub(crate) fn add_stream(&self, wish: &mut Wish) {
-        let Some(seen) = wish.hops.last().filter(|hop| hop.transport == Transport::Udp).copied() else {
+    pub(crate) fn add_stream(&self, target: &mut Target) {
+        let Some(seen) = target.hops.last().filter(|hop| hop.transport == Transport::Udp).copied() else {
             return;
         };
         if let Some(listener) = self.site.settings().listener_for(Transport::Tcp, seen.remote, seen.listener)
         {
-            wish.hops.push(Flow { transport: Transport::Tcp, listener, conn: None, ..seen });
+            target.hops.push(Flow { transport: Transport::Tcp, listener, conn: None, ..seen });
         }
     }
 

@@ -16,7 +16,7 @@ use wire::Flow;
 #[derive(Debug)]
 pub(crate) enum Plan {
     /// Try these, in groups of falling q.
-    Forward(Vec<(u16, Wish)>),
+    Forward(Vec<(u16, Target)>),
     /// Answer 302 with these Contact values.
     Redirect(Vec<u8>),
     /// Answer with this status.
@@ -31,23 +31,23 @@ impl Plan {
     /// The same as a redirect server does it: the caller is told where to go (section 8.3). It goes on as
     /// a proxy where that would be the very URI that was asked for, and within dialogs.
     pub fn redirected(self, a: &Admitted<'_>) -> Plan {
-        let Plan::Forward(wishes) = self else { return self };
+        let Plan::Forward(targets) = self else { return self };
         let setup = a.dialog.is_none() && a.routing.next.is_none();
         let mut contacts = Vec::new();
-        for (_, first) in wishes.iter().filter(|_| setup) {
+        for (_, first) in targets.iter().filter(|_| setup) {
             let mut next = Some(first);
-            while let Some(wish) = next.filter(|w| !is_same(&a.uri, &w.uri)) {
-                push_bracketed(&wish.uri, &mut contacts);
-                next = wish.next.as_deref();
+            while let Some(target) = next.filter(|w| !is_same(&a.uri, &w.uri)) {
+                push_bracketed(&target.uri, &mut contacts);
+                next = target.next.as_deref();
             }
         }
-        if contacts.is_empty() { Plan::Forward(wishes) } else { Plan::Redirect(contacts) }
+        if contacts.is_empty() { Plan::Forward(targets) } else { Plan::Redirect(contacts) }
     }
 }
 
 /// A target as routing sees it, in owned text.
 #[derive(Clone, Debug)]
-pub(crate) struct Wish {
+pub(crate) struct Target {
     pub uri: Text,
     /// Whole Route lines.
     pub routes: Vec<u8>,
@@ -72,12 +72,12 @@ pub(crate) struct Wish {
     /// Where a binding was registered from, if its target is elsewhere.
     pub registered_from: Option<IpAddr>,
     /// What is tried in its place if it cannot be reached.
-    pub next: Option<Box<Wish>>,
+    pub next: Option<Box<Target>>,
 }
 
-impl Wish {
-    pub fn new(uri: &[u8], role: Role) -> Wish {
-        Wish {
+impl Target {
+    pub fn new(uri: &[u8], role: Role) -> Target {
+        Target {
             uri: request_target(uri)[..].into(),
             routes: Vec::new(),
             hops: Short::None,
@@ -97,11 +97,11 @@ impl Wish {
 
     /// One target out of several that stand for each other, in failover order; those that do not answer come
     /// last.
-    pub fn chain(wishes: impl DoubleEndedIterator<Item = Wish>) -> Option<Wish> {
+    pub fn chain(targets: impl DoubleEndedIterator<Item = Target>) -> Option<Target> {
         let (mut first, mut last) = (None, None);
-        for wish in wishes.rev() {
-            let list: &mut Option<Wish> = if wish.is_last() { &mut last } else { &mut first };
-            *list = Some(Wish { next: list.take().map(Box::new), ..wish });
+        for target in targets.rev() {
+            let list: &mut Option<Target> = if target.is_last() { &mut last } else { &mut first };
+            *list = Some(Target { next: list.take().map(Box::new), ..target });
         }
         match (first, last) {
             (Some(mut first), Some(last)) => {
@@ -118,33 +118,33 @@ impl Wish {
     }
 
     /// Puts another at the end of the chain.
-    pub fn append(&mut self, wish: Wish) {
+    pub fn append(&mut self, target: Target) {
         let mut last = &mut self.next;
         while let Some(next) = last {
             last = &mut next.next;
         }
-        *last = Some(Box::new(wish));
+        *last = Some(Box::new(target));
     }
 
     /// Takes in another flow of the same phone: after its others, but before them if the request is too
     /// `large` for a datagram and only the new one is a stream.
-    pub fn join(&mut self, wish: Wish, large: bool) {
-        let by_stream = |w: &Wish| w.hops.first().is_some_and(|hop| hop.transport.is_reliable());
-        if large && by_stream(&wish) && !by_stream(self) {
-            let others = mem::replace(self, wish);
+    pub fn join(&mut self, target: Target, large: bool) {
+        let by_stream = |w: &Target| w.hops.first().is_some_and(|hop| hop.transport.is_reliable());
+        if large && by_stream(&target) && !by_stream(self) {
+            let others = mem::replace(self, target);
             self.next = Some(Box::new(others));
         } else {
-            self.append(wish);
+            self.append(target);
         }
     }
 
     /// To be looked up by its own URI.
-    pub fn located(uri: &[u8], role: Role, bounds: Bounds) -> Wish {
-        Wish { locate: uri.to_vec(), bounds, ..Wish::new(uri, role) }
+    pub fn located(uri: &[u8], role: Role, bounds: Bounds) -> Target {
+        Target { locate: uri.to_vec(), bounds, ..Target::new(uri, role) }
     }
 
     /// Whether a request goes the same way to both.
-    pub fn leads_where(&self, other: &Wish) -> bool {
+    pub fn leads_where(&self, other: &Target) -> bool {
         (&self.hops, &self.routes, &self.locate) == (&other.hops, &other.routes, &other.locate)
     }
 }

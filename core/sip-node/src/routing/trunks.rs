@@ -1,6 +1,6 @@
 //! Targets that are trunks.
 
-use super::{Plan, Wish};
+use super::{Plan, Target};
 use crate::access::{Access, By, Holder, Place, access};
 use crate::admitted::{Admitted, Caller};
 use crate::routing::Router;
@@ -28,11 +28,11 @@ impl<S: Services> Router<'_, S> {
         let trunk = at.and_then(|at| Some((at, self.site.settings().trunks.get(at)?)));
         let Some((at, trunk)) = trunk else { return Plan::Refuse(403) };
         let route = route.map(leads_to);
-        let named = |target: &&Vec<u8>| Uri::parse(target).ok().as_ref().map(leads_to) == route;
-        let Some(target) = trunk.targets.iter().find(named) else { return Plan::Refuse(403) };
-        let wish =
-            Wish::located(&with_user(target, &rewritten(trunk, &number)), Role::Trunk, Bounds::Anywhere);
-        Plan::Forward(vec![(1000, self.by_trunk(at, trunk, target, wish))])
+        let named = |uri: &&Vec<u8>| Uri::parse(uri).ok().as_ref().map(leads_to) == route;
+        let Some(uri) = trunk.targets.iter().find(named) else { return Plan::Refuse(403) };
+        let target =
+            Target::located(&with_user(uri, &rewritten(trunk, &number)), Role::Trunk, Bounds::Anywhere);
+        Plan::Forward(vec![(1000, self.by_trunk(at, trunk, uri, target))])
     }
 
     /// A trunk's address in the Request-URI: as if the number was dialled here, if it would go over that
@@ -75,17 +75,17 @@ impl<S: Services> Router<'_, S> {
     pub(super) fn over_trunk(&self, at: usize, number: &[u8]) -> Plan {
         let Some(trunk) = self.site.settings().trunks.get(at) else { return Plan::Refuse(404) };
         let user = rewritten(trunk, number);
-        let wishes = trunk.targets.iter().map(|target| {
-            let wish = Wish::located(&with_user(target, &user), Role::Trunk, Bounds::Anywhere);
-            self.by_trunk(at, trunk, target, wish)
+        let targets = trunk.targets.iter().map(|uri| {
+            let target = Target::located(&with_user(uri, &user), Role::Trunk, Bounds::Anywhere);
+            self.by_trunk(at, trunk, uri, target)
         });
-        Plan::Forward(Wish::chain(wishes).map(|wish| (1000, wish)).into_iter().collect())
+        Plan::Forward(Target::chain(targets).map(|target| (1000, target)).into_iter().collect())
     }
 
-    /// A wish that goes to a target of a trunk.
-    fn by_trunk(&self, at: usize, trunk: &Trunk, target: &[u8], wish: Wish) -> Wish {
-        let watch = self.site.settings().watch(target, List::Trunk, trunk.silent_after_ms);
-        Wish { locate: target.to_vec(), trunk: Some(TrunkRef::new(self.site.settings(), at)), watch, ..wish }
+    /// A target that is reached at this URI of a trunk.
+    fn by_trunk(&self, at: usize, trunk: &Trunk, uri: &[u8], target: Target) -> Target {
+        let watch = self.site.settings().watch(uri, List::Trunk, trunk.silent_after_ms);
+        Target { locate: uri.to_vec(), trunk: Some(TrunkRef::new(self.site.settings(), at)), watch, ..target }
     }
 
     /// The targets of a trunk that serves a domain. They are next hops, not the callee, so the Request-URI
@@ -103,11 +103,11 @@ impl<S: Services> Router<'_, S> {
             let start = colon + 1;
             uri.splice(start..start + user.len(), rewritten(trunk, user));
         }
-        let wishes = trunk.targets.iter().map(|target| {
-            let wish = Wish::located(&uri, Role::Trunk, Bounds::Anywhere);
-            self.by_trunk(at, trunk, target, wish)
+        let targets = trunk.targets.iter().map(|next_hop| {
+            let target = Target::located(&uri, Role::Trunk, Bounds::Anywhere);
+            self.by_trunk(at, trunk, next_hop, target)
         });
-        Plan::Forward(Wish::chain(wishes).map(|wish| (1000, wish)).into_iter().collect())
+        Plan::Forward(Target::chain(targets).map(|target| (1000, target)).into_iter().collect())
     }
 }
 

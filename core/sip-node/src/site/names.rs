@@ -166,7 +166,7 @@ impl<S: Services> Site<S> {
     /// Whether a Request-URI, whose text is `whole`, is one for emergencies here: of numbers those in our
     /// domains, and those that are of none.
     #[inline]
-    pub(crate) fn is_for_help(&self, uri: &Uri<'_>, whole: &[u8]) -> bool {
+    pub(crate) fn is_emergency_call(&self, uri: &Uri<'_>, whole: &[u8]) -> bool {
         let Some(emergency) = &self.settings.emergency else { return false };
         emergency.is_named_by(whole) && (!uri.is_sip() || self.is_local_host(uri))
     }

@@ -632,8 +632,8 @@ fn a_name_is_the_same_however_it_is_read() {
                     // Without the text it is put together from the parts.
                     let uri = sip_message::Uri::parse(&text).ok();
                     let written =
-                        uri.and_then(|uri| lab.node.site.local_aor(&uri, b"")).map(|aor| parts(&aor));
-                    let read = lab.node.site.aor_of(&text).map(|aor| parts(&aor));
+                        uri.and_then(|uri| lab.node.site().local_aor(&uri, b"")).map(|aor| parts(&aor));
+                    let read = lab.node.site().aor_of(&text).map(|aor| parts(&aor));
                     assert_eq!(read, written, "{}", String::from_utf8_lossy(&text));
                     ours += usize::from(read.is_some());
                 }

@@ -421,14 +421,15 @@ fn pending_requests_are_walked_a_bounded_number_at_a_time() {
     }
     lab.sent();
     assert_eq!((lab.report().pending, lab.report().held), (1_400, 1_500));
-    lab.node.proxied.begin_walk();
+    lab.node.forwarder().begin_walk();
     let mut steps = Vec::new();
     let mut seen = std::collections::BTreeSet::new();
     loop {
         let mut shown = 0;
-        lab.node.proxied.walk(|p| {
+        lab.node.forwarder().walk_pending(|request| {
             shown += 1;
-            seen.insert(p.id.slot);
+            // Each has a Call-ID of its own.
+            seen.insert(request.to_vec());
         });
         if shown == 0 {
             break;

@@ -1,8 +1,8 @@
-//! Calls for help, of which some are taken on whoever brings them.
+//! Emergency calls, of which some are taken on whoever brings them.
 
 use super::super::{CALL, Verdict};
 use super::Shares;
-/// Calls for help that are taken on in a window whatever else there is: what part of all that may be taken
+/// Emergency calls that are taken on in a window whatever else there is: what part of all that may be taken
 /// on, and no fewer than this; of one source no more than half of them.
 const URGENT: f32 = 0.1;
 const URGENT_LEAST: f32 = 4.0;
@@ -13,13 +13,13 @@ impl Shares {
         self.table.set_numbers(numbers.iter().map(|number| &number[..]));
     }
 
-    /// How many calls for help may be taken on in the next window whatever else there is.
+    /// How many emergency calls may be taken on in the next window whatever else there is.
     pub(super) fn allow_urgent(&mut self, budget: f32, seconds: f32) {
         self.urgent = (URGENT * budget * seconds / CALL as f32).max(URGENT_LEAST) as u16;
         self.urgent_each = self.urgent / 2;
     }
 
-    /// What becomes of a call for help: it is new work like any other, but some are taken on whatever else
+    /// What becomes of an emergency call: it is new work like any other, but some are taken on whatever else
     /// there is, a few of each source, so that to say that it is one is no way round. Those are the calls of
     /// sources that bring more than their share: others are served in full. `known`: it was taken on before.
     pub fn judge_emergency(
@@ -69,7 +69,7 @@ mod tests {
         n ^ n >> 31
     }
 
-    /// So many calls for help in a window, from this source: how many are taken on.
+    /// So many emergency calls in a window, from this source: how many are taken on.
     fn brings(shares: &mut Shares, source: u64, window: u64, calls: u64) -> usize {
         let lots = (0..calls).map(|n| mix(window << 32 ^ source << 20 ^ n) as u16);
         let urgent = |lot| shares.judge_emergency(source, lot, CALL, (false, false)) == Verdict::Take;

@@ -29,14 +29,14 @@ struct Target {
 
 /// The addresses of targets, each with the number of its target.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct NamedTargets {
     targets: Vec<Target>,
     /// In order.
     addresses: Vec<(SocketAddr, usize)>,
     wakes: Option<Time>,
 }
 
-impl Found {
+impl NamedTargets {
     /// Another target: its number is how many there were.
     pub fn add(&mut self, uri: &[u8]) {
         self.targets.push(Target { uri: uri.to_vec(), seen: Vec::new(), next: Time::ZERO, waits: false });
@@ -44,7 +44,7 @@ impl Found {
     }
 
     /// Takes over what was known of the same targets.
-    pub fn keep(&mut self, mut before: Found) {
+    pub fn keep(&mut self, mut before: NamedTargets) {
         for target in &mut self.targets {
             if let Some(known) = before.targets.iter_mut().find(|known| known.uri == target.uri) {
                 target.seen = mem::take(&mut known.seen);
@@ -66,7 +66,7 @@ impl Found {
         seen.iter().map(|(address, _)| *address)
     }
 
-    /// When `Node::find_targets` wants to be called.
+    /// When the next target is due.
     pub fn wakes(&self) -> Option<Time> {
         self.wakes
     }
@@ -128,7 +128,7 @@ mod tests {
         Destination { transport: Transport::Udp, address: ([203, 0, 113, n], 5060).into() }
     }
 
-    fn known(found: &Found) -> Vec<u8> {
+    fn known(found: &NamedTargets) -> Vec<u8> {
         let last = |(address, _): &(SocketAddr, usize)| match address.ip() {
             IpAddr::V4(ip) => ip.octets()[3],
             IpAddr::V6(_) => 0,
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn addresses_of_a_target_are_kept_for_an_hour_and_bounded() {
-        let mut found = Found::default();
+        let mut found = NamedTargets::default();
         found.add(b"sip:carrier.example");
         let at = Time::from_secs;
         assert_eq!(found.due(at(0)), Some((0, b"sip:carrier.example".to_vec())));
@@ -157,7 +157,7 @@ mod tests {
         }
         assert_eq!(known(&found), (28..60).collect::<Vec<u8>>(), "the newest stay");
         // New settings begin with what is known of the same targets.
-        let mut next = Found::default();
+        let mut next = NamedTargets::default();
         [&b"sip:other.example"[..], b"sip:carrier.example"].iter().for_each(|uri| next.add(uri));
         next.keep(found);
         assert_eq!((next.addresses.len(), next.wakes()), (MOST, Some(Time::ZERO)));

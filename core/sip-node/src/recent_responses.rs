@@ -12,14 +12,14 @@ use sip_transaction::Layer;
 use wire::{Flow, Outbox, Transport};
 
 /// Responses kept at a time, a power of two.
-const LETTERS: usize = 256;
+const RESPONSES: usize = 256;
 /// Memory that a place keeps from one response to the next, bytes.
 const KEEP_CAPACITY: usize = 2_048;
 
 /// The latest final responses of one worker that left on connections.
 #[derive(Default)]
-pub(crate) struct Letters {
-    ring: Vec<Letter>,
+pub(crate) struct RecentResponses {
+    ring: Vec<Kept>,
     next: usize,
     tokens: u64,
     index: Index,
@@ -27,14 +27,14 @@ pub(crate) struct Letters {
     held: usize,
 }
 
-struct Letter {
+struct Kept {
     /// Of its transmit; 0: there is none.
     token: u64,
     flow: Flow,
     bytes: Vec<u8>,
 }
 
-impl Letters {
+impl RecentResponses {
     /// A token for a response that belongs to no transaction. The transaction layer's have bit 63 set.
     pub fn token(&mut self) -> u64 {
         self.tokens = self.tokens % (u64::MAX >> 1) + 1;
@@ -55,18 +55,18 @@ impl Letters {
         {
             return;
         }
-        if self.ring.len() < LETTERS {
-            self.ring.push(Letter { token: 0, flow: transmit.flow, bytes: Vec::new() });
+        if self.ring.len() < RESPONSES {
+            self.ring.push(Kept { token: 0, flow: transmit.flow, bytes: Vec::new() });
         }
-        let at = self.next % LETTERS;
+        let at = self.next % RESPONSES;
         self.next = at + 1;
-        if let Some(letter) = self.ring.get_mut(at) {
-            (letter.token, letter.flow) = (transmit.token, transmit.flow);
-            self.held -= letter.bytes.capacity();
-            letter.bytes.clear();
-            letter.bytes.shrink_to(KEEP_CAPACITY);
-            letter.bytes.extend_from_slice(bytes);
-            self.held += letter.bytes.capacity();
+        if let Some(kept) = self.ring.get_mut(at) {
+            (kept.token, kept.flow) = (transmit.token, transmit.flow);
+            self.held -= kept.bytes.capacity();
+            kept.bytes.clear();
+            kept.bytes.shrink_to(KEEP_CAPACITY);
+            kept.bytes.extend_from_slice(bytes);
+            self.held += kept.bytes.capacity();
         }
         layer.set_yielding(self.held);
         self.give_way(layer);
@@ -82,13 +82,13 @@ impl Letters {
 
     #[cold]
     fn forget(&mut self, layer: &mut Layer) {
-        for n in 0..LETTERS {
+        for n in 0..RESPONSES {
             if layer.excess() == 0 {
                 return;
             }
-            let Some(letter) = self.ring.get_mut((self.next + n) % LETTERS) else { continue };
-            self.held -= letter.bytes.capacity();
-            (letter.token, letter.bytes) = (0, Vec::new());
+            let Some(kept) = self.ring.get_mut((self.next + n) % RESPONSES) else { continue };
+            self.held -= kept.bytes.capacity();
+            (kept.token, kept.bytes) = (0, Vec::new());
             layer.set_yielding(self.held);
         }
     }
@@ -96,19 +96,19 @@ impl Letters {
     /// Sends the response with this token again, now that its connection is gone: once, to the address that
     /// the request came from, at the port that its Via names. Never to our own ports or the admin API.
     pub fn send_again(&mut self, token: u64, settings: &Settings, out: &mut Outbox) {
-        let Letters { ring, index, .. } = self;
-        let Some(letter) = ring.iter_mut().find(|letter| token != 0 && letter.token == token) else { return };
-        letter.token = 0;
+        let RecentResponses { ring, index, .. } = self;
+        let Some(kept) = ring.iter_mut().find(|kept| token != 0 && kept.token == token) else { return };
+        kept.token = 0;
         let (Parsed::Good(response) | Parsed::Bad(response, _)) =
-            parse(&letter.bytes, index, &Limits::READ_BEFORE)
+            parse(&kept.bytes, index, &Limits::READ_BEFORE)
         else {
             return;
         };
-        let remote = SocketAddr::new(letter.flow.remote.ip(), response.via().port_or_default());
+        let remote = SocketAddr::new(kept.flow.remote.ip(), response.via().port_or_default());
         let ours = settings.listeners.iter().any(|l| l.address == remote);
-        let tried = letter.flow.conn.is_none() && letter.flow.remote == remote;
+        let tried = kept.flow.conn.is_none() && kept.flow.remote == remote;
         if !tried && !ours && !settings.is_admin(remote) {
-            out.send(Flow { remote, conn: None, ..letter.flow }, token, &letter.bytes);
+            out.send(Flow { remote, conn: None, ..kept.flow }, token, &kept.bytes);
         }
     }
 }

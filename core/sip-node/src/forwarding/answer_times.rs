@@ -1,20 +1,19 @@
-//! Who answers an INVITE soon, so that its caller needs no 100.
+//! How soon neighbours answer an INVITE: of those that answer soon, its caller needs no 100.
 //!
 //! RFC 3261 section 17.2.1 has a server send a 100 "unless it knows that the TU will generate a provisional
 //! or final response within 200 ms". A proxy can know that only of those it has asked before: a neighbour
-//! whose last responses all came in half of that time is expected to answer soon, anyone else is not. Who is
-//! wrongly expected to is seen by a timer, and the caller has his 100 before 200 ms are over, and before he
-//! would ask again (T1, 500 ms).
+//! whose last responses all came in half of that time is expected to answer soon, anyone else is not. A
+//! timer sees to neighbours that do not: the caller has a 100 before 200 ms are over, and before it would
+//! repeat its request (T1, 500 ms).
 
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 
-/// So many groups of neighbours are told apart. Neighbours that share a group are known together: the slowest
-/// of them decides.
+/// Groups that are told apart. Neighbours that share a group are known together: the slowest of them decides.
 const GROUPS: usize = 256;
 /// An answer is soon that comes within this time: half of what section 17.2.1 allows.
 const SOON: Duration = Duration::from_millis(100);
-/// So many answers of a group in a row must have been soon.
+/// Answers of a group in a row that must have been soon.
 const ENOUGH: u8 = 16;
 
 /// A group of neighbours.
@@ -22,9 +21,9 @@ const ENOUGH: u8 = 16;
 pub(crate) struct Group(u8);
 
 impl Group {
-    /// The group of an address. Whoever chooses his address to share another's group gains nothing: callers
-    /// of both are sent a 100 at once.
-    pub(crate) fn of(neighbour: SocketAddr) -> Group {
+    /// The group of an address. To choose an address that shares another's group gains nothing: callers of
+    /// both are sent a 100 at once.
+    pub(super) fn of(neighbour: SocketAddr) -> Group {
         let ip = match neighbour.ip() {
             IpAddr::V4(ip) => u64::from(ip.to_bits()),
             IpAddr::V6(ip) => {
@@ -39,25 +38,25 @@ impl Group {
 }
 
 /// How soon the neighbours of a worker have answered, by groups.
-pub(crate) struct Prompt {
+pub(super) struct AnswerTimes {
     in_a_row: [u8; GROUPS],
 }
 
-impl Default for Prompt {
-    fn default() -> Prompt {
-        Prompt { in_a_row: [0; GROUPS] }
+impl Default for AnswerTimes {
+    fn default() -> AnswerTimes {
+        AnswerTimes { in_a_row: [0; GROUPS] }
     }
 }
 
-impl Prompt {
+impl AnswerTimes {
     /// Whether an INVITE to this group is expected to be answered soon.
-    pub(crate) fn knows(&self, group: Group) -> bool {
+    pub(super) fn are_short(&self, group: Group) -> bool {
         self.in_a_row.get(usize::from(group.0)).is_some_and(|&n| n >= ENOUGH)
     }
 
     /// An INVITE was answered with something other than a 100, `after` it had come; [`Duration::MAX`]: not in
     /// time.
-    pub(crate) fn answered(&mut self, group: Group, after: Duration) {
+    pub(super) fn note(&mut self, group: Group, after: Duration) {
         if let Some(n) = self.in_a_row.get_mut(usize::from(group.0)) {
             *n = if after <= SOON { n.saturating_add(1) } else { 0 };
         }
@@ -73,19 +72,19 @@ mod tests {
     }
 
     #[test]
-    fn who_has_answered_soon_often_enough_is_known_until_it_is_late_once() {
-        let (mut prompt, a) = (Prompt::default(), group("192.0.2.1:5060"));
+    fn answer_times_are_short_until_an_answer_is_late() {
+        let (mut times, a) = (AnswerTimes::default(), group("192.0.2.1:5060"));
         for _ in 0..ENOUGH {
-            assert!(!prompt.knows(a));
-            prompt.answered(a, SOON);
+            assert!(!times.are_short(a));
+            times.note(a, SOON);
         }
-        assert!(prompt.knows(a));
+        assert!(times.are_short(a));
         for _ in 0..1_000 {
-            prompt.answered(a, Duration::ZERO);
+            times.note(a, Duration::ZERO);
         }
-        assert!(prompt.knows(a));
-        prompt.answered(a, SOON + Duration::from_micros(1));
-        assert!(!prompt.knows(a));
+        assert!(times.are_short(a));
+        times.note(a, SOON + Duration::from_micros(1));
+        assert!(!times.are_short(a));
     }
 
     #[test]

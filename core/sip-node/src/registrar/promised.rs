@@ -1,16 +1,15 @@
 //! Answers of registrations that wait for the end of the round, so that one write keeps the changes of all of
 //! them.
 
-use crate::inbound::{retry_after, told};
-use crate::node::Node;
+use crate::replies::{retry_after, with_feedback};
 use crate::services::{Counter, Services, StoreDown, Unregistered};
+use crate::step::Step;
 use sip_message::Response;
 use sip_proxy::transport::{always_rport, reply_flow};
 use sip_registrar::Reply;
 use sip_transaction::{Payer, Prepared, ServerId};
-use std::mem;
 use std::ops::Range;
-use wire::{Flow, Outbox, Time};
+use wire::Flow;
 
 /// Answers of one round beyond which no room is kept for the next.
 const ROOM: usize = 256;
@@ -21,23 +20,10 @@ const TAIL: &[u8] = b"Content-Length: 0\r\n\r\n";
 
 /// What waits. A round has an end, so there is never more than one round takes in.
 #[derive(Default)]
-pub(crate) struct Promised {
+pub(super) struct Promised {
     answers: Vec<Answer>,
     /// All of them, one after the other.
     bytes: Vec<u8>,
-}
-
-impl Promised {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.answers.is_empty()
-    }
-
-    fn clear(&mut self) {
-        self.answers.clear();
-        self.answers.shrink_to(ROOM);
-        self.bytes.clear();
-        self.bytes.shrink_to(BYTES);
-    }
 }
 
 /// One 200.
@@ -60,30 +46,33 @@ enum Receiver {
     Flow(Flow),
 }
 
-impl<S: Services> Node<S> {
+impl Promised {
+    pub(super) fn is_empty(&self) -> bool {
+        self.answers.is_empty()
+    }
+
     /// Keeps the 200 of a registration for the end of the round.
-    pub(crate) fn promise(
+    pub(super) fn add<S: Services>(
         &mut self,
-        now: Time,
+        step: &mut Step<'_, S>,
         flow: Flow,
         request: &Prepared<'_>,
         reply: &Reply,
         keeps: u32,
-        out: &mut Outbox,
     ) {
-        if self.promised.bytes.len() >= BYTES {
-            self.answer_promised(now, out);
+        if self.bytes.len() >= BYTES {
+            self.answer(step);
         }
         let back = reply_flow(flow, request);
-        let (to, tag) = match self.layer.accept(now, request, back, Payer::PROVEN) {
-            Ok(id) => (Receiver::Transaction(id), self.server_tag(id)),
-            Err(_) => (Receiver::Flow(back), self.stateless_tag(request)),
+        let (to, tag) = match step.layer.accept(step.now, request, back, Payer::PROVEN) {
+            Ok(id) => (Receiver::Transaction(id), step.server_tag(id)),
+            Err(_) => (Receiver::Flow(back), step.stateless_tag(request)),
         };
         let source = Some((flow.remote, always_rport(flow, request)));
-        let oc = self.oc_of(flow.remote, request);
-        let Promised { answers, bytes } = &mut self.promised;
+        let oc = step.oc_of(flow.remote, request);
+        let Promised { answers, bytes } = self;
         let start = bytes.len();
-        told(oc, bytes, |buf| {
+        with_feedback(oc, bytes, |buf| {
             Response {
                 reason: reply.reason,
                 tag: &tag,
@@ -98,34 +87,39 @@ impl<S: Services> Node<S> {
 
     /// Has the changes of the round written, then answers: 200, or 503 if they could not be written and that
     /// matters.
-    pub(crate) fn answer_promised(&mut self, now: Time, out: &mut Outbox) {
-        let kept = self.site.services().keep();
-        let mut promised = mem::take(&mut self.promised);
-        for Answer { to, at, extra, keeps } in &promised.answers {
-            let Some(answer) = promised.bytes.get(at.clone()) else { continue };
+    pub(super) fn answer<S: Services>(&mut self, step: &mut Step<'_, S>) {
+        let kept = step.site.services().keep();
+        for Answer { to, at, extra, keeps } in &self.answers {
+            let Some(answer) = self.bytes.get(at.clone()) else { continue };
             let (status, counter) = match kept {
                 Ok(()) => (200, Counter::Registered),
                 Err(_) => (503, Counter::RegisterRefused(Unregistered::Store)),
             };
-            self.site.services().count(counter);
+            step.site.services().count(counter);
             let write = |buf: &mut Vec<u8>| match kept {
                 Ok(()) => buf.extend_from_slice(answer),
                 Err(StoreDown { retry_after }) => refuse(answer, *extra, retry_after, buf),
             };
             let sent = match *to {
-                Receiver::Transaction(id) => self.layer.respond(now, id, status, out, write),
-                Receiver::Flow(flow) => !out.send_with(flow, 0, write).is_empty(),
+                Receiver::Transaction(id) => step.layer.respond(step.now, id, status, step.out, write),
+                Receiver::Flow(flow) => !step.out.send_with(flow, 0, write).is_empty(),
             };
             if !sent {
                 continue;
             }
-            self.letters.keep(&mut self.layer, out);
+            step.keep_response();
             if kept.is_ok() && *keeps != 0 {
-                out.keeps(*keeps);
+                step.out.keeps(*keeps);
             }
         }
-        promised.clear();
-        self.promised = promised;
+        self.clear();
+    }
+
+    fn clear(&mut self) {
+        self.answers.clear();
+        self.answers.shrink_to(ROOM);
+        self.bytes.clear();
+        self.bytes.shrink_to(BYTES);
     }
 }
 

@@ -1,0 +1,117 @@
+//! From an admitted request to a response context with its first branches (RFC 3261 section 16.6).
+
+use super::Forwarder;
+use super::proxied::{Edits, Proxied, Upstream};
+use super::sending::TRYING;
+use crate::admitted::Admitted;
+use crate::calls::Within;
+use crate::overload::knows;
+use crate::routing::{Target, is_recorded};
+use crate::server_side::ServerSide;
+use crate::services::Services;
+use crate::settings::Trying;
+use crate::step::Step;
+use core::mem;
+use core::time::Duration;
+use sip_message::{Message, Method};
+use sip_proxy::context::Context;
+use sip_proxy::transport::always_rport;
+use sip_transaction::Prepared;
+use wire::{Flow, Time};
+
+impl Forwarder {
+    /// Forwards a request that was admitted and accepted in a server transaction.
+    pub(crate) fn forward<S: Services>(
+        &mut self,
+        step: &mut Step<'_, S>,
+        flow: Flow,
+        request: &Prepared<'_>,
+        a: &Admitted<'_>,
+        server: ServerSide,
+        targets: Vec<(u16, Target)>,
+    ) {
+        let invite = request.method() == Method::Invite;
+        // Stops the caller's retransmissions (sections 16.2, 17.2.1), before they begin also where he hears
+        // from the callee soon. Who is behind with its work may not know when that is.
+        if invite && (step.site.settings().proxy.trying == Trying::After(0) || step.overload.sheds()) {
+            let source = Some((flow.remote, always_rport(flow, request)));
+            step.answer(server.id, request, source, 100, b"");
+        }
+        if server.is_new_call {
+            step.calls.begin(step.now, request, server.payer);
+        }
+        let mut proxied = self.proxied_request(step, flow, request, a, server);
+        step.layer.set_user(server.id, proxied.id.as_u64());
+        self.proxied.hold(step.layer, &mut proxied, request.bytes());
+        proxied.reserve_text();
+        if let Some(realm) = &a.caller.realm {
+            proxied.edits.realm = Some(proxied.push_text(|t| t.extend_from_slice(realm)));
+        }
+        add_targets(step, &mut proxied, targets);
+        proxied.timing.trying = self.trying(step, invite);
+        let mut actions = mem::take(&mut self.actions);
+        proxied.context.start(step.now, &mut actions);
+        self.perform(step, proxied, actions, Some(request), None);
+    }
+
+    fn proxied_request<S: Services>(
+        &mut self,
+        step: &mut Step<'_, S>,
+        flow: Flow,
+        request: &Message<'_>,
+        a: &Admitted<'_>,
+        server: ServerSide,
+    ) -> Box<Proxied> {
+        let policy = step.router().policy(request, a);
+        let invite = policy.invite;
+        let edits = Edits {
+            drop_routes: (a.routing.own, a.routing.drop_last),
+            record_route: step.site.settings().proxy.record_route && is_recorded(request, a),
+            realm: None,
+            loop_hash: step.site.guard().hash(request),
+        };
+        let upstream = Upstream {
+            server: server.id,
+            source: flow,
+            role: a.caller.role,
+            payer: server.payer,
+            bounded: server.bounded,
+            always_rport: always_rport(flow, request),
+            oc: step.oc_of(flow.remote, request).map(|wish| wish.algorithm),
+            knows_oc: knows(request.via().raw),
+            within: a.dialog.map(|d| Within { by_caller: d.by_caller, callee: d.callee().remote }),
+        };
+        let now = step.now;
+        self.proxied.create(|id, buffers| {
+            Proxied::new(id, Context::new(policy), upstream, edits, invite, (now, buffers))
+        })
+    }
+
+    /// When the caller gets a 100 if nobody has answered.
+    fn trying<S: Services>(&self, step: &Step<'_, S>, invite: bool) -> Time {
+        if !invite {
+            return step.now + self.early_trying;
+        }
+        if step.overload.sheds() {
+            return Time::FAR;
+        }
+        match step.site.settings().proxy.trying {
+            // Until it goes to someone who is known to answer soon.
+            Trying::Learned => step.now,
+            Trying::After(0) => Time::FAR,
+            Trying::After(ms) => step.now + Duration::from_millis(u64::from(ms)).min(TRYING),
+        }
+    }
+}
+
+fn add_targets<S: Services>(step: &mut Step<'_, S>, proxied: &mut Proxied, mut targets: Vec<(u16, Target)>) {
+    let parallel = step.site.settings().proxy.parallel;
+    for (rank, (q, target)) in targets.drain(..).enumerate() {
+        // One after the other: they come in order of falling q, so each gets a group of its own.
+        let q = if parallel { q } else { 1000u16.saturating_sub(u16::try_from(rank).unwrap_or(1000)) };
+        if proxied.context.add_target(q).is_some() {
+            proxied.push_target(target);
+        }
+    }
+    step.recycle(targets);
+}

@@ -1,0 +1,440 @@
+//! A forwarded request and everything that belongs to it until it is over.
+
+use super::answer_times::Group;
+use crate::calls::Within;
+use crate::overload::Algorithm;
+use crate::routing::Target;
+use crate::settings::Bounds;
+use crate::short::Short;
+use crate::trunk_ref::TrunkRef;
+use crate::watch::Watch;
+use core::net::{IpAddr, SocketAddr};
+use core::ops::Range;
+use sip_proxy::context::{Action, BranchId, Context};
+use sip_proxy::locate::Locate;
+use sip_proxy::token::Role;
+use sip_transaction::{ClientId, Original, Payer, ServerId, TimerId};
+use std::mem;
+use wire::{Flow, Time};
+
+/// Larger buffers do not stay in the pool.
+pub(super) const POOLED: usize = 4_096;
+/// Bytes of the texts that a usual request keeps: its targets' and a realm.
+const TEXT_ROOM: usize = 192;
+
+/// Names a [`Proxied`] request; kept by its transactions and timers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ProxiedId {
+    pub slot: u32,
+    pub generation: u16,
+}
+
+impl ProxiedId {
+    /// The user data of a client transaction on this branch.
+    pub fn with_branch(self, branch: BranchId) -> u64 {
+        u64::from(self.slot) << 32 | u64::from(self.generation) << 16 | u64::from(branch.as_u16())
+    }
+
+    /// Back from [`ProxiedId::with_branch`].
+    pub fn split(user: u64) -> (ProxiedId, BranchId) {
+        let id = ProxiedId { slot: (user >> 32) as u32, generation: (user >> 16) as u16 };
+        (id, BranchId::from_u16(user as u16))
+    }
+
+    /// The user data of the server transaction and of timers.
+    pub fn as_u64(self) -> u64 {
+        u64::from(self.slot) << 32 | u64::from(self.generation) << 16
+    }
+}
+
+/// Where the addresses of a target come from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Reach {
+    /// They are in [`StoredTarget::hops`].
+    Known,
+    /// This URI has to be looked up first; a range of [`Proxied::text`].
+    Locate(Range<u32>),
+}
+
+/// One element of the target set (RFC 3261 section 16.5).
+#[derive(Clone, Debug)]
+pub(crate) struct StoredTarget {
+    /// The Request-URI for it; a range of [`Proxied::text`].
+    pub uri: Range<u32>,
+    /// Whole Route lines for it, likewise.
+    pub routes: Range<u32>,
+    /// A whole Route line to put last, likewise (strict routing).
+    pub last_route: Range<u32>,
+    pub reach: Reach,
+    /// Its addresses, in the order in which to try them.
+    pub hops: Short<Flow>,
+    /// Where it may be found.
+    pub bounds: Bounds,
+    /// The standing of what is there.
+    pub role: Role,
+    /// The trunk that it is a target of, as it was when the call began.
+    pub trunk: Option<TrunkRef>,
+    /// Whether it answers is watched.
+    pub watch: Option<Watch>,
+    /// It is a phone with an instance identifier, `next` another flow to the same phone (RFC 5626).
+    pub instance: bool,
+    /// Only the flow of the registration leads there (RFC 5626).
+    pub flow_only: bool,
+    /// Chosen by a sender that has not proven that it is there.
+    pub elsewhere: bool,
+    /// Where its binding was registered from.
+    pub registered_from: Option<IpAddr>,
+    /// What is tried in its place if it cannot be reached.
+    pub next: Option<Box<Target>>,
+}
+
+/// A branch that begins: its number, and the Max-Breadth of its request (RFC 5393 section 5.3.3).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Branch {
+    pub id: BranchId,
+    pub breadth: u8,
+}
+
+/// A name being looked up for a branch.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub branch: Branch,
+    pub locate: Box<Locate>,
+}
+
+/// Who sent a request, and how responses go back.
+pub(crate) struct Upstream {
+    pub server: ServerId,
+    /// Where it came from.
+    pub source: Flow,
+    /// The standing of who sent it.
+    pub role: Role,
+    /// Who pays for what is held here.
+    pub payer: Payer,
+    /// Who sent it has not shown that it receives anything.
+    pub bounded: bool,
+    /// Whether `rport` goes unasked into the received Via.
+    pub always_rport: bool,
+    /// How our load is reported to the caller, if it asks for that.
+    pub oc: Option<Algorithm>,
+    /// It may believe what its Via says of load.
+    pub knows_oc: bool,
+    /// The dialog that its token names.
+    pub within: Option<Within>,
+}
+
+impl Upstream {
+    /// What the received Via is completed with: the address that it came from, and whether `rport` goes
+    /// unasked into it.
+    pub fn seen_as(&self) -> Option<(SocketAddr, bool)> {
+        Some((self.source.remote, self.always_rport))
+    }
+}
+
+/// How the request of each branch differs from the received one, whatever its target.
+pub(crate) struct Edits {
+    /// Route values to take off: how many at the beginning, and whether the last one.
+    pub drop_routes: (usize, bool),
+    /// Whether to put our Record-Route into it.
+    pub record_route: bool,
+    /// The realm whose credentials to take off.
+    pub realm: Option<Range<u32>>,
+    /// Hash for loop detection.
+    pub loop_hash: u64,
+}
+
+/// When something is due.
+pub(crate) struct Timing {
+    pub started: Time,
+    pub timer: TimerId,
+    /// When the context wants to be woken.
+    pub wakes: Time,
+    /// When an INVITE that nobody has answered yet gets a 100.
+    pub trying: Time,
+    /// The neighbour that an INVITE without a response went to first, where it is watched how soon it
+    /// answers.
+    pub asked: Option<Group>,
+}
+
+/// A forwarded request: its response context, its transactions, and what later branches need.
+pub(crate) struct Proxied {
+    pub(super) id: ProxiedId,
+    pub(super) context: Context,
+    pub(super) upstream: Upstream,
+    pub(super) edits: Edits,
+    pub(super) timing: Timing,
+    pub(super) invite: bool,
+    /// The context is over; an INVITE that may be accepted in spite of its failure stays until its server
+    /// transaction ends, because every 2xx goes through it (RFC 3261 16.7).
+    pub(super) over: bool,
+    /// A 2xx was forwarded.
+    pub(super) accepted: bool,
+    /// A branch could not be made for lack of room here.
+    pub(super) overloaded: bool,
+    /// A branch was not made because the next hop asked for less.
+    pub(super) held_back: bool,
+    /// The received request, until no branch or answer can need it any more.
+    pub(super) request: Option<Original>,
+    /// The bytes that were charged besides the request.
+    pub(super) charged: usize,
+    /// Whole Reason lines of the CANCEL received, for those sent.
+    pub(super) reason: Range<u32>,
+    /// Bit n: target n is a trunk. Kept when the targets are not, for answers that come again. A
+    /// context has 65 targets at most.
+    trusted: u128,
+    /// Backing of the ranges.
+    text: Vec<u8>,
+    targets: Vec<StoredTarget>,
+    pub(super) clients: Vec<(BranchId, ClientId)>,
+    pub(super) lookups: Vec<Pending>,
+    /// Final responses kept for later, without our Via.
+    pub(super) kept: Vec<(BranchId, Vec<u8>)>,
+}
+
+impl StoredTarget {
+    /// Where a branch to this target goes.
+    pub fn hop(&self, branch: BranchId) -> Option<&Flow> {
+        self.hops.get(usize::from(branch.attempt()))
+    }
+}
+
+impl Proxied {
+    /// One with nothing sent yet, in memory from an earlier one.
+    pub fn new(
+        id: ProxiedId,
+        context: Context,
+        upstream: Upstream,
+        edits: Edits,
+        invite: bool,
+        (now, buffers): (Time, Buffers),
+    ) -> Proxied {
+        Proxied {
+            id,
+            context,
+            upstream,
+            edits,
+            timing: Timing {
+                started: now,
+                timer: TimerId::NONE,
+                wakes: Time::FAR,
+                trying: Time::FAR,
+                asked: None,
+            },
+            invite,
+            over: false,
+            accepted: false,
+            overloaded: false,
+            held_back: false,
+            request: None,
+            charged: 0,
+            reason: 0..0,
+            trusted: 0,
+            text: buffers.text,
+            targets: buffers.targets,
+            clients: buffers.clients,
+            lookups: Vec::new(),
+            kept: Vec::new(),
+        }
+    }
+
+    /// Bytes held here besides the request.
+    pub fn held(&self) -> usize {
+        let kept: usize = self.kept.iter().map(|(_, bytes)| bytes.capacity()).sum();
+        size_of::<Proxied>() + self.text.capacity() + kept
+    }
+
+    /// The received request, if it is still there.
+    pub fn request(&self) -> &[u8] {
+        self.request.as_ref().map_or(&[], |request| request.as_slice())
+    }
+
+    /// Adds a target to the target set.
+    pub fn push_target(&mut self, target: Target) {
+        let uri = self.push_text(|t| t.extend_from_slice(&target.uri));
+        let routes = self.push_text(|t| t.extend_from_slice(&target.routes));
+        let last_route = self.push_text(|t| t.extend_from_slice(&target.last_route));
+        let reach = if target.locate.is_empty() {
+            Reach::Known
+        } else {
+            Reach::Locate(self.push_text(|t| t.extend_from_slice(&target.locate)))
+        };
+        self.targets.push(StoredTarget {
+            uri,
+            routes,
+            last_route,
+            reach,
+            hops: target.hops,
+            bounds: target.bounds,
+            role: target.role,
+            trunk: target.trunk,
+            watch: target.watch,
+            instance: !target.instance.is_empty(),
+            flow_only: target.flow_only,
+            elsewhere: target.elsewhere,
+            registered_from: target.registered_from,
+            next: target.next,
+        });
+    }
+
+    /// The target set.
+    pub fn targets(&self) -> &[StoredTarget] {
+        &self.targets
+    }
+
+    /// The target of a branch.
+    pub fn target(&self, branch: BranchId) -> Option<&StoredTarget> {
+        self.targets.get(usize::from(branch.target()))
+    }
+
+    /// The same, to change it.
+    pub fn target_mut(&mut self, branch: BranchId) -> Option<&mut StoredTarget> {
+        self.targets.get_mut(usize::from(branch.target()))
+    }
+
+    /// Makes room for the texts of a usual request.
+    pub fn reserve_text(&mut self) {
+        self.text.reserve(TEXT_ROOM);
+    }
+
+    /// Appends to the text and returns its range.
+    pub fn push_text(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Range<u32> {
+        let start = self.text.len() as u32;
+        write(&mut self.text);
+        start..self.text.len() as u32
+    }
+
+    /// The text of a range.
+    pub fn text(&self, range: &Range<u32>) -> &[u8] {
+        self.text.get(range.start as usize..range.end as usize).unwrap_or(b"")
+    }
+
+    /// The client transaction of a branch.
+    pub fn client(&self, branch: BranchId) -> Option<ClientId> {
+        self.clients.iter().find(|(b, _)| *b == branch).map(|(_, id)| *id)
+    }
+
+    /// Whether identity assertions of what answers on this branch are believed (RFC 3325 section 5).
+    pub fn trusts(&self, branch: BranchId) -> bool {
+        match self.target(branch) {
+            Some(target) => target.role == Role::Trunk,
+            None => is_trunk(self.trusted, branch),
+        }
+    }
+
+    /// Whether `status` means that the request is to be tried elsewhere: a trunk's next address or target
+    /// for what its owner says, another flow for a phone that is not on this one (RFC 5626 section 7).
+    pub fn gives_way(&self, branch: BranchId, status: u16) -> bool {
+        let Some(target) = self.target(branch) else { return false };
+        let trunk = target.trunk.as_ref().and_then(|trunk| trunk.get());
+        match trunk {
+            _ if status < 300 || !self.context.is_running(branch) => false,
+            _ if target.instance => matches!(status, 408 | 430),
+            Some(trunk) => status == 503 || trunk.retry_on.contains(&status),
+            None => status == 503,
+        }
+    }
+
+    /// Whether the target of a branch has another address.
+    pub fn has_more(&self, branch: BranchId) -> bool {
+        self.target(branch).is_some_and(|t| usize::from(branch.attempt()) + 1 < t.hops.len())
+    }
+
+    /// Adds the target that stands in for the one of this branch, if there is one.
+    pub fn replace(&mut self, branch: BranchId) -> bool {
+        let Some(next) = self.target_mut(branch).and_then(|t| t.next.take()) else {
+            return false;
+        };
+        // Before all that waits: it is no further choice, but the same one again.
+        if self.context.add_target(1000).is_none() {
+            return false;
+        }
+        self.push_target(*next);
+        true
+    }
+
+    /// A branch could not be sent: the next address, the next target in its place, or the end of it.
+    pub fn branch_lost(&mut self, now: Time, branch: BranchId, actions: &mut Vec<Action>) {
+        let flow_only = self.target(branch).is_some_and(|t| t.flow_only);
+        if self.has_more(branch) {
+            self.context.branch_unreachable(now, branch, actions);
+        } else if flow_only {
+            // RFC 5626 section 5.3.1.
+            self.branch_useless(now, branch, 430, actions);
+        } else if self.context.is_running(branch) && self.replace(branch) {
+            self.context.branch_redirected(now, branch, actions);
+        } else {
+            self.context.branch_unreachable(now, branch, actions);
+        }
+    }
+
+    /// A branch has no address at all: the next target in its place, or it ends with `status`.
+    pub fn branch_useless(&mut self, now: Time, branch: BranchId, status: u16, actions: &mut Vec<Action>) {
+        if self.context.is_running(branch) && self.replace(branch) {
+            self.context.branch_redirected(now, branch, actions);
+        } else {
+            self.context.branch_failed(now, branch, status, actions);
+        }
+    }
+
+    /// How a response of this branch goes back that came from `seen`.
+    pub fn back(&self, branch: BranchId, seen: SocketAddr) -> Back {
+        let target = self.target(branch);
+        let hop = target.and_then(|target| target.hop(branch));
+        Back {
+            server: self.upstream.server,
+            oc: self.upstream.oc,
+            knows_oc: self.upstream.knows_oc,
+            trusted: self.trusts(branch),
+            place: hop.map_or(seen, |hop| hop.remote),
+            within: self.upstream.within,
+        }
+    }
+
+    /// Bit n: target n is a trunk.
+    pub fn trunks(&self) -> u128 {
+        let trunks = (0..u128::BITS).zip(&self.targets).filter(|(_, t)| t.role == Role::Trunk);
+        trunks.fold(self.trusted, |bits, (bit, _)| bits | 1 << bit)
+    }
+
+    /// Forgets what only new branches and answers need, and gives back the memory of it.
+    pub fn shrink(&mut self) -> Buffers {
+        self.trusted = self.trunks();
+        self.lookups.clear();
+        self.kept.clear();
+        let (mut text, mut targets) = (mem::take(&mut self.text), mem::take(&mut self.targets));
+        targets.clear();
+        if text.capacity() > POOLED {
+            text = Vec::new();
+        }
+        text.clear();
+        Buffers { text, targets, clients: Vec::new() }
+    }
+}
+
+/// How a response goes back to where the request came from.
+pub(crate) struct Back {
+    pub server: ServerId,
+    /// How our load is reported to the caller, if it asks for that.
+    pub oc: Option<Algorithm>,
+    /// It may believe what its Via says of load.
+    pub knows_oc: bool,
+    /// Identity assertions in it are believed.
+    pub trusted: bool,
+    /// Where the request went.
+    pub place: SocketAddr,
+    /// It had our token.
+    pub within: Option<Within>,
+}
+
+/// Vectors with memory from an earlier use.
+#[derive(Default)]
+pub(crate) struct Buffers {
+    pub text: Vec<u8>,
+    pub targets: Vec<StoredTarget>,
+    pub clients: Vec<(BranchId, ClientId)>,
+}
+
+/// Whether the target of a branch is a trunk, of which bit n says it of target n.
+pub(super) fn is_trunk(trunks: u128, branch: BranchId) -> bool {
+    trunks.checked_shr(branch.target().into()).is_some_and(|bits| bits & 1 == 1)
+}

@@ -1,0 +1,69 @@
+//! A 3xx whose Contacts become targets (RFC 3261 section 16.7 step 4).
+
+use super::proxied::Proxied;
+use crate::routing::Target;
+use crate::services::Services;
+use crate::settings::Bounds;
+use crate::step::Step;
+use sip_message::{Message, Name, NameAddr, Uri};
+use sip_proxy::context::BranchId;
+use sip_proxy::token::Role;
+use sip_registrar::parse_q;
+
+/// Takes the Contacts of a 3xx over as targets (section 16.7 step 4); `false`: pass it on. Only for
+/// callers who might have called those targets themselves.
+pub(super) fn recurse<S: Services>(
+    step: &Step<'_, S>,
+    proxied: &mut Proxied,
+    branch: BranchId,
+    response: &Message<'_>,
+) -> bool {
+    let recurses = step.site.settings().proxy.recurse && proxied.upstream.role == Role::Local;
+    // The sender of a request within a dialog may not be known well enough to choose a target.
+    if !recurses || proxied.upstream.within.is_some() || proxied.context.is_answered() {
+        return false;
+    }
+    let from = proxied.target(branch);
+    let from = from.and_then(|target| target.hop(branch));
+    let bounds = from.map_or(Bounds::Outside, |hop| Bounds::of(hop.remote));
+    let at_home = from.and_then(|hop| step.site.places().at(step.site.settings(), hop.remote));
+    let mut targets = Vec::new();
+    for value in response.values(Name::Contact).take(16) {
+        let Ok(contact) = NameAddr::parse(value) else { continue };
+        let Ok(uri) = Uri::parse(contact.uri) else { continue };
+        if !uri.is_sip() || !uri.headers.is_empty() {
+            continue;
+        }
+        let q = contact.param(b"q").and_then(parse_q).unwrap_or(1000);
+        match step.site.local_aor(&uri, contact.uri) {
+            Some(aor) => {
+                let size = proxied.request().len()
+                    + step.site.growth(proxied.upstream.source, proxied.edits.record_route);
+                let bound = step.router().bound(step.now, proxied.upstream.source, size, &aor);
+                targets.extend(bound.into_iter().map(|(_, target)| (q, target)));
+            }
+            // A trunk may redirect to another host of its own.
+            None => {
+                let same =
+                    at_home.is_some() && step.site.places().of_uri(step.site.settings(), &uri) == at_home;
+                let role = if same { Role::Trunk } else { Role::Stranger };
+                // Who is no target of the operator's may name a host that never asked for calls.
+                let elsewhere = at_home.is_none();
+                targets.push((q, Target { elsewhere, ..Target::located(contact.uri, role, bounds) }));
+            }
+        }
+    }
+    // In the order that the 3xx prefers; equal ones as they stand.
+    targets.sort_by_key(|(q, _)| core::cmp::Reverse(*q));
+    let mut added = false;
+    for (q, target) in targets {
+        let known = proxied.targets().iter().any(|t| *proxied.text(&t.uri) == *target.uri);
+        // One after the other: before what waits, in the order of their q.
+        let q = if step.site.settings().proxy.parallel { q } else { 1000 };
+        if !known && proxied.context.add_target(q).is_some() {
+            proxied.push_target(target);
+            added = true;
+        }
+    }
+    added
+}
