@@ -132,6 +132,12 @@ live: ## only the tests that talk to the running binary
 	$(CARGO) build $(LOCKED) -p strowger
 	STROWGER_BIN=$(abspath $(DEBUG)) $(CARGO) test -p live
 
+.PHONY: reference
+reference: ## writes the tables of docs/reference anew, from the program
+	$(CARGO) run $(LOCKED) --quiet -p control --example reference
+	$(CARGO) build $(LOCKED) -p strowger
+	STROWGER_BIN=$(abspath $(DEBUG)) STROWGER_WRITE_REFERENCE=1 $(CARGO) test -p live --test documents --test balance every_metric
+
 .PHONY: simulate
 simulate: ## only the simulator; SIM_SEEDS=n for more seeds than 1,000
 	$(call section,simulation of $(SIM_SEEDS) seeds)

@@ -39,11 +39,13 @@ BELOW = {
         'sip-health',
     },
     'sip-balancer': {'wire', 'timing', 'sip-message', 'sip-proxy', 'sip-steering', 'sip-health'},
-    # The shell knows no SIP: of the core it sees only the vocabulary and the wheel for deadlines.
+    # The shell handles no SIP: of the core it sees only the vocabulary and the wheel for deadlines.
     'worker-runtime': {'wire', 'timing'},
     # ... except the store, which writes down binding records and credentials as the core defines them.
     'store': {'wire', 'sip-registrar', 'sip-auth'},
-    'control': {'wire'},
+    # ... and control, whose keys and counters are those of the core: it reads into the core's settings, and names
+    # what a node counts.
+    'control': {'wire', 'sip-message', 'sip-auth', 'sip-registrar', 'sip-proxy', 'sip-node', 'sip-balancer'},
     'resolver': {'wire'},
     # The load generator is a machine like the node; the runtime drives it.
     'load': {'wire', 'sip-message', 'sip-auth'},

@@ -4,13 +4,15 @@ use crate::build::{self, METHODS};
 use crate::steering::Grade;
 use crate::throttle::Throttle;
 use crate::{SHOWN_ERRORS, counters, trunks};
-use control::admin::{Admin, Binding, Call, Listing, Logins, Page, State, Status, StoreStatus, TrunkTarget};
+use control::admin::{
+    Admin, Binding, Call, Listing, Logins, Page, Role, ServeStatus, State, Status, StoreStatus, TrunkTarget,
+};
 use control::config::{Config, ConfigError, HostPort, Loaded, Overrides, ReloadReport, plan_reload};
 use control::log::LogHandle;
-use control::metrics::{Counter, Kind, Registry, Text};
+use control::metrics::{Kind, Registry, Text};
 use sip_auth::Secret;
 use sip_message::canonical_user;
-use sip_node::{Algorithm, Gateways, Notice, Report};
+use sip_node::{Algorithm, Counter, Gateways, Notice, Report};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -141,12 +143,9 @@ impl Control {
 
     /// As [`Admin::status`], from reports that are here already.
     fn status_of(&self, reports: &[Report]) -> Status {
-        let config = self.config();
         let counts = self.running.handle.counts();
-        let (aors, bindings, _) = self.running.location.size();
-        let sum = |f: fn(&Report) -> usize| reports.iter().map(f).sum::<usize>() as u64;
         Status {
-            role: "serve".into(),
+            role: Role::Serve(self.own_status(reports)),
             state: self.state(),
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
@@ -154,23 +153,33 @@ impl Control {
             workers: self.running.workers,
             steering: self.running.grade.text().into(),
             config_file: self.running.loaded.file.as_ref().map(|f| f.display().to_string()),
-            domains: config.domains.clone(),
             listeners: self.listeners(),
+            calls: reports.iter().map(|r| r.call_count as u64).sum(),
+            connections: counts.tcp_open,
+            messages_received: counts.udp_in + counts.tcp_messages_in,
+            messages_sent: counts.udp_out + counts.tcp_messages_out,
+            alarms: self.alarms(reports),
+        }
+    }
+
+    /// What only this kind of server has.
+    fn own_status(&self, reports: &[Report]) -> ServeStatus {
+        let config = self.config();
+        let (aors, bindings, _) = self.running.location.size();
+        let sum = |f: fn(&sip_transaction::Counts) -> usize| {
+            reports.iter().map(|r| f(&r.transactions)).sum::<usize>() as u64
+        };
+        ServeStatus {
+            domains: config.server.domains.clone(),
             auth: config.auth.enabled,
             logins: config.auth.enabled.then(|| self.logins()),
             registered: aors as u64,
             bindings: bindings as u64,
-            calls: sum(|r| r.call_count),
-            server_transactions: sum(|r| r.transactions.server),
-            client_transactions: sum(|r| r.transactions.client),
-            connections: counts.tcp_open,
-            messages_received: counts.udp_in + counts.tcp_messages_in,
-            messages_sent: counts.udp_out + counts.tcp_messages_out,
+            server_transactions: sum(|counts| counts.server),
+            client_transactions: sum(|counts| counts.client),
             store: self.store_status(),
-            overload: Some(self.overload(reports)),
-            memory: Some(crate::room::memory(reports)),
-            records: None,
-            alarms: self.alarms(reports),
+            overload: self.overload(reports),
+            memory: crate::room::memory(reports),
         }
     }
 
@@ -178,9 +187,9 @@ impl Control {
     fn logins(&self) -> Logins {
         let total = |counter| self.running.registry.total(counter);
         Logins {
-            passed: total(Counter::AuthPassed),
-            failed: total(Counter::AuthFailed),
-            held_off: total(Counter::AuthHeldOff),
+            passed: total(Counter::Authenticated),
+            failed: total(Counter::WrongCredentials),
+            held_off: total(Counter::Throttled),
         }
     }
 
@@ -222,6 +231,33 @@ impl Control {
     /// The targets of all lists, as they are.
     fn targets(&self) -> Vec<TrunkTarget> {
         trunks::targets(&self.config(), &lock(&self.gateways), monotonic_now())
+    }
+
+    /// What the status says, in numbers.
+    fn gauges(&self, reports: &[Report], text: &mut Text<'_>) {
+        let own = self.own_status(reports);
+        let calls = reports.iter().map(|report| report.call_count as u64).sum();
+        let rows: [(&str, &str, u64); 7] = [
+            (
+                "strowger_up",
+                "1 while the server takes new calls; 0 while it starts or drains, or is about to end.",
+                u64::from(self.state() == State::Ready),
+            ),
+            ("strowger_registered_users", "Addresses-of-record with a binding.", own.registered),
+            ("strowger_bindings", "Bindings.", own.bindings),
+            ("strowger_calls", "Calls being set up or under way.", calls),
+            ("strowger_store_pending", "Changed bindings not yet on disk.", own.store.pending),
+            (
+                "strowger_store_healthy",
+                "1 while changed bindings can be written to disk.",
+                u64::from(own.store.healthy),
+            ),
+            ("strowger_workers", "Worker threads.", self.running.workers as u64),
+        ];
+        for (name, help, value) in rows {
+            text.family(name, help, Kind::Gauge);
+            text.sample(name, &[], value);
+        }
     }
 
     fn store_status(&self) -> StoreStatus {
@@ -375,16 +411,15 @@ impl Admin for Control {
     fn metrics(&self, out: &mut String) {
         self.running.registry.render(out);
         let reports = self.reports();
-        let status = self.status_of(&reports);
         let mut text = Text::new(out);
-        gauges(&status, &mut text);
+        self.gauges(&reports, &mut text);
         let (_, _, bytes) = self.running.location.size();
-        text.family("strowger_location_bytes", "Memory of the location table, bytes.", Kind::Gauge);
+        text.family("strowger_location_bytes", "Memory of the location table, bytes, room for growth included; by `strowger_registered_users` it is what a user takes.", Kind::Gauge);
         text.sample("strowger_location_bytes", &[], bytes as u64);
         let overloaded = reports.iter().filter(|r| r.overload.overloaded).count();
         text.family(
             "strowger_overloaded_workers",
-            "Workers that refuse new work because they are behind.",
+            "Workers that refuse new work because of overload.",
             Kind::Gauge,
         );
         text.sample("strowger_overloaded_workers", &[], overloaded as u64);
@@ -392,44 +427,16 @@ impl Admin for Control {
         crate::process::metrics(&mut text);
         transactions(&reports, &mut text);
         crate::room::metrics(&reports, &mut text);
-        for (name, value) in self.running.handle.counts().each() {
-            let help = counters::help(name);
-            // All but one only grow.
-            let (name, kind) = match name {
-                "tcp_open" => ("strowger_connections".to_owned(), Kind::Gauge),
-                other => (format!("strowger_{other}_total"), Kind::Counter),
-            };
-            text.family(&name, help, kind);
-            text.sample(&name, &[], value);
-        }
+        counters::metrics(&self.running.handle.counts(), &mut text);
         self.running.grade.metric(&mut text);
-        let (done, refused) = *lock(&self.reloads);
-        text.family("strowger_reloads_total", "Configuration reloads, by result.", Kind::Counter);
-        text.sample("strowger_reloads_total", &[("result", "done")], done);
-        text.sample("strowger_reloads_total", &[("result", "refused")], refused);
-    }
-}
-
-fn gauges(status: &Status, text: &mut Text<'_>) {
-    let rows: [(&str, &str, u64); 7] = [
-        ("strowger_up", "1 while the server takes new calls.", u64::from(status.state == State::Ready)),
-        ("strowger_registered_users", "Addresses-of-record with a binding.", status.registered),
-        ("strowger_bindings", "Bindings.", status.bindings),
-        ("strowger_calls", "Calls being set up or under way.", status.calls),
-        ("strowger_store_pending", "Changes not yet written to the store.", status.store.pending),
-        ("strowger_store_healthy", "1 while the store can be written.", u64::from(status.store.healthy)),
-        ("strowger_workers", "Worker threads.", status.workers as u64),
-    ];
-    for (name, help, value) in rows {
-        text.family(name, help, Kind::Gauge);
-        text.sample(name, &[], value);
+        counters::reloads(*lock(&self.reloads), &mut text);
     }
 }
 
 fn transactions(reports: &[Report], text: &mut Text<'_>) {
     type Pick = fn(&sip_transaction::Counts) -> u64;
     let sum = |pick: Pick| reports.iter().map(|r| pick(&r.transactions)).sum::<u64>();
-    text.family("strowger_transactions", "Transactions alive.", Kind::Gauge);
+    text.family("strowger_transactions", "Transactions alive: `server`, `client`.", Kind::Gauge);
     text.sample("strowger_transactions", &[("side", "server")], sum(|c| c.server as u64));
     text.sample("strowger_transactions", &[("side", "client")], sum(|c| c.client as u64));
     let rows: [(&str, &str, Pick); 11] = [
@@ -445,11 +452,13 @@ fn transactions(reports: &[Report], text: &mut Text<'_>) {
         ("responses_absorbed", "Retransmitted responses received.", |c| c.responses_absorbed),
         ("requests_resent", "Requests sent again.", |c| c.requests_resent),
         ("responses_resent", "Responses sent again.", |c| c.responses_resent),
-        ("client_timeouts", "Client transactions without a final response.", |c| c.client_timeouts),
-        ("ack_timeouts", "Failures that were not acknowledged.", |c| c.ack_timeouts),
-        ("transactions_undeliverable", "Transaction messages that the transport could not deliver.", |c| {
-            c.undeliverable
-        }),
+        ("client_timeouts", "Client transactions that got no final response.", |c| c.client_timeouts),
+        ("ack_timeouts", "Failures that were never acknowledged.", |c| c.ack_timeouts),
+        (
+            "transactions_undeliverable",
+            "Messages of transactions that the transport could not deliver.",
+            |c| c.undeliverable,
+        ),
     ];
     for (name, help, pick) in rows {
         let name = format!("strowger_{name}_total");

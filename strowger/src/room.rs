@@ -59,7 +59,7 @@ fn alarm(kind: Shortage, source: IpAddr) -> String {
 pub fn metrics(reports: &[Report], text: &mut Text<'_>) {
     type Pick = fn(&sip_transaction::Counts) -> u64;
     let sum = |pick: Pick| reports.iter().map(|r| pick(&r.transactions)).sum::<u64>();
-    text.family("strowger_message_bytes", "Bytes held of messages.", Kind::Gauge);
+    text.family("strowger_message_bytes", "Bytes held of messages: `all`, of these those of `unproven` senders, and `yielding`: responses kept for streams, which are dropped first.", Kind::Gauge);
     text.sample(
         "strowger_message_bytes",
         &[("of", "all")],
@@ -67,10 +67,10 @@ pub fn metrics(reports: &[Report], text: &mut Text<'_>) {
     );
     text.sample("strowger_message_bytes", &[("of", "unproven")], sum(|c| c.unproven_bytes as u64));
     text.sample("strowger_message_bytes", &[("of", "yielding")], sum(|c| c.yielding_bytes as u64));
-    text.family("strowger_message_bytes_limit", "Bytes that may be held of messages.", Kind::Gauge);
+    text.family("strowger_message_bytes_limit", "Bytes of messages that may be held.", Kind::Gauge);
     text.sample("strowger_message_bytes_limit", &[], sum(|c| c.most_bytes as u64));
     let name = "strowger_room_refused_total";
-    text.family(name, "Of the transactions refused, those refused for other limits.", Kind::Counter);
+    text.family(name, "Of the transactions refused, those refused because the memory for messages is used up (`memory`), or because unproven senders hold their share (`share`).", Kind::Counter);
     text.sample(name, &[("limit", "memory")], sum(|c| c.refused_bytes));
     text.sample(name, &[("limit", "share")], sum(|c| c.refused_share));
 }

@@ -4,20 +4,20 @@ use crate::admin::{Control, Running};
 use crate::build::{self, METHODS};
 use crate::cli::ServeArgs;
 use crate::courier::Courier;
+use crate::keys::derive;
 use crate::memory::Room;
 use crate::segmentation::Segmentation;
+use crate::startup::{self, Failure, Startup, say_ready};
 use crate::unserved::Unserved;
 use crate::world::{self, Ask, SharedLedger, World};
-use crate::{absolute, fail, file, interfaces, steering};
-use control::admin::Bound as AdminSocket;
+use crate::{absolute, fail, file};
 use control::config::{self as c, Config, Loaded, Overrides};
 use control::metrics::Registry;
-use control::signals::{self, Signal};
+use control::signals::Signal;
 use control::systemd::Notifier;
 use resolver::{Resolver, ResolverConfig};
 use sip_auth::Secret;
 use sip_node::{Keys, Node, NodeConfig, Notice};
-use std::error::Error;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
@@ -26,10 +26,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 use store::{Clock, LocationLimits, OnFailure, Store, StoreOptions, load_or_create_secret};
 use wire::Transport;
-use worker_runtime::{Bound, Listener, Runtime, RuntimeConfig, RuntimeHandle, StreamLimits, monotonic_now};
-
-/// Anything that keeps the server from starting; its text says what to do.
-pub(crate) type Failure = Box<dyn Error + Send + Sync>;
+use worker_runtime::{Bound, Runtime, RuntimeHandle, monotonic_now};
 
 /// Longest wait for requests under way after the first SIGTERM, beyond timers B and F.
 const DRAIN_MARGIN: Duration = Duration::from_secs(8);
@@ -40,7 +37,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         Ok(loaded) => loaded,
         Err(code) => return code,
     };
-    let data_dir = loaded.config.data_dir.clone();
+    let data_dir = loaded.config.server.data_dir.clone();
     let fresh = !data_dir.exists();
     match serve(loaded, overrides) {
         Ok(()) => ExitCode::SUCCESS,
@@ -68,37 +65,22 @@ fn overrides(args: &ServeArgs) -> Overrides {
 }
 
 fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
-    let helmsman = steering::Helmsman::appoint()?;
-    let signals = signals::listen()?;
-    let log = control::log::init(loaded.config.log.level, loaded.config.log.format)?;
-    let config = &loaded.config;
-    tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
-        config = loaded.file.as_deref().map_or("none".into(), |f| absolute(f).display().to_string()),
-        data_dir = %absolute(&config.data_dir).display(),
-        "starting"
-    );
-    for warning in &loaded.warnings {
-        tracing::warn!("{warning}");
-    }
-    let workers = workers(config);
-    let listeners = interfaces::expand(&config.listen)?;
-    raise_descriptor_limit();
+    let startup = Startup::begin(&loaded, "starting")?;
+    let (config, workers) = (&loaded.config, startup.workers);
     // Every address first: a start that fails because one is taken leaves nothing behind.
-    let segmentation = Segmentation::new(config.udp_segmentation);
-    let bound = Bound::new(
-        RuntimeConfig { segment: segmentation.switch(), ..runtime_config(config, &listeners, workers) },
-        workers,
-    )?;
-    let listeners = actual(&bound, &listeners);
+    let sockets = startup.bind(config)?;
+    let listeners = actual(&sockets.bound, &startup.listeners);
     warn_if_open(&loaded, &listeners);
-    let admin = bind_admin(&config.admin)?;
     let list_of_domains = list_of_domains(&loaded, &overrides);
-    let secret_bytes = load_or_create_secret(&absolute(&config.data_dir))?;
+    let secret_bytes = load_or_create_secret(&absolute(&config.server.data_dir))?;
     let keys = keys(&secret_bytes);
     // The kernel checks its program while the store is loaded.
-    let steering =
-        helmsman.steer(bound, keys.ownership(), (config.steering, wants_sieve(config)), workers)?;
+    let steering = startup.helmsman.steer(
+        sockets.bound,
+        keys.ownership(),
+        (config.server.steering, wants_sieve(config)),
+        workers,
+    )?;
     let clock = Clock::new(monotonic_now, wall_micros);
     let store = open_store(config, &listeners, clock, workers)?;
     let parts = Parts::new(&loaded, workers, listeners, secret_bytes, keys, &store);
@@ -117,32 +99,16 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
         gateways: parts.settings.gateways.clone(),
         workers,
         grade,
-        log,
+        log: startup.log,
     }));
-    let admin = admin.map(|bound| bound.start(control.clone())).transpose()?;
-    if let Some(admin) = &admin {
-        tracing::info!(address = %admin.address(), "admin API");
-    }
+    let admin = startup::start_admin(sockets.admin, control.clone())?;
     control.ready();
     let notifier = Notifier::from_env();
     say_if_idle(&control.config(), &parts.credentials);
     let unserved = Unserved::new(&parts.credentials, control.config(), list_of_domains);
     announce(&control, &notifier, workers);
-    wait(&signals, &control, &notifier, &handle, (segmentation, unserved, courier));
-    drop(admin);
-    handle.shutdown();
-    let ended = runtime.join();
-    store.close()?;
-    tracing::info!("stopped");
-    ended.map_err(|panics| format!("{} of the workers failed; see the log", panics.len()).into())
-}
-
-/// How many workers the configuration means.
-pub(crate) fn workers(config: &Config) -> usize {
-    match config.workers {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        n => n,
-    }
+    wait(&startup.signals, &control, &notifier, &handle, (sockets.segmentation, unserved, courier));
+    startup::end(admin, runtime, || Ok(store.close()?))
 }
 
 /// Whether the kernel is to be made ready to drop datagrams in an overload.
@@ -255,101 +221,10 @@ fn keys(secret: &[u8; 32]) -> Keys {
     Keys { dialog: derive(secret, "dialog"), hash: derive(secret, "hash") }
 }
 
-/// A key for one use, from the server's secret.
-pub(crate) fn derive(secret: &[u8; 32], label: &str) -> [u8; 16] {
-    let input = [b"strowger ", label.as_bytes()].concat();
-    let sip_auth::Ha1::Sha256(hash) =
-        sip_auth::ha1(sip_auth::Algorithm::Sha256, &hex(secret), &input, b"key derivation")
-    else {
-        return [0; 16];
-    };
-    core::array::from_fn(|i| hash[i])
-}
-
-fn hex(bytes: &[u8]) -> Vec<u8> {
-    bytes.iter().flat_map(|b| format!("{b:02x}").into_bytes()).collect()
-}
-
 #[allow(clippy::disallowed_methods, reason = "the program's wall clock, for the store and for keys")]
 pub(crate) fn wall_micros() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |d| i64::try_from(d.as_micros()).unwrap_or(i64::MAX))
-}
-
-/// As far as it may be raised, before the first socket: there is one for each worker and listener. The
-/// runtime says so if connections have to be fewer for it.
-pub(crate) fn raise_descriptor_limit() {
-    if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
-        tracing::warn!(%error, "cannot raise the limit of open descriptors");
-    }
-}
-
-/// Opens the admin API's socket, or says whose fault it is that it cannot be opened.
-pub(crate) fn bind_admin(access: &c::AdminAccess) -> Result<Option<AdminSocket>, Failure> {
-    AdminSocket::new(access).map_err(|error| {
-        let address = access.listen.map_or_else(String::new, |a| a.to_string());
-        let mend = match error.kind() {
-            std::io::ErrorKind::AddrInUse => {
-                "another process has this port: end it (`ss -lntp` names it), choose another place with \
-                 --admin, or `--admin off`"
-            }
-            std::io::ErrorKind::AddrNotAvailable => {
-                "this machine has no such address: choose another place with --admin, or `--admin off`"
-            }
-            _ => "mend this, choose another place with --admin, or `--admin off`",
-        };
-        format!("cannot serve the admin API on {address}: {error}; {mend}").into()
-    })
-}
-
-/// Bytes that this server may add to a message that it forwards.
-const ADDED: usize = 16 << 10;
-/// How long a stream may be without a message if it has no registration or answered call.
-const LOOSE: Duration = Duration::from_secs(300);
-/// Peers of a listener that get a socket of their own: the trunks, gateways or nodes that most goes to.
-const CONNECTED: usize = 8;
-
-/// The runtime of a server or balancer: its sockets, and the limits of its streams.
-pub(crate) fn runtime_config(config: &Config, listeners: &[c::Listener], workers: usize) -> RuntimeConfig {
-    let l = &config.limits;
-    let usual = StreamLimits::default();
-    // Whatever may be received must also fit where it waits to be sent on, and more than one of it.
-    let longest = l.message_bytes.saturating_add(ADDED);
-    let several = longest.saturating_mul(4);
-    RuntimeConfig {
-        listeners: listeners
-            .iter()
-            .map(|l| Listener { transport: l.transport, address: l.address })
-            .collect(),
-        pin: steering::cpus(&config.pin, workers),
-        busy_poll: config.busy_poll,
-        // Timers B and F (RFC 3261 section 17.1).
-        patience: config.timers.t1 * 64,
-        connected: CONNECTED,
-        udp_buffer_most: crate::memory::buffer(l, workers),
-        streams: StreamLimits {
-            max_connections: l.connections,
-            max_per_source: u32::try_from(l.connections_per_source).unwrap_or(u32::MAX),
-            message: l.tcp_head_timeout,
-            idle: l.tcp_idle_timeout,
-            idle_loose: Some(l.tcp_idle_timeout.min(LOOSE)),
-            first_message: usual.first_message.min(l.tcp_idle_timeout),
-            max_message: usual.max_message.max(longest),
-            max_queued: usual.max_queued.max(several),
-            max_queued_yielding: usual.max_queued_yielding.max(several),
-            max_queued_connecting: usual.max_queued_connecting.max(several),
-            max_held: Room::of(l).streams_of_each(workers, several),
-            ..usual
-        },
-        // A worker that is gone takes its calls along; the others cannot serve in its place, because
-        // ownership is by hash. Better to end and be restarted, with all bindings on disk, or by what the
-        // messages of dialogs say.
-        on_panic: Some(Arc::new(|_| {
-            tracing::error!("a worker failed: ending, so that the service manager can restart");
-            std::process::abort();
-        })),
-        ..RuntimeConfig::default()
-    }
 }
 
 /// The listeners as they are bound, with the names to advertise.
@@ -364,7 +239,7 @@ fn open_store(
     clock: Clock,
     workers: usize,
 ) -> Result<Store, Failure> {
-    let mut options = StoreOptions::new(&absolute(&config.data_dir), clock);
+    let mut options = StoreOptions::new(&absolute(&config.server.data_dir), clock);
     options.limits = LocationLimits::for_threads(workers);
     options.sockets = listeners.iter().map(|(t, a, _)| format!("{t}:{a}")).collect();
     options.on_thread = worker_runtime::take_turns_beside_workers;
@@ -428,12 +303,6 @@ fn announce(control: &Control, notifier: &Notifier, workers: usize) {
     say_ready(&status, control.config().log.format);
 }
 
-/// Says that the program is ready. Scripts wait for this line: no log level hides it.
-pub(crate) fn say_ready(status: &str, format: c::LogFormat) {
-    let line = format!("strowger {} {status}", env!("CARGO_PKG_VERSION"));
-    eprintln!("{}", control::log::line(&line, format));
-}
-
 /// Warns if any sender on the Internet may call our users.
 fn warn_if_open(loaded: &Loaded, listeners: &[(Transport, SocketAddr, Option<c::HostPort>)]) {
     if is_open(&loaded.config, listeners.iter().map(|(_, address, _)| *address)) {
@@ -468,7 +337,7 @@ fn configured_in(file: Option<&Path>) -> String {
 
 /// Whether strangers are let in and some listener has a public address, or all of them.
 fn is_open(config: &Config, mut addresses: impl Iterator<Item = SocketAddr>) -> bool {
-    let wildcard = config.listen.iter().any(|l| l.address.ip().is_unspecified());
+    let wildcard = config.server.listen.iter().any(|l| l.address.ip().is_unspecified());
     let mut public = || addresses.any(|address| sip_registrar::is_outside(address.ip()));
     config.proxy.strangers == c::Strangers::Allow && (wildcard || public())
 }
@@ -480,7 +349,7 @@ fn say_if_idle(config: &Config, credentials: &store::CredentialCache) {
     if asks && config.trunks.is_empty() && credentials.is_empty() {
         tracing::warn!(
             "there are no subscribers yet, so no phone can register; add one: strowger user add USER@DOMAIN --data-dir {}",
-            absolute(&config.data_dir).display()
+            absolute(&config.server.data_dir).display()
         );
     }
 }
@@ -547,8 +416,8 @@ mod tests {
         let mut config = Config::default();
         let at = |text: &str| [text.parse().unwrap()].into_iter();
         let listen = |config: &mut Config, text: &str| {
-            config.listen.truncate(1);
-            config.listen[0].address = text.parse().unwrap();
+            config.server.listen.truncate(1);
+            config.server.listen[0].address = text.parse().unwrap();
         };
         assert!(is_open(&config, at("10.0.0.1:5060")), "all addresses, by default");
         for (address, open) in [
@@ -569,28 +438,5 @@ mod tests {
     fn start_warning_names_only_a_file_that_exists() {
         assert!(open(Some(Path::new("/etc/s.toml"))).ends_with("in [proxy] of /etc/s.toml"));
         assert!(open(None).ends_with("of a configuration file, and start the server with --config FILE"));
-    }
-
-    #[test]
-    fn patience_of_the_runtime_follows_t1() {
-        let mut config = Config::default();
-        for millis in [250, 500, 2_000] {
-            config.timers.t1 = Duration::from_millis(millis);
-            // Timers B and F (RFC 3261 section 17.1).
-            assert_eq!(runtime_config(&config, &[], 2).patience, Duration::from_millis(64 * millis));
-        }
-    }
-
-    #[test]
-    fn what_may_be_received_may_wait_to_be_sent() {
-        let mut config = Config::default();
-        for bytes in [1_300, config.limits.message_bytes, 16 << 20] {
-            config.limits.message_bytes = bytes;
-            let streams = runtime_config(&config, &[], 1).streams;
-            let queued = [streams.max_queued, streams.max_queued_yielding, streams.max_queued_connecting];
-            for room in queued.into_iter().chain([streams.max_message]) {
-                assert!(room >= bytes + 1_000, "{bytes} bytes: {streams:?}");
-            }
-        }
     }
 }

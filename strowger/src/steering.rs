@@ -32,7 +32,7 @@ impl Grade {
 
     /// Which one is in force, as a metric.
     pub fn metric(self, text: &mut Text<'_>) {
-        text.family("strowger_steering", "1 for how datagrams come to their worker.", Kind::Gauge);
+        text.family("strowger_steering", "1 for how datagrams come to their worker: `kernel` (the kernel chooses its socket), `ring` (workers hand over), `single` (one worker); 0 for the others.", Kind::Gauge);
         for grade in Grade::ALL {
             text.sample("strowger_steering", &[("grade", grade.name())], u64::from(grade == self));
         }

@@ -1,7 +1,7 @@
 //! What an operator sees of the targets of trunks, routes, voicemail and emergency calls.
 
 use control::admin::TrunkTarget;
-use control::config::{Config, RouteAction, Target};
+use control::config::{Config, Target};
 use control::metrics::{Kind, Text};
 use sip_health::{Failure, Health, Standing};
 use sip_node::Gateways;
@@ -27,9 +27,7 @@ pub fn targets(config: &Config, gateways: &Gateways, now: Time) -> Vec<TrunkTarg
         let parts = [("domain", &route.domain), ("prefix", &route.prefix), ("user", &route.user)];
         let parts =
             parts.into_iter().filter_map(|(name, value)| Some(format!(" {name} {}", value.as_ref()?)));
-        if let RouteAction::Forward(targets) = &route.action {
-            add(&format!("route{}", parts.collect::<String>()), targets);
-        }
+        add(&format!("route{}", parts.collect::<String>()), &route.targets);
     }
     if let Some(voicemail) = &config.voicemail {
         add("voicemail", std::slice::from_ref(&voicemail.target));
@@ -91,7 +89,7 @@ pub fn alarms(targets: &[TrunkTarget]) -> Vec<String> {
 /// How many targets are up and down.
 pub fn metrics(targets: &[TrunkTarget], text: &mut Text<'_>) {
     const NAME: &str = "strowger_targets";
-    text.family(NAME, "Targets of trunks, routes, voicemail and emergency calls, by state.", Kind::Gauge);
+    text.family(NAME, "Targets of trunks, routes, voicemail and `[emergency]`: `up`, `down` (tried last, and probed), `unknown` (nothing was sent to it yet).", Kind::Gauge);
     for state in ["up", "down", "unknown"] {
         let count = targets.iter().filter(|target| target.state == state).count();
         text.sample(NAME, &[("state", state)], count as u64);

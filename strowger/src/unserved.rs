@@ -30,13 +30,13 @@ impl Unserved {
 
     /// Looks again, each second or so.
     pub fn look(&mut self, config: Arc<Config>) {
-        if config.domains != self.config.domains {
+        if config.server.domains != self.config.server.domains {
             // Others may be meant, though as many.
             self.count.told = 0;
         }
         self.config = config;
         if let Some(subscribers) = self.count.pass(self.beyond()) {
-            let domains = &self.config.domains;
+            let domains = &self.config.server.domains;
             let named = domains.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
             tracing::warn!(
                 subscribers,
@@ -44,7 +44,7 @@ impl Unserved {
                 domains = named,
                 "there are subscribers of domains that are not served: they cannot register or be called. `strowger user \
                  list --data-dir {}` lists all; to serve a domain, add it to {}",
-                absolute(&self.config.data_dir).display(),
+                absolute(&self.config.server.data_dir).display(),
                 self.list
             );
         }
@@ -52,7 +52,7 @@ impl Unserved {
 
     /// How many there are; none where the domains are those of the subscribers.
     fn beyond(&self) -> usize {
-        match self.config.domains.as_slice() {
+        match self.config.server.domains.as_slice() {
             [] => 0,
             domains => self.credentials.users_beyond(domains.iter().map(String::as_bytes)),
         }

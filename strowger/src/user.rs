@@ -78,10 +78,10 @@ fn configuration(data: &DataDir) -> Result<Config, Failure> {
 fn say_unserved(domains: &[&str], config: &Config, data: &DataDir) {
     let Some(file) = &data.config else { return };
     // In lower case, both.
-    let served: BTreeSet<&str> = config.domains.iter().map(String::as_str).collect();
+    let served: BTreeSet<&str> = config.server.domains.iter().map(String::as_str).collect();
     let unserved: Vec<&str> = domains.iter().copied().filter(|domain| !served.contains(domain)).collect();
     let [first, others @ ..] = unserved.as_slice() else { return };
-    if config.domains.is_empty() {
+    if config.server.domains.is_empty() {
         return;
     }
     let more = match others {
@@ -94,7 +94,7 @@ fn say_unserved(domains: &[&str], config: &Config, data: &DataDir) {
          until `domains` in that file names it and the server has read it again (strowger ctl reload); --domain of a \
          server takes the place of that list",
         absolute(file).display(),
-        config.domains.join(", ")
+        config.server.domains.join(", ")
     );
 }
 
@@ -112,7 +112,7 @@ fn say_where(data: &DataDir, dir: &Path) {
 
 /// The subscribers for commands that only look or remove: nothing is made for them.
 fn existing(data: &DataDir) -> Result<Subscribers, Failure> {
-    let dir = configuration(data)?.data_dir;
+    let dir = configuration(data)?.server.data_dir;
     let whole = absolute(&dir);
     let whole = whole.display();
     let mend = "name the server's with --data-dir DIR or --config FILE";
@@ -131,21 +131,21 @@ fn existing(data: &DataDir) -> Result<Subscribers, Failure> {
 /// Refuses to make the default data directory: without --data-dir and --config the command is probably run in
 /// a folder that is not the server's.
 fn refuse_unnamed(config: &Config, data: &DataDir) -> Result<(), Failure> {
-    if data.data_dir.is_some() || data.config.is_some() || config.data_dir.exists() {
+    if data.data_dir.is_some() || data.config.is_some() || config.server.data_dir.exists() {
         return Ok(());
     }
     Err(Failure::Said(format!(
         "there is no data directory {}, and no other is named; name the server's with --config FILE or --data-dir DIR \
          (--data-dir {} makes a new one here)",
-        absolute(&config.data_dir).display(),
-        config.data_dir.display()
+        absolute(&config.server.data_dir).display(),
+        config.server.data_dir.display()
     )))
 }
 
 /// The subscribers for commands that write. The data directory is made if it is named and not there, and that
 /// is logged, since the name may be misspelt.
 fn made(config: &Config, data: &DataDir) -> Result<Subscribers, Failure> {
-    let dir = &config.data_dir;
+    let dir = &config.server.data_dir;
     let fresh = !dir.exists();
     let subscribers = Subscribers::open(dir)?;
     if fresh {

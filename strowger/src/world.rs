@@ -4,14 +4,14 @@ use crate::build::METHODS;
 use crate::throttle::Throttle;
 use crate::trunks;
 use control::log::Safe;
-use control::metrics::{self, Recorder};
+use control::metrics::Recorder;
 use sip_auth::{
     Algorithm, Authenticator, Backoff, BackoffRules, Credentials, Decision, Ha1, Ledger, Lookup, Minted,
     Name, NonceCounts, Recent, shard_of,
 };
 use sip_health::Failure;
 use sip_message::{DateText, Method, canonical_user};
-use sip_node::{Counter, Question, Refusal, Services, Shortage, Span, StoreDown, Troubled, Unregistered};
+use sip_node::{Counter, Question, Refusal, Services, Shortage, Span, StoreDown, Troubled};
 use sip_proxy::locate;
 use sip_registrar::{BindingView, Change, ContactAt, Expected, Reply, Table};
 use std::borrow::Cow;
@@ -198,10 +198,7 @@ impl Services for World {
     }
 
     fn count(&self, counter: Counter) {
-        self.recorder.add(metric(counter), 1);
-        if let Counter::RegisterRefused(why) = counter {
-            self.recorder.add(unregistered(why), 1);
-        }
+        self.recorder.add(counter, 1);
     }
 
     fn count_method(&self, method: Method<'_>) {
@@ -284,11 +281,7 @@ impl Services for World {
     }
 
     fn observe(&self, what: Span, micros: u64) {
-        let histogram = match what {
-            Span::CallSetup => metrics::Histogram::CallSetup,
-            Span::Answer => metrics::Histogram::Answer,
-        };
-        self.recorder.observe(histogram, micros);
+        self.recorder.observe(what, micros);
     }
 }
 
@@ -400,51 +393,6 @@ const fn number(method: Method<'_>) -> usize {
     match method.number() {
         Some(number) => number as usize,
         None => METHODS.len(),
-    }
-}
-
-/// The metric that a counter of the node is.
-const fn metric(counter: Counter) -> metrics::Counter {
-    match counter {
-        Counter::Responses => metrics::Counter::ResponsesReceived,
-        Counter::Garbage => metrics::Counter::DroppedGarbage,
-        Counter::Stray => metrics::Counter::DroppedStray,
-        Counter::Malformed => metrics::Counter::RefusedMalformed,
-        Counter::Overload => metrics::Counter::RefusedOverload,
-        Counter::Refused => metrics::Counter::OverloadAnswered,
-        Counter::Unanswered => metrics::Counter::OverloadUnanswered,
-        Counter::HeldBack => metrics::Counter::OverloadHeldBack,
-        Counter::Forbidden => metrics::Counter::RefusedPolicy,
-        Counter::Loops => metrics::Counter::RefusedLoop,
-        Counter::Challenged => metrics::Counter::AuthChallenged,
-        Counter::Authenticated => metrics::Counter::AuthPassed,
-        Counter::WrongCredentials => metrics::Counter::AuthFailed,
-        Counter::Throttled => metrics::Counter::AuthHeldOff,
-        Counter::Registered => metrics::Counter::RegistrationsAccepted,
-        Counter::RegisterRefused(_) => metrics::Counter::RegistrationsRefused,
-        Counter::Forwarded => metrics::Counter::ForwardedRequests,
-        Counter::Relayed => metrics::Counter::ForwardedResponses,
-        Counter::CallsAnswered => metrics::Counter::CallsAnswered,
-        Counter::CallsFailed => metrics::Counter::CallsFailed,
-        Counter::Voicemail => metrics::Counter::CallsDiverted,
-        Counter::Lookups => metrics::Counter::DnsQuestions,
-        Counter::TargetSilent => metrics::Counter::TargetsSilent,
-        Counter::TargetUnreachable => metrics::Counter::TargetsUnreachable,
-    }
-}
-
-/// The metric that a reason to refuse a REGISTER is.
-const fn unregistered(why: Unregistered) -> metrics::Counter {
-    match why {
-        Unregistered::WrongCredentials => metrics::Counter::UnregisteredCredentials,
-        Unregistered::HeldOff => metrics::Counter::UnregisteredHeldOff,
-        Unregistered::Forbidden => metrics::Counter::UnregisteredForbidden,
-        Unregistered::NotOurs => metrics::Counter::UnregisteredNotOurs,
-        Unregistered::Malformed => metrics::Counter::UnregisteredMalformed,
-        Unregistered::Unsupported => metrics::Counter::UnregisteredUnsupported,
-        Unregistered::Contacts => metrics::Counter::UnregisteredContacts,
-        Unregistered::Store => metrics::Counter::UnregisteredStore,
-        Unregistered::Overload => metrics::Counter::UnregisteredOverload,
     }
 }
 

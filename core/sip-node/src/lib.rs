@@ -21,6 +21,7 @@ mod admitted;
 mod bindings;
 mod callees;
 mod calls;
+mod counters;
 mod emergency;
 mod extensions;
 mod forwarding;
@@ -51,10 +52,11 @@ mod uris;
 mod watch;
 
 pub use calls::Call;
+pub use counters::{Counter, CounterFamily, FAMILIES, Span};
 pub use emergency::Emergency;
 pub use node::{Node, NodeConfig, Notice, Report};
 pub use overload::{Common, Rules as OverloadRules, Standing};
-pub use services::{Counter, Question, Refusal, Services, Span, StoreDown, Troubled, Unregistered};
+pub use services::{Question, Refusal, Services, StoreDown, Troubled};
 pub use settings::{
     Auth, Challenge, Listener, Mode, Proxy, Route, RouteAction, Settings, Trunk, Trying, Voicemail,
 };

@@ -1,5 +1,6 @@
 //! What a node asks of the world around it, answered at once from memory.
 
+pub use crate::counters::{Counter, Span};
 use crate::shortage::Shortage;
 use crate::watch::List;
 use core::net::{IpAddr, SocketAddr};
@@ -204,89 +205,4 @@ pub enum Refusal {
     /// The same of a sender who is neither one of our users nor a trunk that may transit, and the Request-URI
     /// is of none of our domains: 403.
     Elsewhere,
-}
-
-/// Why a REGISTER was refused.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Unregistered {
-    /// The digest is not right, or there is no such user.
-    WrongCredentials,
-    /// Too many wrong answers before.
-    HeldOff,
-    /// The sender may not register that address-of-record, or that Contact or Path.
-    Forbidden,
-    /// The address-of-record is not of this server.
-    NotOurs,
-    /// It cannot be read.
-    Malformed,
-    /// It requires an extension that this server does not have.
-    Unsupported,
-    /// The registrar does not accept its contacts: their number, interval or order.
-    Contacts,
-    /// The store takes nothing.
-    Store,
-    /// The server has no time or room, or is draining.
-    Overload,
-}
-
-/// What is timed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Span {
-    /// From an INVITE to its 2xx.
-    CallSetup,
-    /// From any other forwarded request to its final response.
-    Answer,
-}
-
-/// What a node counts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Counter {
-    /// Responses received.
-    Responses,
-    /// Messages dropped because they could not be answered.
-    Garbage,
-    /// Requests answered with an error because they were malformed.
-    Malformed,
-    /// Requests refused because a pool was full or the server drains.
-    Overload,
-    /// New requests refused in an overload.
-    Refused,
-    /// New requests that got no answer in an overload.
-    Unanswered,
-    /// Requests not sent on because the next hop asked for less.
-    HeldBack,
-    /// Challenges sent.
-    Challenged,
-    /// Requests with right credentials.
-    Authenticated,
-    /// Requests with wrong credentials.
-    WrongCredentials,
-    /// Requests refused for a while after too many wrong credentials.
-    Throttled,
-    /// Requests refused because they may not go where they want to.
-    Forbidden,
-    /// REGISTER requests accepted.
-    Registered,
-    /// REGISTER requests refused.
-    RegisterRefused(Unregistered),
-    /// Requests forwarded, each branch counted.
-    Forwarded,
-    /// Responses forwarded.
-    Relayed,
-    /// Responses that belong to nothing here.
-    Stray,
-    /// INVITEs that ended in a 2xx.
-    CallsAnswered,
-    /// INVITEs that ended otherwise.
-    CallsFailed,
-    /// Calls rerouted to voicemail.
-    Voicemail,
-    /// Requests that came back to where they had been.
-    Loops,
-    /// Questions to the resolver.
-    Lookups,
-    /// A target left a request without any response for `silent_after`.
-    TargetSilent,
-    /// The network said that nobody listens at a target.
-    TargetUnreachable,
 }

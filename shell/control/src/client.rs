@@ -1,8 +1,8 @@
 //! The other end of the admin API: what `strowger ctl` does.
 
 use crate::admin::{
-    Audit, BalancedNode, Binding, Call, Draining, Listing, NodeOrder, Nodes, Page, Refusal, State, Status,
-    TrunkTarget, uptime,
+    Audit, BalancedNode, Binding, Call, Draining, Listing, NodeOrder, Nodes, Page, Refusal, Role, State,
+    Status, TrunkTarget, uptime,
 };
 use crate::config::{ConfigError, ReloadReport};
 use crate::log::{LONGEST_SHOWN, Safe};
@@ -321,7 +321,7 @@ pub fn run(
         }
         Command::Reload => show(&client.reload()?, output, out, reload_text),
         Command::Drain { all } => {
-            let balancer = client.status()?.role == "balance";
+            let balancer = client.status()?.is_balancer();
             if balancer && !all {
                 let nodes = client.nodes()?.items.into_iter().map(|node| node.name).collect();
                 return Err(ClientError::WholeBalancer { nodes });
@@ -489,7 +489,6 @@ fn trunk_row(target: &TrunkTarget) -> [String; 8] {
 }
 
 fn status_table(status: &Status) -> String {
-    let store = if status.store.healthy { "healthy" } else { "FAILING" };
     let mut rows: Vec<[String; 2]> = vec![
         ["state".into(), status.state.name().into()],
         ["version".into(), cell(&status.version)],
@@ -498,16 +497,15 @@ fn status_table(status: &Status) -> String {
         ["workers".into(), format!("{} ({})", status.workers, whole(&status.steering))],
         ["configuration".into(), whole(status.config_text())],
     ];
-    let serves = status.role != "balance";
-    if serves {
-        rows.push(["domains".into(), cell(&status.domains_text())]);
+    if let Role::Serve(own) = &status.role {
+        rows.push(["domains".into(), cell(&own.domains_text())]);
     }
     rows.extend(status.listeners.iter().map(|listener| ["listens on".into(), whole(listener)]));
-    if serves {
+    if let Role::Serve(own) = &status.role {
         rows.extend([
-            ["authentication".into(), status.auth_text()],
-            ["users registered".into(), status.registered.to_string()],
-            ["bindings".into(), status.bindings.to_string()],
+            ["authentication".into(), own.auth_text()],
+            ["users registered".into(), own.registered.to_string()],
+            ["bindings".into(), own.bindings.to_string()],
         ]);
     }
     rows.extend([
@@ -516,12 +514,13 @@ fn status_table(status: &Status) -> String {
         ["connections".into(), status.connections.to_string()],
         ["messages".into(), format!("{} received, {} sent", status.messages_received, status.messages_sent)],
     ]);
-    if serves {
-        let text = format!("{store}, {} pending; {}", status.store.pending, whole(&status.store.detail));
-        rows.push(["store".into(), text]);
+    if let Role::Serve(own) = &status.role {
+        rows.extend([
+            ["store".into(), whole(&own.store_text())],
+            ["memory".into(), whole(&own.memory)],
+            ["overload".into(), whole(&own.overload)],
+        ]);
     }
-    rows.extend(status.memory.iter().map(|memory| ["memory".into(), whole(memory)]));
-    rows.extend(status.overload.iter().map(|overload| ["overload".into(), whole(overload)]));
     rows.extend(status.alarms.iter().map(|alarm| ["ALARM".into(), whole(alarm)]));
     table(&rows)
 }

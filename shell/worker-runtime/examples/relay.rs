@@ -66,7 +66,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let relay = || Relay { a: SocketAddr::new(ip, a), b: SocketAddr::new(ip, b), streams: Vec::new() };
     let runtime = Runtime::start(config, (0..workers).map(|_| relay()).collect())?;
     std::thread::sleep(Duration::from_secs_f64(secs.parse()?));
-    for (name, count) in runtime.handle().counts().each().filter(|(_, count)| *count > 0) {
+    for (name, _, count) in runtime.handle().counts().each().filter(|(.., count)| *count > 0) {
         println!("{name} {count}");
     }
     runtime.handle().shutdown();

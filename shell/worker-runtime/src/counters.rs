@@ -29,6 +29,7 @@ impl Count {
     }
 }
 
+/// Declares the counters: name and meaning, as `docs/reference/metrics.md` has it.
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
         /// The live counters of one worker, on cache lines of their own.
@@ -53,9 +54,9 @@ macro_rules! counters {
         }
 
         impl Counts {
-            /// Every figure with its name, for metrics.
-            pub fn each(&self) -> impl Iterator<Item = (&'static str, u64)> {
-                [$((stringify!($name), self.$name),)+].into_iter()
+            /// Every figure with its name and what it means, for metrics.
+            pub fn each(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+                [$((stringify!($name), concat!($($doc),+).trim_ascii(), self.$name),)+].into_iter()
             }
         }
 
@@ -80,7 +81,8 @@ counters! {
     udp_batches,
     /// Datagrams the kernel dropped because the receive buffer was full. Read from the kernel.
     udp_kernel_drops,
-    /// Datagrams that the kernel dropped because the machine said so in an overload. Read from the kernel.
+    /// Datagrams that the kernel dropped in an overload, because they would have been left unanswered. Read
+    /// from the kernel.
     udp_sieved,
     /// Datagrams that went through the kernel as one with others.
     udp_segmented,
@@ -98,7 +100,7 @@ counters! {
     hops_in,
     /// Messages lost because the owner's ring was full.
     ring_drops,
-    /// Notices taken.
+    /// Notices (settings, reports, answers of the resolver) that workers took.
     notices,
     /// Messages received on streams.
     tcp_messages_in,
@@ -116,11 +118,11 @@ counters! {
     tcp_connects,
     /// Connections begun by us that did not come about.
     tcp_connect_failures,
-    /// Of these, those that the other side refused: nobody listens there.
+    /// Of the connections begun by us, those that the other side refused.
     tcp_connects_refused,
     /// Connections refused for a cap of the process or of their source.
     tcp_refused,
-    /// Connections refused, or not begun, for want of descriptors, ports, memory or room below the cap.
+    /// Connections refused because no descriptors or memory were left.
     tcp_exhausted,
     /// Pings answered.
     tcp_pongs,
@@ -138,20 +140,20 @@ counters! {
     tcp_closed_broken,
     /// Connections closed because the peer did not read.
     tcp_closed_stalled,
-    /// Connections without registration or call closed because others needed their room.
+    /// Connections without a registration or call, closed to make room for others.
     tcp_closed_room,
     /// Connections closed by a socket error.
     tcp_closed_error,
-    /// Messages that would begin something, not queued because their connection was congested.
+    /// Requests that would begin something, not sent because their connection took nothing and much waited
+    /// for it.
     tcp_congested,
     /// Messages that could not be sent, of any transport.
     undeliverable,
     /// Rounds of the event loop.
     rounds,
-    /// System calls of the data path, without those that only look whether there is something
-    /// ([`busy_poll`](crate::RuntimeConfig::busy_poll)).
+    /// System calls of the data path, without those of busy polling.
     syscalls,
-    /// Microseconds of processor time spent on looking for more before going to sleep.
+    /// Microseconds of processor time spent on busy polling.
     busy_polled_us,
 }
 
@@ -188,6 +190,7 @@ mod tests {
         counters.tcp_open.set(7);
         let sum = counters.read() + counters.read();
         assert_eq!((sum.udp_in, sum.tcp_open), (8, 14));
-        assert_eq!(sum.each().find(|(name, _)| *name == "udp_in"), Some(("udp_in", 8)));
+        let found = sum.each().find(|(name, ..)| *name == "udp_in");
+        assert_eq!(found, Some(("udp_in", "Datagrams received.", 8)));
     }
 }

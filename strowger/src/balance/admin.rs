@@ -7,8 +7,8 @@ use crate::admin::{no_file, silence};
 use crate::build::METHODS;
 use crate::steering::Grade;
 use control::admin::{
-    Admin, AnswerTimes, Audit, BalancedNode, Binding, Call, Cost, Listing, NodeOrder, Nodes, Page, Records,
-    State, Status, StoreStatus,
+    Admin, AnswerTimes, Audit, BalanceStatus, BalancedNode, Binding, Call, Cost, Listing, NodeOrder, Nodes,
+    Page, Records, Role, State, Status,
 };
 use control::config::{
     BalanceNode, Config, ConfigError, Loaded, NodePlace, Overrides, ReloadReport, plan_reload,
@@ -491,9 +491,16 @@ impl Admin for Control {
         let sum = |pick: fn(&Report) -> usize| reports.iter().map(|(_, r)| pick(r) as u64).sum();
         let counts = self.running.handle.counts();
         let loads = self.loads();
-        let open: u64 = loads.iter().map(|load| u64::from(load.transactions())).sum();
+        let own = BalanceStatus {
+            unfinished_transactions: loads.iter().map(|load| u64::from(load.transactions())).sum(),
+            records: Records {
+                alive: sum(|r| r.alive),
+                ended: sum(|r| r.ended),
+                transactions: sum(|r| r.transactions),
+            },
+        };
         Status {
-            role: "balance".into(),
+            role: Role::Balance(own),
             state: self.state(),
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
@@ -501,26 +508,11 @@ impl Admin for Control {
             workers: self.running.workers,
             steering: self.running.grade.text().into(),
             config_file: self.running.loaded.file.as_ref().map(|f| f.display().to_string()),
-            domains: Vec::new(),
             listeners: self.listeners(),
-            auth: false,
-            logins: None,
-            registered: 0,
-            bindings: 0,
             calls: loads.iter().map(|load| u64::from(load.calls)).sum(),
-            server_transactions: open,
-            client_transactions: open,
             connections: counts.tcp_open,
             messages_received: counts.udp_in + counts.tcp_messages_in,
             messages_sent: counts.udp_out + counts.tcp_messages_out,
-            store: StoreStatus { healthy: true, pending: 0, detail: "none".into() },
-            overload: None,
-            memory: None,
-            records: Some(Records {
-                alive: sum(|r| r.alive),
-                ended: sum(|r| r.ended),
-                transactions: sum(|r| r.transactions),
-            }),
             alarms: self.alarms(reports.len()),
         }
     }

@@ -1,13 +1,12 @@
 //! From the configuration to the settings of the balancer.
 
-use crate::serve::{Failure, derive, wall_micros};
+use crate::keys::derive;
+use crate::serve::wall_micros;
+use crate::startup::Failure;
 use control::config as c;
 use resolver::ResolverConfig;
 use sip_balancer::token::{Key, Keys};
-use sip_balancer::{
-    Algorithm, Cluster, FailedDialogs, Listener, MOST_NODES, Node, NotAdded, PathBy, Probing, RegisterBy,
-    Rules, Settings,
-};
+use sip_balancer::{Cluster, Listener, MOST_NODES, Node, NotAdded, Settings};
 use std::path::Path;
 use worker_runtime::{Bound, monotonic_now};
 
@@ -138,67 +137,18 @@ pub fn seed() -> u64 {
 
 /// The settings of every worker.
 pub fn settings(config: &c::Config, listeners: Vec<Listener>) -> Settings {
-    let b = &config.balance;
     Settings {
-        algorithm: Algorithm::from_name(b.algorithm.name()).unwrap_or_default(),
-        rules: Rules {
-            failed_dialogs: match b.failed_dialogs {
-                c::FailedDialogs::Move => FailedDialogs::Move,
-                c::FailedDialogs::Refuse => FailedDialogs::Refuse,
-            },
-            session_timeout: b.session_timeout,
-            ring_timeout: b.ring_timeout,
-            down_after: b.down_after,
-            probed: !b.probe_interval.is_zero(),
-            rest: b.retry_after,
-            silent_after: b.silent_after,
-            slow_start: b.slow_start,
-            outlier_share: b.outlier_share,
-            outlier_rest: b.outlier_rest,
-        },
-        record_route: b.record_route,
-        own_source: b.own_source,
-        register: match b.register {
-            c::RegisterBy::Aor => RegisterBy::Aor,
-            c::RegisterBy::Any => RegisterBy::Any,
-        },
-        path: match b.path {
-            c::PathBy::Auto => PathBy::Auto,
-            c::PathBy::Always => PathBy::Always,
-            c::PathBy::Never => PathBy::Never,
-        },
-        probing: Probing {
-            interval: b.probe_interval,
-            timeout: b.probe_timeout,
-            down_after: b.down_after,
-            up_after: b.up_after,
-            good: b.probe_codes.clone(),
-        },
-        overload_control: b.overload_control,
-        retry_after: u32::try_from(b.retry_after.as_secs()).unwrap_or(u32::MAX),
         max_forwards: config.proxy.max_forwards,
         mtu: config.proxy.mtu,
-        message: sip_message::Limits {
-            message: config.limits.message_bytes,
-            head: config.limits.message_bytes.min(32_768),
-            body: config.limits.message_bytes,
-            headers: config.limits.headers,
-            ..sip_message::Limits::default()
-        },
-        ..Settings::new(listeners)
+        message: config.limits.message(),
+        ..config.balance.settings(listeners)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_algorithm_has_its_name_in_the_file() {
-        let here: Vec<&str> = c::BalanceBy::ALL.iter().map(|(name, _)| *name).collect();
-        let there: Vec<&str> = Algorithm::ALL.iter().map(|(name, _)| *name).collect();
-        assert_eq!(here, there);
-    }
+    use sip_balancer::{Algorithm, Probing, Rules};
 
     #[test]
     fn the_defaults_of_the_file_are_those_of_the_core() {

@@ -20,18 +20,8 @@ pub(super) fn write(
     gauge(text, "strowger_workers", "Worker threads.", running.workers as u64);
     running.grade.metric(text);
     crate::process::metrics(text);
-    text.family("strowger_reloads_total", "Configuration reloads, by result.", Type::Counter);
-    text.sample("strowger_reloads_total", &[("result", "done")], reloads.0);
-    text.sample("strowger_reloads_total", &[("result", "refused")], reloads.1);
-    for (name, value) in running.handle.counts().each() {
-        let help = counters::help(name);
-        let (name, kind) = match name {
-            "tcp_open" => ("strowger_connections".to_owned(), Type::Gauge),
-            _ => (format!("strowger_{name}_total"), Type::Counter),
-        };
-        text.family(&name, help, kind);
-        text.sample(&name, &[], value);
-    }
+    counters::reloads(reloads, text);
+    counters::metrics(&running.handle.counts(), text);
     messages(text, &sum.reports);
     states(text, running);
     loads(text, running, costs);
@@ -43,21 +33,25 @@ fn gauge(text: &mut Text<'_>, name: &str, help: &str, value: u64) {
     text.sample(name, &[], value);
 }
 
-fn messages(text: &mut Text<'_>, reports: &[Report]) {
-    type Pick = fn(&Report) -> u64;
-    type Rows<'a> = &'a [(&'a str, Pick)];
-    let mut family = |name: &str, label: &str, help: &str, kind: Type, rows: Rows<'_>| {
-        text.family(name, help, kind);
-        for (value, pick) in rows {
-            text.sample(name, &[(label, value)], reports.iter().map(pick).sum::<u64>());
-        }
-    };
-    family(
-        "strowger_balance_messages_total",
-        "kind",
-        "Messages, by what became of them.",
-        Type::Counter,
-        &[
+type Pick = fn(&Report) -> u64;
+
+/// A family of numbers of all workers: name, kind, label, meaning, and the values of the label.
+struct Family {
+    name: &'static str,
+    kind: Type,
+    label: &'static str,
+    help: &'static str,
+    rows: &'static [(&'static str, Pick)],
+}
+
+/// What all workers count together.
+const FAMILIES: &[Family] = &[
+    Family {
+        name: "strowger_balance_messages_total",
+        kind: Type::Counter,
+        label: "kind",
+        help: "Messages by what became of them: `request-received`, `response-received`, `request-to-node`, `request-to-caller`, `response-relayed`, `garbage` (no SIP), `stray` (a response whose Via this cluster did not seal, that does not come from its node or that another node has replaced; an ACK of nothing), `probe`, `repeated` (sent again here, because their sender will not), `withdrawn` (CANCEL, ACK or BYE to a node that answered an INVITE that another one has), `withheld` (responses not sent over UDP because they exceed three times what the caller sent, and its address has not shown that it receives), `unkept` (could have been needed again, and there was no room).",
+        rows: &[
             ("request-received", |r| r.counts.requests),
             ("response-received", |r| r.counts.responses),
             ("request-to-node", |r| r.counts.forwarded),
@@ -71,27 +65,26 @@ fn messages(text: &mut Text<'_>, reports: &[Report]) {
             ("withheld", |r| r.counts.withheld),
             ("unkept", |r| r.unkept),
         ],
-    );
-    family(
-        "strowger_balance_refused_total",
-        "reason",
-        "Requests refused.",
-        Type::Counter,
-        &[
+    },
+    Family {
+        name: "strowger_balance_refused_total",
+        kind: Type::Counter,
+        label: "reason",
+        help: "Requests refused: `malformed`, `loop` (and Max-Forwards used up), `forbidden`, `forged` (a token that no key has sealed), `unavailable` (503).",
+        rows: &[
             ("malformed", |r| r.counts.malformed),
             ("loop", |r| r.counts.loops),
             ("forbidden", |r| r.counts.forbidden),
             ("forged", |r| r.counts.forged),
             ("unavailable", |r| r.counts.unavailable),
         ],
-    );
-    let what = "Requests, transactions and calls, by what happened to them.";
-    family(
-        "strowger_balance_events_total",
-        "event",
-        what,
-        Type::Counter,
-        &[
+    },
+    Family {
+        name: "strowger_balance_events_total",
+        kind: Type::Counter,
+        label: "event",
+        help: "`assigned` (transactions given to nodes), `repeated` (requests that had been forwarded before), `retried` (given to another node because theirs failed before it said anything, or refused it with 503), `moved` (requests of calls whose node is down), `timed-out` (transactions never finished), `lost-call` (calls whose end was never seen), `no-node`, `full`, `unrecorded` (requests of known calls forwarded without a record), `held-back` (new requests that a node did not get because it asks for less), `softened` (503, or 482, of a node passed on as 500).",
+        rows: &[
             ("assigned", |r| r.happened.assigned),
             ("repeated", |r| r.happened.repeated),
             ("retried", |r| r.happened.retried),
@@ -104,19 +97,28 @@ fn messages(text: &mut Text<'_>, reports: &[Report]) {
             ("held-back", |r| r.happened.held_back),
             ("softened", |r| r.counts.softened),
         ],
-    );
-    family(
-        "strowger_balance_records",
-        "kind",
-        "Records in memory.",
-        Type::Gauge,
-        &[
+    },
+    Family {
+        name: "strowger_balance_records",
+        kind: Type::Gauge,
+        label: "kind",
+        help: "Records in memory: `alive` (calls and dialogs), `ended` (remembered for late retransmissions), `transaction`, `kept` (messages that may have to be sent again).",
+        rows: &[
             ("alive", |r| r.alive as u64),
             ("ended", |r| r.ended as u64),
             ("transaction", |r| r.transactions as u64),
             ("kept", |r| r.kept as u64),
         ],
-    );
+    },
+];
+
+fn messages(text: &mut Text<'_>, reports: &[Report]) {
+    for family in FAMILIES {
+        text.family(family.name, family.help, family.kind);
+        for (value, pick) in family.rows {
+            text.sample(family.name, &[(family.label, value)], reports.iter().map(pick).sum::<u64>());
+        }
+    }
 }
 
 fn states(text: &mut Text<'_>, running: &Running) {
@@ -146,7 +148,11 @@ fn states(text: &mut Text<'_>, running: &Running) {
 /// Of each node how it is and why, as labels.
 fn reasons(text: &mut Text<'_>, cluster: &Cluster, now: Time) {
     let name = "strowger_balance_node_state";
-    text.family(name, "1 for how the node is, and why.", Type::Gauge);
+    text.family(
+        name,
+        "1 for how the node is (`unknown`, `up`, `down`) and why, in the words of `strowger ctl nodes`.",
+        Type::Gauge,
+    );
     for (at, node) in cluster.members() {
         let (health, why) = (health_name(cluster.health(at).0), why_text(cluster, now, at));
         text.sample(name, &[("node", &node.name()), ("health", health), ("why", &why)], 1u64);
@@ -156,12 +162,20 @@ fn reasons(text: &mut Text<'_>, cluster: &Cluster, now: Time) {
 fn loads(text: &mut Text<'_>, running: &Running, costs: &[u32; Kind::COUNT]) {
     let cluster = &running.cluster;
     let name = "strowger_balance_work";
-    text.family(name, "Unfinished work of the node as tlwl counts it, in BYEs.", Type::Gauge);
+    text.family(
+        name,
+        "Its unfinished work in BYEs, as `tlwl` counts it, or `tlwl-adaptive` where that is the algorithm.",
+        Type::Gauge,
+    );
     for (at, node) in cluster.members() {
         text.sample(name, &[("node", &node.name())], work_of(&cluster.load(at), costs));
     }
     let name = "strowger_balance_transactions";
-    text.family(name, "Transactions the node has not finished, by kind.", Type::Gauge);
+    text.family(
+        name,
+        "Transactions the node has not finished: `invite`, `bye`, `register`, `other`.",
+        Type::Gauge,
+    );
     for (at, node) in cluster.members() {
         for (kind, open) in Kind::ALL.iter().zip(cluster.load(at).open) {
             text.sample(name, &[("node", &node.name()), ("kind", kind.name())], open);
@@ -182,7 +196,7 @@ fn figures(text: &mut Text<'_>, running: &Running, sum: &Sum) {
         text.sample(name, &[("node", node)], stats.assigned);
     }
     let name = "strowger_balance_responses_total";
-    text.family(name, "Responses of the node, by the first digit of their status.", Type::Counter);
+    text.family(name, "Responses of the node: `1xx` to `6xx`.", Type::Counter);
     for (node, stats) in nodes() {
         for (class, count) in ["1xx", "2xx", "3xx", "4xx", "5xx", "6xx"].iter().zip(stats.responses) {
             text.sample(name, &[("node", node), ("class", class)], count);
@@ -190,8 +204,7 @@ fn figures(text: &mut Text<'_>, running: &Running, sum: &Sum) {
     }
     answers(text, nodes());
     let name = "strowger_balance_occupancy_total";
-    let help =
-        "Transactions by the number of unfinished ones that they found at the node; 64 means 64 or more.";
+    let help = "Transactions by the number of unfinished ones that they found at the node when they came; `64` means 64 or more. The distribution of figures 10 to 13 of the paper.";
     text.family(name, help, Type::Counter);
     for (node, stats) in nodes() {
         for (found, count) in stats.occupancy.iter().enumerate().filter(|(_, count)| **count > 0) {
@@ -207,7 +220,7 @@ fn figures(text: &mut Text<'_>, running: &Running, sum: &Sum) {
 
 fn answers<'a>(text: &mut Text<'_>, nodes: impl Iterator<Item = (&'a str, &'a NodeStats)> + Clone) {
     let name = "strowger_balance_answer_seconds";
-    let help = "Time to the node's first response that shows work, of the last minute or two; at most a quarter too long.";
+    let help = "Time to the node's first response that shows work (of an INVITE any but 100, of others the final one) in the last minute or two: 0.5, 0.95, 0.99. At most a quarter too long.";
     text.family(name, help, Type::Gauge);
     for (node, stats) in nodes.clone() {
         let recent = Kind::ALL.map(|kind| (kind, stats.recent(kind)));
@@ -219,7 +232,8 @@ fn answers<'a>(text: &mut Text<'_>, nodes: impl Iterator<Item = (&'a str, &'a No
         }
     }
     let name = "strowger_balance_response_seconds";
-    let help = "Time to the node's first response that shows work, since the start.";
+    let help =
+        "The same as `strowger_balance_answer_seconds` since the start, in buckets from 16 us to 67 s.";
     text.family(name, help, Type::Histogram);
     for (node, stats) in nodes {
         for (kind, times) in Kind::ALL.iter().zip(&stats.times).filter(|(_, times)| times.count > 0) {

@@ -9,12 +9,11 @@ mod names;
 use crate::cli::BalanceArgs;
 use crate::memory::Room;
 use crate::segmentation::Segmentation;
-use crate::serve::{Failure, bind_admin, raise_descriptor_limit, runtime_config, say_ready, workers};
-use crate::steering::Helmsman;
-use crate::{absolute, fail, file, interfaces};
+use crate::startup::{self, Failure, Startup, say_ready};
+use crate::{absolute, fail, file};
 use admin::{Control, Running};
 use control::config::{Loaded, LogFormat, Overrides};
-use control::signals::{self, Signal};
+use control::signals::Signal;
 use control::systemd::Notifier;
 use names::Names;
 use sip_balancer::{Balancer, Cluster, Notice, Setup};
@@ -24,7 +23,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 use store::load_or_create_secret;
 use wire::Time;
-use worker_runtime::{Bound, Runtime, RuntimeConfig, monotonic_now};
+use worker_runtime::{Runtime, monotonic_now};
 
 /// How often it is looked whether nodes have gone down or come back, to log it.
 const LOOK: Duration = Duration::from_millis(250);
@@ -51,23 +50,10 @@ pub fn run(args: &BalanceArgs) -> ExitCode {
 }
 
 fn balance(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
-    let helmsman = Helmsman::appoint()?;
-    let signals = signals::listen()?;
-    let log = control::log::init(loaded.config.log.level, loaded.config.log.format)?;
-    let config = &loaded.config;
-    tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
-        config = loaded.file.as_deref().map_or("none".into(), |f| absolute(f).display().to_string()),
-        "starting to balance"
-    );
-    for warning in &loaded.warnings {
-        tracing::warn!("{warning}");
-    }
-    let workers = workers(config);
-    let listeners = interfaces::expand(&config.listen)?;
-    raise_descriptor_limit();
+    let startup = Startup::begin(&loaded, "starting to balance")?;
+    let (config, workers) = (&loaded.config, startup.workers);
     // Names first: what is sent to a socket that nobody reads yet waits there, and could go elsewhere.
-    let near = build::expected(&listeners);
+    let near = build::expected(&startup.listeners);
     let cluster = Cluster::new(build::nodes(config, &near)?, workers as u16);
     let mut names = Names::new(build::resolver(config));
     names.set(monotonic_now(), &config.balance.nodes)?;
@@ -75,18 +61,17 @@ fn balance(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     let patience = 2 * config.dns.timeout + LOOK;
     let listed = |node: &sip_balancer::Node| build::is_listed(config, node);
     names.settle(monotonic_now, patience, &cluster, (&near[..], listed));
-    let segmentation = Segmentation::new(config.udp_segmentation);
-    let bound = Bound::new(
-        RuntimeConfig { segment: segmentation.switch(), ..runtime_config(config, &listeners, workers) },
-        workers,
+    let sockets = startup.bind(config)?;
+    let listeners = build::listeners(&sockets.bound, &startup.listeners);
+    let keys = build::keys(
+        load_or_create_secret(&absolute(&config.server.data_dir))?,
+        config.balance.previous_secret.as_deref(),
     )?;
-    let listeners = build::listeners(&bound, &listeners);
-    let admin = bind_admin(&config.admin)?;
-    let keys =
-        build::keys(load_or_create_secret(&config.data_dir)?, config.balance.previous_secret.as_deref())?;
     let settings = Arc::new(build::settings(config, listeners));
-    let (bound, grade) =
-        helmsman.steer(bound, keys.ownership(), (config.steering, false), workers)?.finish()?;
+    let (bound, grade) = startup
+        .helmsman
+        .steer(sockets.bound, keys.ownership(), (config.server.steering, false), workers)?
+        .finish()?;
     let room = Room::of(&config.limits);
     let life = build::seed() as u32;
     let machine = |worker| {
@@ -104,20 +89,13 @@ fn balance(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     let runtime: Runtime<Notice> = bound.start((0..workers as u16).map(machine).collect())?;
     let handle = runtime.handle();
     let format = config.log.format;
-    let running = Running { loaded, overrides, handle, cluster, workers, grade, log };
+    let running = Running { loaded, overrides, handle, cluster, workers, grade, log: startup.log };
     let control = Arc::new(Control::new(running, settings, names));
-    let admin = admin.map(|bound| bound.start(control.clone())).transpose()?;
-    if let Some(admin) = &admin {
-        tracing::info!(address = %admin.address(), "admin API");
-    }
+    let admin = startup::start_admin(sockets.admin, control.clone())?;
     let notifier = Notifier::from_env();
     announce(&control, &notifier, format);
-    wait(&signals, &control, &notifier, segmentation);
-    drop(admin);
-    runtime.handle().shutdown();
-    let ended = runtime.join();
-    tracing::info!("stopped");
-    ended.map_err(|panics| format!("{} of the workers failed; see the log", panics.len()).into())
+    wait(&startup.signals, &control, &notifier, sockets.segmentation);
+    startup::end(admin, runtime, || Ok(()))
 }
 
 fn announce(control: &Control, notifier: &Notifier, format: LogFormat) {

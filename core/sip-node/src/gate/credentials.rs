@@ -2,7 +2,7 @@
 
 use super::{Gate, malformed};
 use crate::replies::retry_after;
-use crate::services::{Counter, Refusal, Services, Unregistered};
+use crate::services::{Counter, Refusal, Services};
 use crate::settings::Settings;
 use crate::site::Aor;
 use crate::step::Step;
@@ -75,12 +75,12 @@ impl Gate {
             Decision::Throttled { retry_after } => {
                 step.site.services().refused(Refusal::Throttled, aor.text(), source);
                 step.site.services().count(Counter::Throttled);
-                step.site.count_unregistered(request, Unregistered::HeldOff);
+                step.site.count_unregistered(request, Counter::RegisterHeldOff);
                 return hold_off(step, flow, request, retry_after);
             }
             Decision::Wrong { retry_after } => {
                 step.site.services().count(Counter::WrongCredentials);
-                step.site.count_unregistered(request, Unregistered::WrongCredentials);
+                step.site.count_unregistered(request, Counter::RegisterCredentials);
                 step.site.services().refused(Refusal::WrongCredentials, aor.text(), source);
                 if retry_after > 0 {
                     return hold_off(step, flow, request, retry_after);
@@ -130,7 +130,7 @@ fn other_user<S: Services>(
 ) -> Option<bool> {
     step.site.services().count(Counter::Forbidden);
     step.site.services().refused(Refusal::OtherUser, aor.text(), about.source);
-    step.site.count_unregistered(request, Unregistered::Forbidden);
+    step.site.count_unregistered(request, Counter::RegisterForbidden);
     step.answer_once(flow, request, (403, b"Credentials Of Another User"), b"");
     None
 }

@@ -21,7 +21,7 @@ use crate::admitted::{Addressing, Admitted, carried};
 use crate::extensions::unsupported;
 use crate::overload::Verdict;
 use crate::replies::retry_after;
-use crate::services::{Counter, Services, Unregistered};
+use crate::services::{Counter, Services};
 use crate::site::Aor;
 use crate::step::Step;
 use sip_auth::NonceSerial;
@@ -69,7 +69,7 @@ impl Gate {
         let begins = request.to_tag().is_empty() || request.method() == Method::Invite;
         if self.draining && dialog.is_none() && begins {
             step.site.services().count(Counter::Overload);
-            step.site.count_unregistered(request, Unregistered::Overload);
+            step.site.count_unregistered(request, Counter::RegisterOverload);
             step.refuse(flow, request, 503, b"", &retry_after(30));
             return None;
         }
@@ -161,7 +161,7 @@ fn is_too_much<S: Services>(
     match step.judge(flow, request) {
         Verdict::Take => return false,
         Verdict::Refuse => {
-            step.site.count_unregistered(request, Unregistered::Overload);
+            step.site.count_unregistered(request, Counter::RegisterOverload);
             step.shed(flow, request);
         }
         Verdict::Drop => step.site.services().count(Counter::Unanswered),
@@ -177,7 +177,7 @@ pub(super) fn malformed<S: Services, T>(
     reason: &[u8],
 ) -> Option<T> {
     step.site.services().count(Counter::Malformed);
-    step.site.count_unregistered(request, Unregistered::Malformed);
+    step.site.count_unregistered(request, Counter::RegisterMalformed);
     step.refuse(flow, request, 400, reason, b"");
     None
 }

@@ -6,7 +6,7 @@ use crate::admitted::Admitted;
 use crate::bindings::Unserved;
 use crate::extensions::unsupported;
 use crate::replies::retry_after;
-use crate::services::{Counter, Refusal, Services, StoreDown, Unregistered};
+use crate::services::{Counter, Refusal, Services, StoreDown};
 use crate::site::Aor;
 use crate::step::Step;
 use promised::Promised;
@@ -36,13 +36,13 @@ impl Registrar {
         aor: Option<Aor<'_>>,
     ) {
         if let Some(extra) = unsupported(request, Name::Require) {
-            step.site.services().count(Counter::RegisterRefused(Unregistered::Unsupported));
+            step.site.services().count(Counter::RegisterUnsupported);
             return step.decline(flow, request, admitted, (420, b""), &extra);
         }
         // The scheme of an address-of-record is sip or sips (sections 10.2, 10.3 step 5); of one that
         // was found out it is.
         if aor.is_none() && !Uri::parse(request.to_uri()).is_ok_and(|uri| uri.is_sip()) {
-            step.site.services().count(Counter::RegisterRefused(Unregistered::Malformed));
+            step.site.services().count(Counter::RegisterMalformed);
             return step.decline(flow, request, admitted, (400, b"Unusable To"), b"");
         }
         let named = || step.site.aor_of(request.to_uri());
@@ -50,12 +50,12 @@ impl Registrar {
         // Section 10.3 step 5: an address-of-record that is not of this domain is not found. Someone
         // who is not the user in To has no business here either (10.3 step 4).
         let Some(aor) = aor.filter(|aor| !aor.user().is_empty()) else {
-            step.site.services().count(Counter::RegisterRefused(Unregistered::NotOurs));
+            step.site.services().count(Counter::RegisterNotOurs);
             step.site.tell(Refusal::NotOurs, request.to_uri(), flow, request);
             return step.decline(flow, request, admitted, (404, b""), b"");
         };
         if admitted.caller.role != Role::Local {
-            step.site.services().count(Counter::RegisterRefused(Unregistered::Forbidden));
+            step.site.services().count(Counter::RegisterForbidden);
             step.site.tell(Refusal::Unproven, aor.text(), flow, request);
             return step.decline(flow, request, admitted, (403, b""), b"");
         }
@@ -77,19 +77,19 @@ impl Registrar {
                 }
             }
             Ok(reply) => {
-                step.site.services().count(Counter::RegisterRefused(Unregistered::Contacts));
+                step.site.services().count(Counter::RegisterContacts);
                 // A retransmission must be no second registration with an old CSeq.
                 step.answer_once(flow, request, (reply.status, reply.reason), &reply.headers);
             }
             Err(Unserved::Claimed) => {
-                step.site.services().count(Counter::RegisterRefused(Unregistered::Forbidden));
+                step.site.services().count(Counter::RegisterForbidden);
                 step.site.services().count(Counter::Forbidden);
                 step.site.tell(Refusal::Claimed, aor.text(), flow, request);
                 let why = (403, &b"Contact At A Trunk Or Service"[..]);
                 step.decline(flow, request, admitted, why, b"");
             }
             Err(Unserved::Store(StoreDown { retry_after: seconds })) => {
-                step.site.services().count(Counter::RegisterRefused(Unregistered::Store));
+                step.site.services().count(Counter::RegisterStore);
                 let why = retry_after(seconds);
                 step.decline(flow, request, admitted, (503, b""), &why);
             }

@@ -2,7 +2,7 @@
 //! them.
 
 use crate::replies::{retry_after, with_feedback};
-use crate::services::{Counter, Services, StoreDown, Unregistered};
+use crate::services::{Counter, Services, StoreDown};
 use crate::step::Step;
 use sip_message::Response;
 use sip_proxy::transport::{always_rport, reply_flow};
@@ -93,7 +93,7 @@ impl Promised {
             let Some(answer) = self.bytes.get(at.clone()) else { continue };
             let (status, counter) = match kept {
                 Ok(()) => (200, Counter::Registered),
-                Err(_) => (503, Counter::RegisterRefused(Unregistered::Store)),
+                Err(_) => (503, Counter::RegisterStore),
             };
             step.site.services().count(counter);
             let write = |buf: &mut Vec<u8>| match kept {

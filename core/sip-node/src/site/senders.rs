@@ -1,7 +1,7 @@
 //! Who a message may come from: this server itself, a registered phone, a trunk.
 
 use super::Site;
-use crate::services::{Counter, Refusal, Services, Unregistered};
+use crate::services::{Counter, Refusal, Services};
 use crate::settings::Bounds;
 use crate::uris::transport_of;
 use core::hash::Hasher;
@@ -43,9 +43,9 @@ impl<S: Services> Site<S> {
     }
 
     /// Counts a request that is refused, if it is a REGISTER.
-    pub(crate) fn count_unregistered(&self, request: &Message<'_>, why: Unregistered) {
+    pub(crate) fn count_unregistered(&self, request: &Message<'_>, refused: Counter) {
         if request.method() == Method::Register {
-            self.services.count(Counter::RegisterRefused(why));
+            self.services.count(refused);
         }
     }
 

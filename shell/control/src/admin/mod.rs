@@ -12,8 +12,8 @@ mod server;
 mod tests;
 
 pub use model::{
-    Admin, AnswerTimes, Audit, BalancedNode, Binding, Call, Cost, Draining, Listing, Logins, NodeOrder,
-    Nodes, Page, Records, Refusal, State, Status, StoreStatus, TrunkTarget,
+    Admin, AnswerTimes, Audit, BalanceStatus, BalancedNode, Binding, Call, Cost, Draining, Listing, Logins,
+    NodeOrder, Nodes, Page, Records, Refusal, Role, ServeStatus, State, Status, StoreStatus, TrunkTarget,
 };
 pub(crate) use page::uptime;
 pub use server::{Bound, Server};

@@ -214,17 +214,47 @@ impl Page {
 }
 
 impl Status {
+    /// Where the configuration comes from, for people.
+    pub(crate) fn config_text(&self) -> &str {
+        self.config_file.as_deref().unwrap_or("defaults and options")
+    }
+
+    /// Whether this is a load balancer.
+    pub(crate) fn is_balancer(&self) -> bool {
+        matches!(self.role, Role::Balance(_))
+    }
+
+    /// Calls in progress, for people.
+    pub(crate) fn calls_text(&self) -> String {
+        match &self.role {
+            Role::Serve(_) => self.calls.to_string(),
+            Role::Balance(BalanceStatus { records: Records { alive, ended, .. }, .. }) => {
+                format!("{}; in memory {alive} calls and dialogs, {ended} ended", self.calls)
+            }
+        }
+    }
+
+    /// Transactions, for people. A balancer has no two sides: it has what its nodes have not finished, and
+    /// what it remembers.
+    pub(crate) fn transactions_text(&self) -> String {
+        match &self.role {
+            Role::Serve(own) => {
+                format!("{} server, {} client", own.server_transactions, own.client_transactions)
+            }
+            Role::Balance(own) => {
+                format!("{} unfinished; in memory {}", own.unfinished_transactions, own.records.transactions)
+            }
+        }
+    }
+}
+
+impl ServeStatus {
     /// The domains served, for people.
     pub(crate) fn domains_text(&self) -> String {
         match self.domains.as_slice() {
             [] => "those of the subscribers (`strowger user list` names them)".to_owned(),
             domains => domains.join(", "),
         }
-    }
-
-    /// Where the configuration comes from, for people.
-    pub(crate) fn config_text(&self) -> &str {
-        self.config_file.as_deref().unwrap_or("defaults and options")
     }
 
     /// Whether requests are challenged and what came of it, for people.
@@ -240,25 +270,10 @@ impl Status {
         }
     }
 
-    /// Calls in progress, for people.
-    pub(crate) fn calls_text(&self) -> String {
-        match &self.records {
-            None => self.calls.to_string(),
-            Some(Records { alive, ended, .. }) => {
-                format!("{}; in memory {alive} calls and dialogs, {ended} ended", self.calls)
-            }
-        }
-    }
-
-    /// Transactions, for people. A balancer has no two sides: it has what its nodes have not finished, and
-    /// what it remembers.
-    pub(crate) fn transactions_text(&self) -> String {
-        match &self.records {
-            None => format!("{} server, {} client", self.server_transactions, self.client_transactions),
-            Some(records) => {
-                format!("{} unfinished; in memory {}", self.server_transactions, records.transactions)
-            }
-        }
+    /// The store, for people.
+    pub(crate) fn store_text(&self) -> String {
+        let health = if self.store.healthy { "healthy" } else { "FAILING" };
+        format!("{health}, {} pending; {}", self.store.pending, self.store.detail)
     }
 }
 
@@ -303,11 +318,12 @@ impl State {
     }
 }
 
-/// The state of the server at large.
+/// The state of a server at large.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
-    /// What this server is: `serve` or `balance`.
-    pub role: String,
+    /// What this server is, and what it has by that.
+    #[serde(flatten)]
+    pub role: Role,
     /// Where the server is in its life.
     pub state: State,
     /// Its version.
@@ -322,10 +338,35 @@ pub struct Status {
     pub steering: String,
     /// The configuration file, if any.
     pub config_file: Option<String>,
-    /// Domains served; if there are none, those of the subscribers are.
-    pub domains: Vec<String>,
     /// Sockets listened on, with the ports really bound.
     pub listeners: Vec<String>,
+    /// Calls in progress.
+    pub calls: u64,
+    /// Stream connections open.
+    pub connections: u64,
+    /// Messages received since start.
+    pub messages_received: u64,
+    /// Messages sent since start.
+    pub messages_sent: u64,
+    /// What the operator should act on now; empty when all is well.
+    pub alarms: Vec<String>,
+}
+
+/// What a server is; `role` in JSON.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "role", rename_all = "lowercase")]
+pub enum Role {
+    /// A proxy and registrar.
+    Serve(ServeStatus),
+    /// A load balancer.
+    Balance(BalanceStatus),
+}
+
+/// What only `strowger serve` has.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ServeStatus {
+    /// Domains served; if there are none, those of the subscribers are.
+    pub domains: Vec<String>,
     /// Whether requests are challenged.
     pub auth: bool,
     /// What came of the credentials that were brought; none if requests are not challenged.
@@ -335,31 +376,25 @@ pub struct Status {
     pub registered: u64,
     /// Bindings.
     pub bindings: u64,
-    /// Calls in progress.
-    pub calls: u64,
-    /// Server transactions alive; of a balancer those that its nodes have not finished.
+    /// Server transactions alive.
     pub server_transactions: u64,
     /// Client transactions alive.
     pub client_transactions: u64,
-    /// Stream connections open.
-    pub connections: u64,
-    /// Messages received since start.
-    pub messages_received: u64,
-    /// Messages sent since start.
-    pub messages_sent: u64,
     /// The store.
     pub store: StoreStatus,
-    /// Whether new work is refused because the server is behind, in words; none for a server that never does.
-    #[serde(default)]
-    pub overload: Option<String>,
-    /// Memory that messages take, in words; none for a balancer.
-    #[serde(default)]
-    pub memory: Option<String>,
-    /// What a balancer has in memory, as its audit counts it; none for another server.
-    #[serde(default)]
-    pub records: Option<Records>,
-    /// What the operator should act on now; empty when all is well.
-    pub alarms: Vec<String>,
+    /// Whether new work is refused because the server is behind, in words.
+    pub overload: String,
+    /// Memory that messages take, in words.
+    pub memory: String,
+}
+
+/// What only `strowger balance` has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BalanceStatus {
+    /// Transactions that the nodes have not finished.
+    pub unfinished_transactions: u64,
+    /// What is in memory, as the audit counts it.
+    pub records: Records,
 }
 
 /// Requests with credentials since the start, by what came of them. Not among them are those with right ones

@@ -1,7 +1,7 @@
 //! The page for people at `/`: what the server is doing, now. It only shows; it has no script, no
 //! form and nothing from elsewhere, and asks the browser to load it again every few seconds.
 
-use super::model::{Nodes, Status};
+use super::model::{Nodes, Role, Status};
 use std::fmt::{Display, Write};
 
 const HEAD: &str = "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -42,12 +42,11 @@ pub(super) fn render(status: &Status, nodes: Option<&Nodes>) -> String {
         let _ = write!(page, "<tr><th scope=\"row\">{name}</th><td>{}</td></tr>", Escaped(&value));
     };
     row("Running for", &uptime(status.uptime_s));
-    let serves = status.role != "balance";
-    if serves {
-        row("Domains", &status.domains_text());
-        row("Authentication", &status.auth_text());
-        row("Users registered", &status.registered);
-        row("Bindings", &status.bindings);
+    if let Role::Serve(own) = &status.role {
+        row("Domains", &own.domains_text());
+        row("Authentication", &own.auth_text());
+        row("Users registered", &own.registered);
+        row("Bindings", &own.bindings);
     }
     row("Listens on", &status.listeners.join(", "));
     row("Workers", &format_args!("{} ({})", status.workers, status.steering));
@@ -55,12 +54,9 @@ pub(super) fn render(status: &Status, nodes: Option<&Nodes>) -> String {
     row("Transactions", &status.transactions_text());
     row("Connections", &status.connections);
     row("Messages", &format_args!("{} received, {} sent", status.messages_received, status.messages_sent));
-    if serves {
-        let health = if status.store.healthy { "healthy" } else { "FAILING" };
-        row("Store", &format_args!("{health}, {} pending; {}", status.store.pending, status.store.detail));
-    }
-    if let Some(overload) = &status.overload {
-        row("Overload", overload);
+    if let Role::Serve(own) = &status.role {
+        row("Store", &own.store_text());
+        row("Overload", &own.overload);
     }
     row("Configuration", &status.config_text());
     row("Process", &status.pid);
@@ -68,7 +64,7 @@ pub(super) fn render(status: &Status, nodes: Option<&Nodes>) -> String {
     if let Some(nodes) = nodes {
         table_of(nodes, &mut page);
     }
-    links(if serves { OF_SERVER } else { OF_BALANCER }, &mut page);
+    links(if status.is_balancer() { OF_BALANCER } else { OF_SERVER }, &mut page);
     page.push_str("</body></html>\n");
     page
 }

@@ -14,6 +14,12 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 /// Bindings that the pretended server has.
 const BINDINGS: usize = 2500;
 
+/// What a balancer has.
+fn balance() -> Role {
+    let records = Records { alive: 3, ended: 40, transactions: 90 };
+    Role::Balance(BalanceStatus { unfinished_transactions: 4, records })
+}
+
 #[derive(Default)]
 struct Pretend {
     balances: AtomicBool,
@@ -27,8 +33,20 @@ struct Pretend {
 impl Admin for Pretend {
     fn status(&self) -> Status {
         assert!(!self.panics.load(SeqCst), "as the test asked");
+        let serve = ServeStatus {
+            domains: vec!["example.com".into(), "<script>alert(1)</script>".into()],
+            auth: true,
+            logins: Some(Logins { passed: 41, failed: 3, held_off: 2 }),
+            registered: 7,
+            bindings: BINDINGS as u64,
+            server_transactions: 4,
+            client_transactions: 5,
+            store: StoreStatus { healthy: true, pending: 0, detail: "sqlite".into() },
+            overload: "none".into(),
+            memory: "messages hold 1 MiB of 256 MiB".into(),
+        };
         Status {
-            role: if self.balances.load(SeqCst) { "balance" } else { "serve" }.into(),
+            role: if self.balances.load(SeqCst) { balance() } else { Role::Serve(serve) },
             state: match (self.stops.load(SeqCst), self.drained.load(SeqCst)) {
                 (true, _) => State::Stopping,
                 (_, true) => State::Draining,
@@ -40,22 +58,11 @@ impl Admin for Pretend {
             workers: 2,
             steering: "ring between workers".into(),
             config_file: None,
-            domains: vec!["example.com".into(), "<script>alert(1)</script>".into()],
             listeners: vec!["udp:0.0.0.0:5060".into()],
-            auth: true,
-            logins: Some(Logins { passed: 41, failed: 3, held_off: 2 }),
-            registered: 7,
-            bindings: BINDINGS as u64,
             calls: 3,
-            server_transactions: 4,
-            client_transactions: 5,
             connections: 6,
             messages_received: 100,
             messages_sent: 200,
-            store: StoreStatus { healthy: true, pending: 0, detail: "sqlite".into() },
-            overload: Some("none".into()),
-            memory: Some("messages hold 1 MiB of 256 MiB".into()),
-            records: self.balances.load(SeqCst).then_some(Records { alive: 3, ended: 40, transactions: 90 }),
             alarms: vec!["disk \"full\" & more".into()],
         }
     }
@@ -244,8 +251,17 @@ fn every_route_answers_and_only_with_its_method() {
 }
 
 /// The keys that a schema requires, and those that a value has.
+fn keys(object: &Value) -> BTreeSet<String> {
+    object.as_object().unwrap().keys().cloned().collect()
+}
+
+/// A status has the fields of every one, and those of its role.
+fn status_keys(schemas: &Value, own: &str, value: &Value) {
+    let described = |name: &str| keys(&schemas[name]["properties"]);
+    assert_eq!(&described("CommonStatus") | &described(own), keys(value), "{own}");
+}
+
 fn same_keys(schemas: &Value, name: &str, value: &Value) {
-    let keys = |object: &Value| object.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
     assert_eq!(keys(&schemas[name]["properties"]), keys(value), "{name}");
 }
 
@@ -270,10 +286,12 @@ fn the_description_names_every_field() {
     let schemas = &described["components"]["schemas"];
     let pretend = Pretend::default();
     let status = serde_json::to_value(pretend.status()).unwrap();
-    same_keys(schemas, "Status", &status);
-    pretend.balances.store(true, SeqCst);
-    same_keys(schemas, "Records", &serde_json::to_value(pretend.status().records).unwrap());
+    status_keys(schemas, "ServeStatus", &status);
     same_keys(schemas, "StoreStatus", &status["store"]);
+    pretend.balances.store(true, SeqCst);
+    let status = serde_json::to_value(pretend.status()).unwrap();
+    status_keys(schemas, "BalanceStatus", &status);
+    same_keys(schemas, "Records", &status["records"]);
     same_keys(schemas, "Binding", &serde_json::to_value(binding(String::new())).unwrap());
     let call = Call {
         call_id: String::new(),
@@ -377,10 +395,13 @@ fn the_page_shows_text_as_text() {
     assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;") && !page.contains("<script>"));
     assert!(page.contains("disk &quot;full&quot; &amp; more"));
     assert!(page.contains("http-equiv=\"refresh\""));
-    let none = Status { domains: Vec::new(), ..Pretend::default().status() };
+    let mut none = Pretend::default().status();
+    if let Role::Serve(own) = &mut none.role {
+        own.domains.clear();
+    }
     assert!(page::render(&none, None).contains("those of the subscribers"), "no domain is no empty cell");
     assert!(page.contains("/v1/bindings") && !page.contains("Nodes, by"), "{page}");
-    let balancer = Status { role: "balance".into(), ..Pretend::default().status() };
+    let balancer = Status { role: balance(), ..Pretend::default().status() };
     let page = page::render(&balancer, Pretend::default().nodes().as_ref());
     let row = "<th scope=\"row\">192.0.2.1:5060</th><td>2</td><td>serve</td><td>up</td><td>12</td><td>3</td><td>answers</td>";
     assert!(page.contains("<h2>Nodes, by tlwl</h2>") && page.contains(row), "{page}");
@@ -391,7 +412,7 @@ fn the_page_shows_text_as_text() {
 #[test]
 fn status_page_links_every_path_that_can_be_read() {
     let server = page::render(&Pretend::default().status(), None);
-    let status = Status { role: "balance".into(), ..Pretend::default().status() };
+    let status = Status { role: balance(), ..Pretend::default().status() };
     let balancer = page::render(&status, Pretend::default().nodes().as_ref());
     for (method, path, _) in ROUTES {
         let link = format!("<a href=\"{path}\">");

@@ -1,11 +1,13 @@
 //! `[balance]`: the load balancer.
 
 use super::error::Fault;
+use super::form::*;
 use super::load::Context;
 use super::reader::{At, Reader, Section};
-use super::sections::no_twice;
-use super::types::{HostPort, named};
-use super::values::*;
+use super::schema::{Checks, section};
+use super::types::HostPort;
+use super::values::{host_port, show_duration, shown};
+use sip_balancer::{Algorithm, FailedDialogs, PathBy, Probing, RegisterBy, Rules, Settings};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -14,64 +16,18 @@ use wire::Transport;
 
 /// Most nodes.
 const MOST: usize = 256;
+const MINUTE: Duration = Duration::from_secs(60);
+/// The longest that a node may say nothing.
+const LONGEST_SILENCE: Duration = Duration::from_secs(30);
 
-named! {
-    /// Who gets a new call.
-    BalanceBy {
-        /// The fewest calls.
-        Cjsq = "cjsq",
-        /// The fewest unfinished transactions.
-        Tjsq = "tjsq",
-        /// The least unfinished work.
-        Tlwl = "tlwl",
-        /// The same by costs that are measured.
-        TlwlAdaptive = "tlwl-adaptive",
-        /// OpenSER's hash of the Call-ID.
-        Hash = "hash",
-        /// FNV-1a of the Call-ID.
-        FnvHash = "fnv-hash",
-        /// Each in turn.
-        RoundRobin = "round-robin",
-        /// The one that was quickest recently.
-        Rwma = "rwma",
-        /// The less loaded of two.
-        TwoChoices = "two-choices",
-        /// Consistent hashing.
-        Maglev = "maglev",
-    }
-}
-
-named! {
-    /// Where registrations go.
-    RegisterBy {
-        /// To the home of the address-of-record.
-        Aor = "aor",
-        /// As calls do.
-        Any = "any",
-    }
-}
-
-named! {
-    /// When the balancer puts itself into the Path of a registration.
-    PathBy {
-        /// For phones behind address translation that know of it.
-        Auto = "auto",
-        /// For everybody.
-        Always = "always",
-        /// For nobody.
-        Never = "never",
-    }
-}
-
-named! {
-    /// What becomes of calls whose node has failed.
-    FailedDialogs {
-        /// Their requests go to another node.
-        Move = "move",
-        /// They are refused.
-        Refuse = "refuse",
-    }
-}
+/// Names of the places where registrations go.
+const REGISTER: &[(&str, RegisterBy)] = &[("aor", RegisterBy::Aor), ("any", RegisterBy::Any)];
+/// Names of the cases in which the balancer is in the Path.
+const PATH: &[(&str, PathBy)] =
+    &[("auto", PathBy::Auto), ("always", PathBy::Always), ("never", PathBy::Never)];
+/// Names of what becomes of calls whose node has failed.
+const FAILED_DIALOGS: &[(&str, FailedDialogs)] =
+    &[("move", FailedDialogs::Move), ("refuse", FailedDialogs::Refuse)];
 
 /// Where a node is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,147 +83,148 @@ impl fmt::Display for BalanceNode {
     }
 }
 
-/// `[balance]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Balance {
-    /// The nodes.
-    pub nodes: Vec<BalanceNode>,
-    /// Who gets a new call.
-    pub algorithm: BalanceBy,
-    /// Stay in the path of dialogs.
-    pub record_route: bool,
-    /// What goes to nodes leaves from the first listener that fits.
-    pub own_source: bool,
-    /// Where registrations go.
-    pub register: RegisterBy,
-    /// When it puts itself into the Path of a registration.
-    pub path: PathBy,
-    /// What becomes of calls whose node has failed.
-    pub failed_dialogs: FailedDialogs,
-    /// A call without any message for so long is over.
-    pub session_timeout: Duration,
-    /// An INVITE that rang and then said nothing for so long is given up.
-    pub ring_timeout: Duration,
-    /// From one probe to the next; zero: none.
-    pub probe_interval: Duration,
-    /// How long an answer to a probe may take.
-    pub probe_timeout: Duration,
-    /// Statuses that count as a good answer; empty: all below 500 but 408.
-    pub probe_codes: Vec<u16>,
-    /// An INVITE whose node says nothing at all for so long goes to another one; zero: it waits for its
-    /// sender.
-    pub silent_after: Duration,
-    /// For how long the share of a node grows that has come up or was added.
-    pub slow_start: Duration,
-    /// How many of a hundred nodes may be left out because they are far worse than the others; zero: none.
-    pub outlier_share: u8,
-    /// Whether nodes may say that they want less (RFC 7339).
-    pub overload_control: bool,
-    /// How long such a node is left out.
-    pub outlier_rest: Duration,
-    /// Failures, one after the other, until a node is down.
-    pub down_after: u32,
-    /// Good answers, one after the other, until it is up.
-    pub up_after: u32,
-    /// When callers may come back to a balancer without nodes or room.
-    pub retry_after: Duration,
-    /// For how long it serves on after SIGTERM, so that others see that it is going to end.
-    pub stop_delay: Duration,
-    /// The secret before the present one.
-    pub previous_secret: Option<PathBuf>,
-}
-
-impl Default for Balance {
-    fn default() -> Balance {
-        Balance {
-            nodes: Vec::new(),
-            algorithm: BalanceBy::Tlwl,
-            record_route: true,
-            own_source: false,
-            register: RegisterBy::Aor,
-            path: PathBy::Auto,
-            failed_dialogs: FailedDialogs::Move,
-            session_timeout: Duration::from_secs(4 * 3_600),
-            ring_timeout: Duration::from_secs(200),
-            probe_interval: Duration::from_secs(1),
-            probe_timeout: Duration::from_millis(500),
-            probe_codes: Vec::new(),
-            silent_after: Duration::from_millis(400),
-            slow_start: Duration::from_secs(5),
-            outlier_share: 10,
-            overload_control: true,
-            outlier_rest: Duration::from_secs(30),
-            down_after: 3,
-            up_after: 2,
-            retry_after: Duration::from_secs(5),
-            stop_delay: Duration::from_secs(3),
-            previous_secret: None,
-        }
+section! {
+    /// `[balance]`: the load balancer.
+    pub struct Balance = "balance" {
+        /// The servers behind it: `"sip:192.0.2.1:5060"`, with `;weight=N` (1 to 1000) for a share of N, and
+        /// `;transport=tcp` or `;transport=udp`. Without a transport: over UDP, and over TCP what is longer
+        /// than `mtu`. A name in place of the address stands for all servers that the DNS names ([nodes by
+        /// name](../guide/balance-names.md)). Other transports are not in this version. At most 256. A reload
+        /// adds those that are new in the list and removes those that are no longer in it.
+        nodes: Vec<BalanceNode> = Vec::new(), list(text("SIP URI", node)), live;
+        /// Who gets a new call: `"cjsq"`, `"tjsq"`, `"tlwl"`, `"tlwl-adaptive"`, `"hash"`, `"fnv-hash"`,
+        /// `"round-robin"`, `"rwma"`, `"two-choices"`, `"maglev"`.
+        algorithm: Algorithm = Algorithm::Tlwl, choice(&Algorithm::ALL), live;
+        /// Stay in the path of dialogs, and say in it, sealed, which node has them. Without it later requests
+        /// must come here by themselves, and after a restart it is not known where they belong.
+        record_route: bool = true, flag(), live;
+        /// What goes to nodes leaves from the first of `listen` that has the transport and the port, and the
+        /// balancer is called in it as where the request came in. For two balancers that have one common
+        /// address at the same time ([two balancers](../guide/balance-failover.md)): answers come back to the
+        /// one that asked.
+        own_source: bool = false, flag(), live;
+        /// A REGISTER goes to the home of its address-of-record, or to `"any"` node as calls do.
+        register: RegisterBy = RegisterBy::Aor, choice(REGISTER), live;
+        /// Whether the balancer puts itself into the Path of a REGISTER (RFC 3327), so that calls to the
+        /// phone come back through it. `"auto"`: where the phone is behind address translation and says
+        /// `Supported: path`. `"always"`: for servers that take Path from all phones (`strowger serve`
+        /// answers 420 to one that does not say so). `"never"`. See [phones behind address
+        /// translation](../guide/balance-registrations.md#phones-behind-address-translation).
+        path: PathBy = PathBy::Auto, choice(PATH), live;
+        /// Requests of calls whose node is down go to another node, or are refused with 503 (`"refuse"`).
+        failed_dialogs: FailedDialogs = FailedDialogs::Move, choice(FAILED_DIALOGS), live;
+        /// A call without any message for so long is counted as over. 60 s to 7 d.
+        session_timeout: Duration = Duration::from_secs(14_400), length(MINUTE..=7 * DAY), live;
+        /// An INVITE that has had a provisional response, and no other for so long, is ended with 408 and
+        /// CANCEL, also where early media is played all the time. 60 s to 1 h.
+        ring_timeout: Duration = Duration::from_secs(200), length(MINUTE..=HOUR), live;
+        /// From one OPTIONS to a node to the next. 50 ms to 1 h; 0: none, and a node that fails is left alone
+        /// for `retry_after`.
+        probe_interval: Duration = Duration::from_secs(1), length(Duration::ZERO..=HOUR), live;
+        /// How long an answer may take. 10 ms to 30 s, and never longer than the interval: where more is
+        /// written, the interval applies, and `check` warns.
+        probe_timeout: Duration =
+            Duration::from_millis(500), length(Duration::from_millis(10)..=LONGEST_SILENCE), live;
+        /// Statuses that count as a good answer. Empty: every one below 500 but 408. A node that answers with
+        /// 503, where that is not in the list, is there and gets no new calls.
+        probe_codes: Vec<u16> = Vec::new(), list(number(200..=699)).once("status"), live;
+        /// An INVITE whose node says nothing at all for so long, to this or anything else, goes to another
+        /// node, and the node is probed at once. 50 ms to 30 s; 0: it waits until its sender repeats it.
+        silent_after: Duration = Duration::from_millis(400), length(Duration::ZERO..=LONGEST_SILENCE), live;
+        /// For so long the share of a node grows, from a tenth on, that was down and has come up, or was
+        /// added. Hashes do not look at that. 0 to 10 min.
+        slow_start: Duration =
+            Duration::from_secs(5), length(Duration::ZERO..=Duration::from_secs(600)), live;
+        /// How many of a hundred nodes may be left out of new calls because they are far worse than the
+        /// others, in 5xx and requests never answered or in response time. Rounded down, but one where three
+        /// nodes or more serve; 0: none.
+        outlier_share: u8 = 10, number(0..=100), live;
+        /// Nodes that say in their answers to probes how much less they want (`oc`, RFC 7339) get less, and
+        /// others more.
+        overload_control: bool = true, flag(), live;
+        /// How long such a node is left out. 1 s to 1 h.
+        outlier_rest: Duration = Duration::from_secs(30), length(Duration::from_secs(1)..=HOUR), live;
+        /// Failures in a row. After that number of failed probes a node is down. After that number of INVITEs
+        /// without any answer, or of requests that came back by ICMP, it gets no new calls (without probes:
+        /// counts as failed for `retry_after`).
+        down_after: u32 = 3, number(1..=100), live;
+        /// Good answers to probes, one after the other, until it is up again.
+        up_after: u32 = 2, number(1..=100), live;
+        /// Seconds in the Retry-After of a 503: there is no node, or no room.
+        retry_after: Duration = Duration::from_secs(5), seconds(1..=3_600), live;
+        /// For so long the balancer serves on after SIGTERM, new calls too, while `/readyz` and `strowger ctl
+        /// status` say that it is about to end; then it ends. Longer than what moves its address needs to see
+        /// that. 0 to 40 s.
+        stop_delay: Duration = Duration::from_secs(3), length(Duration::ZERO..=Duration::from_secs(40)), live;
+        /// The file of the secret before the present one (`secret` in `data_dir`): what was sealed with it is
+        /// still read.
+        previous_secret: Option<PathBuf> = None, path().optional(), restart;
     }
 }
 
-/// `[balance]`.
-pub(super) fn balance(
-    reader: &mut Reader<'_>,
-    section: &mut Section<'_, '_>,
-    b: &mut Balance,
-    context: &Context<'_>,
-) {
-    nodes(reader, section, b, context);
-    section.set(reader, "algorithm", &mut b.algorithm, choice(BalanceBy::ALL));
-    if let Some(written) = &context.overrides.algorithm {
-        match BalanceBy::ALL.iter().find(|(name, _)| name.eq_ignore_ascii_case(written)) {
-            Some((_, meant)) => b.algorithm = *meant,
-            None => {
-                let names: Vec<&str> = BalanceBy::ALL.iter().map(|(name, _)| *name).collect();
-                let message = format!("unknown algorithm \"{}\"", shown(written));
-                reader
-                    .option_error("--algorithm", Fault::new(message, format!("one of {}", names.join(", "))));
+impl Checks for Balance {
+    fn check(&mut self, section: &mut Section<'_, '_>, reader: &mut Reader<'_>, context: &Context<'_>) {
+        check_nodes(section, reader, &self.nodes);
+        if let Some(nodes) = chosen_nodes(reader, &context.overrides.nodes) {
+            self.nodes = nodes;
+        }
+        if let Some(written) = &context.overrides.algorithm {
+            match Algorithm::from_name(written) {
+                Some(meant) => self.algorithm = meant,
+                None => {
+                    let names: Vec<&str> = Algorithm::ALL.iter().map(|(name, _)| *name).collect();
+                    let message = format!("unknown algorithm \"{}\"", shown(written));
+                    let mend = format!("one of {}", names.join(", "));
+                    reader.option_error("--algorithm", Fault::new(message, mend));
+                }
             }
         }
+        if !self.probe_interval.is_zero() && self.probe_interval < Duration::from_millis(50) {
+            let fault =
+                Fault::new("more than 20 probes a second and node", "\"50ms\" or more, or 0 for none");
+            reader.error(&section.span_of("probe_interval"), fault);
+        }
+        longer_than_interval(reader, section, self);
+        if !self.silent_after.is_zero() && self.silent_after < Duration::from_millis(50) {
+            let mend = "\"50ms\" or more, or 0 for never";
+            let fault = Fault::new("no server answers so quickly every time", mend);
+            reader.error(&section.span_of("silent_after"), fault);
+        }
     }
-    section.set(reader, "record_route", &mut b.record_route, flag);
-    section.set(reader, "own_source", &mut b.own_source, flag);
-    section.set(reader, "register", &mut b.register, choice(RegisterBy::ALL));
-    section.set(reader, "path", &mut b.path, choice(PathBy::ALL));
-    section.set(reader, "failed_dialogs", &mut b.failed_dialogs, choice(FailedDialogs::ALL));
-    let long = || Duration::from_secs(60)..=Duration::from_secs(7 * 86_400);
-    section.set(reader, "session_timeout", &mut b.session_timeout, duration(long()));
-    let ring = Duration::from_secs(60)..=Duration::from_secs(3_600);
-    section.set(reader, "ring_timeout", &mut b.ring_timeout, duration(ring));
-    let hour = Duration::from_secs(3_600);
-    section.set(reader, "probe_interval", &mut b.probe_interval, duration(Duration::ZERO..=hour));
-    if !b.probe_interval.is_zero() && b.probe_interval < Duration::from_millis(50) {
-        let fault = Fault::new("more than 20 probes a second and node", "\"50ms\" or more, or 0 for none");
-        reader.error(&section.span_of("probe_interval"), fault);
-    }
-    let wait = Duration::from_millis(10)..=Duration::from_secs(30);
-    section.set(reader, "probe_timeout", &mut b.probe_timeout, duration(wait));
-    longer_than_interval(reader, section, b);
-    if let Some(list) = section.list(reader, "probe_codes", number::<u16>(200..=699)) {
-        no_twice(reader, &list, "status");
-        b.probe_codes = list.into_iter().map(|at| at.value).collect();
-    }
-    let silence = Duration::ZERO..=Duration::from_secs(30);
-    section.set(reader, "silent_after", &mut b.silent_after, duration(silence));
-    if !b.silent_after.is_zero() && b.silent_after < Duration::from_millis(50) {
-        let fault = Fault::new("no server answers so quickly every time", "\"50ms\" or more, or 0 for never");
-        reader.error(&section.span_of("silent_after"), fault);
-    }
-    let ramp = Duration::ZERO..=Duration::from_secs(600);
-    section.set(reader, "slow_start", &mut b.slow_start, duration(ramp));
-    section.set(reader, "outlier_share", &mut b.outlier_share, number(0..=100));
-    section.set(reader, "overload_control", &mut b.overload_control, flag);
-    let rest = Duration::from_secs(1)..=hour;
-    section.set(reader, "outlier_rest", &mut b.outlier_rest, duration(rest));
-    section.set(reader, "down_after", &mut b.down_after, number(1..=100));
-    section.set(reader, "up_after", &mut b.up_after, number(1..=100));
-    section.set(reader, "retry_after", &mut b.retry_after, seconds(1..=3_600));
-    // Service managers kill what has not ended after a minute and more.
-    let delay = Duration::ZERO..=Duration::from_secs(40);
-    section.set(reader, "stop_delay", &mut b.stop_delay, duration(delay));
-    if let Some(at) = section.read(reader, "previous_secret", text(super::sections::path)) {
-        b.previous_secret = Some(at.value);
+}
+
+impl Balance {
+    /// What the core needs of it, with these listeners.
+    pub fn settings(&self, listeners: Vec<sip_balancer::Listener>) -> Settings {
+        Settings {
+            algorithm: self.algorithm,
+            rules: Rules {
+                failed_dialogs: self.failed_dialogs,
+                session_timeout: self.session_timeout,
+                ring_timeout: self.ring_timeout,
+                down_after: self.down_after,
+                probed: !self.probe_interval.is_zero(),
+                rest: self.retry_after,
+                silent_after: self.silent_after,
+                slow_start: self.slow_start,
+                outlier_share: self.outlier_share,
+                outlier_rest: self.outlier_rest,
+            },
+            record_route: self.record_route,
+            own_source: self.own_source,
+            register: self.register,
+            path: self.path,
+            probing: Probing {
+                interval: self.probe_interval,
+                timeout: self.probe_timeout,
+                down_after: self.down_after,
+                up_after: self.up_after,
+                good: self.probe_codes.clone(),
+            },
+            overload_control: self.overload_control,
+            retry_after: u32::try_from(self.retry_after.as_secs()).unwrap_or(u32::MAX),
+            ..Settings::new(listeners)
+        }
     }
 }
 
@@ -281,36 +238,32 @@ fn longer_than_interval(reader: &mut Reader<'_>, section: &Section<'_, '_>, b: &
     reader.warn(&section.span_of("probe_timeout"), Fault::new(message, "raise probe_interval, or lower it"));
 }
 
-/// `nodes`, or `--node`.
-fn nodes(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, b: &mut Balance, context: &Context<'_>) {
-    let from_file = section.list(reader, "nodes", text(node)).unwrap_or_default();
-    let span = section.span_of("nodes");
-    twice(reader, &from_file);
-    b.nodes = from_file.into_iter().map(|at| at.value).collect();
-    if b.nodes.len() > MOST {
-        reader.error(
-            &span,
-            Fault::new(format!("more than {MOST} nodes"), "put balancers in front of balancers"),
-        );
+/// Reports `nodes` that stand twice, or are too many.
+fn check_nodes(section: &Section<'_, '_>, reader: &mut Reader<'_>, nodes: &[BalanceNode]) {
+    twice(reader, &section.places("nodes", &text("", node)));
+    if nodes.len() > MOST {
+        let fault = Fault::new(format!("more than {MOST} nodes"), "put balancers in front of balancers");
+        reader.error(&section.span_of("nodes"), fault);
     }
-    let over = &context.overrides.nodes;
-    if over.is_empty() {
-        return;
-    }
-    b.nodes.clear();
+}
+
+/// The nodes of `--node`, if there are any.
+fn chosen_nodes(reader: &mut Reader<'_>, over: &[String]) -> Option<Vec<BalanceNode>> {
+    let mut nodes: Vec<BalanceNode> = Vec::new();
     for written in over.iter().take(MOST + 1) {
         match node(written) {
-            Ok(one) if b.nodes.iter().any(|n| n.place == one.place) => {
+            Ok(one) if nodes.iter().any(|n| n.place == one.place) => {
                 let fault = Fault::new(format!("duplicate node \"{}\"", shown(written)), "remove one");
                 reader.option_error("--node", fault);
             }
-            Ok(one) => b.nodes.push(one),
+            Ok(one) => nodes.push(one),
             Err(fault) => reader.option_error("--node", fault),
         }
     }
     if over.len() > MOST {
         reader.option_error("--node", Fault::new(format!("more than {MOST} nodes"), ""));
     }
+    (!over.is_empty()).then_some(nodes)
 }
 
 /// Reports every node whose address was there before.

@@ -2,7 +2,7 @@
 
 use super::error::ConfigError;
 use super::reader::{NO_FILE, Place, Reader, Section};
-use super::{Config, balance, sections, syntax, trunks, values};
+use super::{Config, Server, sections, syntax};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -66,9 +66,9 @@ const OF_SERVE: &[&str] = &[
 impl Loaded {
     /// Its paths made whole, so that it means the same in a file elsewhere.
     pub fn with_whole_paths(mut self) -> Loaded {
-        let Config { data_dir, admin, balance, .. } = &mut self.config;
+        let Config { server, admin, balance, .. } = &mut self.config;
         let others = [&mut admin.token_file, &mut balance.previous_secret];
-        for path in others.into_iter().flatten().chain([data_dir]) {
+        for path in others.into_iter().flatten().chain([&mut server.data_dir]) {
             if let Ok(whole) = std::path::absolute(&*path) {
                 *path = whole;
             }
@@ -94,11 +94,14 @@ impl Loaded {
 }
 
 /// What a single run over a configuration is given besides the text.
+#[derive(Clone, Copy)]
 pub(super) struct Context<'o> {
     pub overrides: &'o Overrides,
     /// Method names the rest of the server knows. The shell knows none by itself; these only serve
     /// to catch spelling mistakes.
     pub methods: &'o [&'o str],
+    /// The top of the file, once it is read.
+    pub server: &'o Server,
 }
 
 impl Config {
@@ -140,8 +143,8 @@ impl Config {
             let place = reader.place(key.span().start);
             reader.places.insert(key.get_ref().to_string(), place);
         }
-        let context = Context { overrides, methods };
-        let config = read_config(&mut reader, Section::new("", 0..0, Some(table)), &context);
+        let context = Context { overrides, methods, server: &Server::default() };
+        let config = sections::read(&mut reader, Section::new("", 0..0, Some(table)), &context);
         if !reader.errors.is_empty() {
             reader.errors.sort_by_key(|e| (e.line == 0, e.line, e.column));
             reader.errors.dedup();
@@ -155,7 +158,7 @@ impl Config {
     fn resolve_paths(&mut self, file: &Path, overrides: &Overrides) {
         let Some(base) = file.parent() else { return };
         if overrides.data_dir.is_none() {
-            self.data_dir = base.join(&self.data_dir);
+            self.server.data_dir = base.join(&self.server.data_dir);
         }
         if let Some(token) = &mut self.admin.token_file {
             *token = base.join(&*token);
@@ -192,58 +195,4 @@ fn read_file(path: &Path) -> Result<String, ConfigFault> {
         let at = e.utf8_error().valid_up_to();
         ConfigFault(format!("not UTF-8 at octet {at}"), "save it as UTF-8".into())
     })
-}
-
-/// Every section in turn; each reports its own faults and leaves defaults behind.
-fn read_config(reader: &mut Reader<'_>, mut top: Section<'_, '_>, context: &Context<'_>) -> Config {
-    let mut config = Config::default();
-    sections::top(reader, &mut top, &mut config, context);
-    let mut section = top.section(reader, "auth", "auth");
-    sections::auth(reader, &mut section, &mut config.auth, context);
-    section.finish(reader);
-    let mut section = top.section(reader, "registrar", "registrar");
-    sections::registrar(reader, &mut section, &mut config.registrar);
-    section.finish(reader);
-    let mut section = top.section(reader, "proxy", "proxy");
-    sections::proxy(reader, &mut section, &mut config.proxy, context);
-    section.finish(reader);
-    let written = top.has("voicemail");
-    let mut section = top.section(reader, "voicemail", "voicemail");
-    config.voicemail = sections::voicemail(reader, &mut section, written);
-    section.finish(reader);
-    let written = top.has("emergency");
-    let mut section = top.section(reader, "emergency", "emergency");
-    config.emergency = trunks::emergency(reader, &mut section, written, &config);
-    section.finish(reader);
-    let mut section = top.section(reader, "timers", "timers");
-    sections::timers(reader, &mut section, &mut config.timers);
-    section.finish(reader);
-    let mut section = top.section(reader, "limits", "limits");
-    sections::limits(reader, &mut section, &mut config.limits);
-    section.finish(reader);
-    let mut section = top.section(reader, "overload", "overload");
-    sections::overload(reader, &mut section, &mut config.overload);
-    section.finish(reader);
-    let mut section = top.section(reader, "dns", "dns");
-    sections::dns(reader, &mut section, &mut config.dns);
-    section.finish(reader);
-    let mut section = top.section(reader, "admin", "admin");
-    sections::admin(reader, &mut section, &mut config.admin, context);
-    section.finish(reader);
-    let mut section = top.section(reader, "log", "log");
-    section.set(reader, "level", &mut config.log.level, values::choice(super::Level::ALL));
-    section.set(reader, "format", &mut config.log.format, values::choice(super::LogFormat::ALL));
-    section.finish(reader);
-    let mut section = top.section(reader, "store", "store");
-    let on_failure = &mut config.store.on_failure;
-    section.set(reader, "on_failure", on_failure, values::choice(super::OnStoreFailure::ALL));
-    section.finish(reader);
-    let mut section = top.section(reader, "balance", "balance");
-    balance::balance(reader, &mut section, &mut config.balance, context);
-    section.finish(reader);
-    trunks::trunks(reader, &mut top, &mut config);
-    trunks::routes(reader, &mut top, &mut config);
-    sections::across(reader, &top, &config, context);
-    top.finish(reader);
-    config
 }

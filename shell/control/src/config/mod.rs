@@ -3,24 +3,56 @@
 //! Everything wrong is reported at once, each finding with its line, its column and a mend. A
 //! configuration that is not right is not half used: [`Config::load`] gives one or the other.
 
+mod admin;
+mod auth;
 mod balance;
-mod defaults;
+mod claims;
 mod diff;
+mod dns;
+mod emergency;
 mod error;
-mod keys;
+mod form;
+mod limits;
 mod load;
+mod log;
+mod overload;
+mod proxy;
 mod reader;
-mod render;
+mod reference;
+mod registrar;
+mod route;
+mod schema;
 mod sections;
+mod server;
+mod store;
 mod syntax;
 #[cfg(test)]
 mod tests;
-mod trunks;
+mod timers;
+mod trunk;
 mod types;
 mod values;
+mod voicemail;
 
-pub use balance::{Balance, BalanceBy, BalanceNode, FailedDialogs, NodePlace, PathBy, RegisterBy};
+pub use admin::AdminAccess;
+pub use auth::Auth;
+pub use balance::{Balance, BalanceNode, NodePlace};
 pub use diff::{Changes, ReloadReport, diff, plan_reload};
+pub use dns::Dns;
+pub use emergency::Emergency;
 pub use error::ConfigError;
+pub use limits::Limits;
 pub use load::{Loaded, Overrides};
-pub use types::*;
+pub use log::{Level, Log, LogFormat};
+pub use overload::Overload;
+pub use proxy::{Fork, Proxy, Strangers};
+pub use reference::fill_reference;
+pub use registrar::Registrar;
+pub use route::Route;
+pub use sections::Config;
+pub use server::{Advertise, Pin, Segmentation, Server, Steering};
+pub use store::{OnStoreFailure, Store};
+pub use timers::Timers;
+pub use trunk::Trunk;
+pub use types::{Cidr, HostPort, Listener, Target};
+pub use voicemail::Voicemail;

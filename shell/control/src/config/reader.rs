@@ -5,6 +5,7 @@
 //! read key by key from the tree that `toml` gives out with byte spans.
 
 use super::error::{ConfigError, Fault, closest};
+use super::form::One;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use toml::de::{DeTable, DeValue};
@@ -96,11 +97,12 @@ pub(super) struct Section<'d, 'i> {
     path: &'static str,
     span: Span,
     asked: Vec<&'static str>,
+    faults: usize,
 }
 
 impl<'d, 'i> Section<'d, 'i> {
     pub fn new(path: &'static str, span: Span, table: Option<&'d DeTable<'i>>) -> Section<'d, 'i> {
-        Section { table, path, span, asked: Vec::new() }
+        Section { table, path, span, asked: Vec::new(), faults: 0 }
     }
 
     /// Where the section starts.
@@ -114,6 +116,27 @@ impl<'d, 'i> Section<'d, 'i> {
             Some(value) => value.span(),
             None => self.span.clone(),
         }
+    }
+
+    /// Notes how many of its values were reported.
+    pub fn note_faults(&mut self, faults: usize) {
+        self.faults = faults;
+    }
+
+    /// Whether none of its values was reported.
+    pub fn is_sound(&self) -> bool {
+        self.faults == 0
+    }
+
+    /// Whether the section itself is written.
+    pub fn is_written(&self) -> bool {
+        self.table.is_some()
+    }
+
+    /// Whether the key is written, as an empty list.
+    pub fn is_empty_list(&self, key: &str) -> bool {
+        let value = self.table.and_then(|table| table.get(key));
+        value.is_some_and(|value| matches!(value.get_ref(), DeValue::Array(list) if list.is_empty()))
     }
 
     /// Whether the key is written.
@@ -145,19 +168,6 @@ impl<'d, 'i> Section<'d, 'i> {
         }
     }
 
-    /// Reads one value over its default.
-    pub fn set<T>(
-        &mut self,
-        reader: &mut Reader<'_>,
-        key: &'static str,
-        target: &mut T,
-        parse: impl Fn(&DeValue<'_>) -> Result<T, Fault>,
-    ) {
-        if let Some(read) = self.read(reader, key, parse) {
-            *target = read.value;
-        }
-    }
-
     /// Reads an array; every element that does not do is reported. A single value counts as an
     /// array of one.
     pub fn list<T>(
@@ -166,11 +176,8 @@ impl<'d, 'i> Section<'d, 'i> {
         key: &'static str,
         parse: impl Fn(&DeValue<'_>) -> Result<T, Fault>,
     ) -> Option<Vec<At<T>>> {
-        let (value, span) = self.value(key)?;
-        let elements: Vec<(&DeValue<'_>, Span)> = match value {
-            DeValue::Array(array) => array.iter().map(|e| (e.get_ref(), e.span())).collect(),
-            single => vec![(single, span)],
-        };
+        self.value(key)?;
+        let elements = self.elements(key);
         if elements.len() > LONGEST_LIST {
             let message = format!("more than {LONGEST_LIST} entries");
             reader.error(&self.span_of(key), Fault::new(message, "more belongs in a database"));
@@ -184,6 +191,22 @@ impl<'d, 'i> Section<'d, 'i> {
             }
         }
         Some(list)
+    }
+
+    /// The elements of a list, each with its place; a single value counts as a list of one.
+    fn elements(&self, key: &str) -> Vec<(&'d DeValue<'i>, Span)> {
+        let Some(value) = self.table.and_then(|table| table.get(key)) else { return Vec::new() };
+        match value.get_ref() {
+            DeValue::Array(array) => array.iter().map(|e| (e.get_ref(), e.span())).collect(),
+            single => vec![(single, value.span())],
+        }
+    }
+
+    /// The elements of a list that was read before, with their places, for checks beyond that of each value;
+    /// without those that were reported then.
+    pub fn places<T: 'static>(&self, key: &str, form: &One<T>) -> Vec<At<T>> {
+        let elements = self.elements(key).into_iter().take(LONGEST_LIST);
+        elements.filter_map(|(value, span)| form.read(value).ok().map(|value| At { value, span })).collect()
     }
 
     /// A table below this one.
@@ -260,7 +283,7 @@ impl<'d, 'i> Section<'d, 'i> {
         if let Some(meant) = closest(written, self.asked.iter().copied()) {
             return format!("did you mean `{meant}`?");
         }
-        match super::keys::places_of(written, self.path) {
+        match super::schema::places_of(written, self.path) {
             Some(places) => format!("`{written}` belongs {places}"),
             None => format!("known here: {}", self.asked.join(", ")),
         }

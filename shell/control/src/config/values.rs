@@ -1,133 +1,20 @@
-//! Single values: from TOML to the type meant, or a fault that says what would do.
+//! Texts of single values: to the type meant, or a fault that says what would do.
 
-use super::error::{Fault, closest};
-use super::reader::kind;
-use super::types::{Cidr, Emergency, HostPort, Target};
+use super::Emergency;
+use super::error::Fault;
+use super::types::{Cidr, HostPort, Listener, Target};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::ops::RangeInclusive;
 use std::time::Duration;
-use toml::de::DeValue;
 use wire::Transport;
 
 /// Longest text of any single value, in octets; more is a mistake in the file.
-const LONGEST_TEXT: usize = 4096;
+pub(super) const LONGEST_TEXT: usize = 4096;
 
 /// What is said to who asks for one.
 pub(super) const OTHER_DATABASES: &str = "databases other than SQLite are not in this version";
 
-/// `true` or `false`.
-pub(super) fn flag(value: &DeValue<'_>) -> Result<bool, Fault> {
-    match value {
-        DeValue::Boolean(flag) => Ok(*flag),
-        other => Err(Fault::new(format!("expected true or false, found {}", kind(other)), "")),
-    }
-}
-
-/// A string, read further by `parse`.
-pub(super) fn text<T>(parse: impl Fn(&str) -> Result<T, Fault>) -> impl Fn(&DeValue<'_>) -> Result<T, Fault> {
-    move |value| match value {
-        DeValue::String(text) if text.len() > LONGEST_TEXT => {
-            Err(Fault::new(format!("longer than {LONGEST_TEXT} octets"), ""))
-        }
-        DeValue::String(text) => parse(text),
-        other => {
-            let mend = match other {
-                DeValue::Array(list) if list.len() == 1 => "take the brackets away",
-                DeValue::Array(_) => "it has one value: write that one, without brackets",
-                DeValue::Table(_) => "write one value",
-                _ => "put it in quotes",
-            };
-            Err(Fault::new(format!("expected a string, found {}", kind(other)), mend))
-        }
-    }
-}
-
-/// A whole number in a range.
-pub(super) fn number<N: TryFrom<u64>>(
-    range: RangeInclusive<u64>,
-) -> impl Fn(&DeValue<'_>) -> Result<N, Fault> {
-    move |value| {
-        let DeValue::Integer(written) = value else {
-            return Err(Fault::new(format!("expected a number, found {}", kind(value)), ""));
-        };
-        let number = u64::from_str_radix(written.as_str(), written.radix()).ok();
-        let fits = number.filter(|n| range.contains(n)).and_then(|n| N::try_from(n).ok());
-        fits.ok_or_else(|| {
-            let mend = format!("from {} to {}", range.start(), range.end());
-            Fault::new(format!("{written} is out of range"), mend)
-        })
-    }
-}
-
-/// `"auto"`, which is nothing, or what `inner` reads.
-pub(super) fn auto<T>(
-    inner: impl Fn(&DeValue<'_>) -> Result<T, Fault>,
-) -> impl Fn(&DeValue<'_>) -> Result<Option<T>, Fault> {
-    move |value| match value {
-        DeValue::String(text) if text == "auto" => Ok(None),
-        _ => inner(value).map(Some),
-    }
-}
-
-/// One of a table of names.
-pub(super) fn choice<T: Copy>(
-    table: &'static [(&'static str, T)],
-) -> impl Fn(&DeValue<'_>) -> Result<T, Fault> {
-    text(move |written| {
-        if let Some((_, meant)) = table.iter().find(|(name, _)| name.eq_ignore_ascii_case(written)) {
-            return Ok(*meant);
-        }
-        let mend = match closest(written, table.iter().map(|(name, _)| *name)) {
-            Some(name) => format!("did you mean \"{name}\"?"),
-            None => {
-                let names: Vec<String> = table.iter().map(|(name, _)| format!("\"{name}\"")).collect();
-                format!("one of {}", names.join(", "))
-            }
-        };
-        Err(Fault::new(format!("unknown value \"{}\"", shown(written)), mend))
-    })
-}
-
-/// A length of time between two bounds: a number of seconds, or text such as "500ms".
-pub(super) fn duration(range: RangeInclusive<Duration>) -> impl Fn(&DeValue<'_>) -> Result<Duration, Fault> {
-    move |value| {
-        let read = match value {
-            DeValue::Integer(written) => {
-                u64::from_str_radix(written.as_str(), written.radix()).ok().map(Duration::from_secs)
-            }
-            DeValue::String(written) => parse_duration(written),
-            _ => None,
-        };
-        let Some(duration) = read else {
-            let mend = "write seconds as a number, or a text such as \"500ms\", \"20s\", \"5m\", \"2h\"";
-            return Err(Fault::new("not a length of time", mend));
-        };
-        // Microseconds mean something where no more than some milliseconds do.
-        if *range.end() > Duration::from_millis(10) && duration.subsec_micros() % 1_000 != 0 {
-            return Err(Fault::new("not a whole number of milliseconds", "write \"1ms\" or more"));
-        }
-        if range.contains(&duration) {
-            return Ok(duration);
-        }
-        let mend = format!("from {} to {}", show_duration(*range.start()), show_duration(*range.end()));
-        Err(Fault::new(format!("{} is out of range", show_duration(duration)), mend))
-    }
-}
-
-/// Whole seconds between two bounds, for what SIP carries in seconds.
-pub(super) fn seconds(range: RangeInclusive<u64>) -> impl Fn(&DeValue<'_>) -> Result<Duration, Fault> {
-    let inner = duration(Duration::from_secs(*range.start())..=Duration::from_secs(*range.end()));
-    move |value| {
-        let read = inner(value)?;
-        match read.subsec_nanos() {
-            0 => Ok(read),
-            _ => Err(Fault::new("not a whole number of seconds", "SIP carries it in seconds")),
-        }
-    }
-}
-
 /// Digits and a unit.
-fn parse_duration(text: &str) -> Option<Duration> {
+pub(super) fn parse_duration(text: &str) -> Option<Duration> {
     let text = text.trim();
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at_checked(digits)?;
@@ -172,7 +59,7 @@ pub(super) fn transport(name: &str) -> Result<Transport, Fault> {
 }
 
 /// `udp:0.0.0.0:5060`.
-pub(super) fn listener(written: &str) -> Result<(Transport, SocketAddr), Fault> {
+pub(super) fn listener(written: &str) -> Result<Listener, Fault> {
     let example = "write it as \"udp:0.0.0.0:5060\" or \"tcp:[::]:5060\"";
     let Some((name, address)) = written.split_once(':') else {
         return Err(Fault::new(format!("\"{}\" is not a listener", shown(written)), example));
@@ -186,7 +73,7 @@ pub(super) fn listener(written: &str) -> Result<(Transport, SocketAddr), Fault> 
         Ok(address) if address.ip().is_multicast() => {
             Err(Fault::new("cannot listen on a multicast address", example))
         }
-        Ok(address) => Ok((transport, address)),
+        Ok(address) => Ok(Listener { transport, address, advertise: None, optional: false }),
         Err(_) => {
             let what = format!("\"{}\" is not an IP address and port", shown(address));
             Err(Fault::new(what, example))
@@ -417,30 +304,4 @@ pub(super) fn plain(written: &str) -> Result<String, Fault> {
         return Err(Fault::new(what, "1 to 128 printable characters without quotes"));
     }
     Ok(written.to_owned())
-}
-
-/// How long a target may say nothing at all.
-pub(super) fn silence() -> impl Fn(&DeValue<'_>) -> Result<Duration, Fault> {
-    duration(Duration::from_millis(100)..=Duration::from_secs(30))
-}
-
-/// A status after which the next target is tried: `"486"` or `486`.
-pub(super) fn retry(value: &DeValue<'_>) -> Result<u16, Fault> {
-    let written = match value {
-        DeValue::String(text) => text.to_string(),
-        DeValue::Integer(number) => number.to_string(),
-        other => return Err(Fault::new(format!("expected a string, found {}", kind(other)), "")),
-    };
-    let status = written.parse().ok().filter(|status| (400..700).contains(status));
-    match (written.to_ascii_lowercase().as_str(), status) {
-        (always @ ("503" | "timeout" | "unreachable"), _) => {
-            let mend = "remove it; list other statuses, or leave `retry_on` out";
-            Err(Fault::new(format!("\"{always}\" always makes the next target be tried"), mend))
-        }
-        (_, Some(status)) => Ok(status),
-        _ => {
-            let mend = "a status from 400 to 699, but not 503, which always counts";
-            Err(Fault::new(format!("\"{}\" is no reason to retry", shown(&written)), mend))
-        }
-    }
 }

@@ -1,4 +1,5 @@
-//! Numbers about the running server.
+//! Numbers about the running server. What a node counts, its names and their meaning are declared in
+//! [`sip_node::FAMILIES`].
 //!
 //! Each worker owns a [`Recorder`] and is the only writer of its block of counters, so that counting
 //! is a plain load and store on a cache line nobody else writes: no read-modify-write, no lock, no
@@ -11,16 +12,15 @@
 //! `name{label="value"} number` on lines, is [`Text`] below.
 
 mod histogram;
-mod table;
 #[cfg(test)]
 mod tests;
 mod text;
 
 pub use histogram::Distribution;
-pub use table::{Counter, Histogram};
 pub use text::{Kind, Text};
 
 use histogram::Buckets;
+use sip_node::{Counter, FAMILIES, Span};
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ const METHODS: usize = 31;
 struct Block {
     counters: [AtomicU64; Counter::COUNT],
     methods: [AtomicU64; METHODS + 1],
-    histograms: [Buckets; Histogram::COUNT],
+    histograms: [Buckets; Span::ALL.len()],
     taken: AtomicBool,
 }
 
@@ -45,7 +45,7 @@ impl Block {
         Block {
             counters: [const { AtomicU64::new(0) }; Counter::COUNT],
             methods: [const { AtomicU64::new(0) }; METHODS + 1],
-            histograms: [const { Buckets::new() }; Histogram::COUNT],
+            histograms: [const { Buckets::new() }; Span::ALL.len()],
             taken: AtomicBool::new(false),
         }
     }
@@ -85,10 +85,10 @@ impl Registry {
     }
 
     /// A histogram over all writers.
-    pub fn histogram(&self, histogram: Histogram) -> Distribution {
+    pub fn histogram(&self, span: Span) -> Distribution {
         let mut all = Distribution::default();
         for block in &self.blocks {
-            block.histograms[histogram as usize].add_to(&mut all);
+            block.histograms[span as usize].add_to(&mut all);
         }
         all
     }
@@ -96,24 +96,28 @@ impl Registry {
     /// Appends everything in Prometheus text format.
     pub fn render(&self, out: &mut String) {
         let mut text = Text::new(out);
-        for family in table::COUNTERS {
+        for family in FAMILIES {
             text.family(family.name, family.help, Kind::Counter);
-            for (counter, labels) in family.members {
-                text.sample(family.name, labels, self.total(*counter));
+            for (value, counters) in family.members {
+                let labels = [(family.label, *value)];
+                let labels = if family.label.is_empty() { &[][..] } else { &labels };
+                text.sample(family.name, labels, counters.iter().map(|c| self.total(*c)).sum::<u64>());
             }
         }
         self.render_methods(&mut text);
-        for family in table::HISTOGRAMS {
-            text.family(family.name, family.help, Kind::Histogram);
-            for (histogram, labels) in family.members {
-                text.histogram(family.name, labels, &self.histogram(*histogram));
-            }
+        for (span, name, help) in Span::ALL {
+            text.family(name, help, Kind::Histogram);
+            text.histogram(name, &[], &self.histogram(span));
         }
     }
 
     fn render_methods(&self, text: &mut Text<'_>) {
         const NAME: &str = "strowger_requests_received_total";
-        text.family(NAME, "Requests received, by method.", Kind::Counter);
+        text.family(
+            NAME,
+            "Requests received, by method; unknown methods as `other`. Retransmissions count.",
+            Kind::Counter,
+        );
         for (index, method) in self.methods.iter().enumerate() {
             text.sample(NAME, &[("method", method)], self.sum(|block| &block.methods[index.min(METHODS)]));
         }
@@ -151,8 +155,8 @@ impl Recorder {
 
     /// Notes that something took `micros`, microseconds.
     #[inline]
-    pub fn observe(&self, histogram: Histogram, micros: u64) {
-        self.block().histograms[histogram as usize].observe(micros);
+    pub fn observe(&self, span: Span, micros: u64) {
+        self.block().histograms[span as usize].observe(micros);
     }
 }
 

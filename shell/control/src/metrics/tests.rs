@@ -32,12 +32,12 @@ proptest! {
         let registry = Registry::new(1, &[]);
         let recorder = registry.recorder(0).unwrap();
         for value in &values {
-            recorder.observe(Histogram::Answer, *value);
+            recorder.observe(Span::Answer, *value);
         }
         values.sort_unstable();
         let rank = ((values.len() as f64 * part).ceil() as usize).clamp(1, values.len());
         let exact = values[rank - 1];
-        let read = registry.histogram(Histogram::Answer).quantile(part).unwrap();
+        let read = registry.histogram(Span::Answer).quantile(part).unwrap();
         prop_assert_eq!(read, upper(bucket(exact)));
     }
 }
@@ -47,14 +47,14 @@ fn writers_are_summed() {
     let registry = Registry::new(3, &["A", "B"]);
     let recorders: Vec<Recorder> = (0..3).map(|i| registry.recorder(i).unwrap()).collect();
     for (i, recorder) in (1u64..).zip(&recorders) {
-        recorder.add(Counter::ForwardedRequests, i);
-        recorder.add(Counter::ForwardedRequests, i);
-        recorder.observe(Histogram::Answer, 1000 * i);
+        recorder.add(Counter::Forwarded, i);
+        recorder.add(Counter::Forwarded, i);
+        recorder.observe(Span::Answer, 1000 * i);
         recorder.count_method(1);
         recorder.count_method(2);
     }
-    assert_eq!(registry.total(Counter::ForwardedRequests), 12);
-    let answers = registry.histogram(Histogram::Answer);
+    assert_eq!(registry.total(Counter::Forwarded), 12);
+    let answers = registry.histogram(Span::Answer);
     assert_eq!((answers.count(), answers.sum_micros()), (3, 6000));
     let mut text = String::new();
     registry.render(&mut text);
@@ -69,10 +69,10 @@ fn a_block_has_one_writer_at_a_time() {
     let first = registry.recorder(0).unwrap();
     assert!(registry.recorder(0).is_none());
     assert!(registry.recorder(1).is_none());
-    first.add(Counter::CallsDiverted, 5);
+    first.add(Counter::Voicemail, 5);
     drop(first);
     assert!(registry.recorder(0).is_some());
-    assert_eq!(registry.total(Counter::CallsDiverted), 5, "what was counted stays");
+    assert_eq!(registry.total(Counter::Voicemail), 5, "what was counted stays");
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn histograms_are_cumulative_and_in_seconds() {
     let registry = Registry::new(1, &[]);
     let recorder = registry.recorder(0).unwrap();
     for micros in [1, 16, 17, 1024, 2_000_000, 1 << 30] {
-        recorder.observe(Histogram::Answer, micros);
+        recorder.observe(Span::Answer, micros);
     }
     let mut text = String::new();
     registry.render(&mut text);

@@ -251,7 +251,7 @@ fn emergency_calls_need_a_target_and_plain_numbers() {
         ("sip:192.0.2.9", false),
     ] {
         let text = format!("{top}[emergency]\ntargets = ['{target}']");
-        let found = if is_own { errors(&text) } else { good(&text).listen.len().to_string() };
+        let found = if is_own { errors(&text) } else { good(&text).server.listen.len().to_string() };
         assert_eq!(found.contains("is this server, calls would come back here"), is_own, "{text}: {found}");
     }
     let route = with("numbers = ['112']\n[[route]]\nuser = '112'\ntargets = ['sip:192.0.2.9']");
@@ -424,7 +424,7 @@ fn workers_are_placed_on_cpus_that_can_be() {
     for text in ["pin = []", "pin = 'yes'", "pin = true", "pin = [1024]", "pin = ['a']", "pin = [-1]"] {
         assert_eq!(errors(text).lines().count(), 1, "{text}");
     }
-    assert_eq!(good("pin = 'off'").pin, Pin::Off);
+    assert_eq!(good("pin = 'off'").server.pin, Pin::Off);
     // Microseconds where they mean something.
     for text in
         ["busy_poll = '11ms'", "busy_poll = 1", "busy_poll = '50 apples'", "[timers]\ntrying = '500us'"]

@@ -1,6 +1,9 @@
 //! Configurations that work.
 
 use super::*;
+use sip_auth::Algorithm;
+use sip_node::{Challenge, Mode};
+use sip_proxy::context::Reroute;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,9 +19,9 @@ fn no_file_at_all_is_enough() {
     assert_eq!(loaded.config, Config::default());
     assert!(loaded.warnings.is_empty());
     assert_eq!(loaded.file, None);
-    let listen: Vec<String> = loaded.config.listen.iter().map(|l| l.to_string()).collect();
+    let listen: Vec<String> = loaded.config.server.listen.iter().map(|l| l.to_string()).collect();
     assert_eq!(listen, ["udp:0.0.0.0:5060", "tcp:0.0.0.0:5060", "udp:[::]:5060", "tcp:[::]:5060"]);
-    assert!(loaded.config.listen.iter().all(|l| l.optional == l.address.is_ipv6()));
+    assert!(loaded.config.server.listen.iter().all(|l| l.optional == l.address.is_ipv6()));
 }
 
 #[test]
@@ -36,20 +39,20 @@ fn the_defaults_are_safe() {
 #[test]
 fn every_section_arrives() {
     let config = good(FULL);
-    assert_eq!(config.domains, ["example.com", "example.org"]);
-    assert_eq!(config.aliases, ["sip1.example.com", "192.0.2.10", "[2001:db8::1]"]);
-    assert_eq!(config.workers, 4);
-    assert_eq!((config.steering, config.pin), (Steering::Kernel, Pin::Cpus(vec![0, 2])));
-    assert_eq!(config.busy_poll, Duration::from_micros(50));
-    assert_eq!(config.udp_segmentation, Segmentation::On);
-    assert_eq!(config.listen[0].advertise.as_ref().unwrap().to_string(), "sip.example.com:5062");
-    assert_eq!(config.listen[1].advertise, None);
-    assert_eq!(config.listen[1].transport, Transport::Tcp);
+    assert_eq!(config.server.domains, ["example.com", "example.org"]);
+    assert_eq!(config.server.aliases, ["sip1.example.com", "192.0.2.10", "[2001:db8::1]"]);
+    assert_eq!(config.server.workers, 4);
+    assert_eq!((config.server.steering, config.server.pin), (Steering::Kernel, Pin::Cpus(vec![0, 2])));
+    assert_eq!(config.server.busy_poll, Duration::from_micros(50));
+    assert_eq!(config.server.udp_segmentation, Segmentation::On);
+    assert_eq!(config.server.listen[0].advertise.as_ref().unwrap().to_string(), "sip.example.com:5062");
+    assert_eq!(config.server.listen[1].advertise, None);
+    assert_eq!(config.server.listen[1].transport, Transport::Tcp);
     assert_eq!(config.auth.algorithms, [Algorithm::Sha256, Algorithm::Md5]);
     assert_eq!(config.auth.nonce_lifetime, secs(120));
     assert_eq!(config.registrar.max_expires, secs(3600));
     assert_eq!(config.registrar.service_route, ["sip:edge.example.com;lr"]);
-    assert_eq!((config.proxy.mode, config.proxy.fork), (ProxyMode::Redirect, Fork::Serial));
+    assert_eq!((config.proxy.mode, config.proxy.fork), (Mode::Redirect, Fork::Serial));
     assert_eq!(config.proxy.timer_c, secs(240));
     assert_eq!(config.timers.t1, Duration::from_millis(100));
     assert_eq!(config.limits.message_bytes, 8192);
@@ -58,7 +61,7 @@ fn every_section_arrives() {
     assert_eq!((config.log.level, config.log.format), (Level::Debug, LogFormat::Json));
     assert_eq!(config.store.on_failure, OnStoreFailure::Accept);
     let voicemail = config.voicemail.unwrap();
-    assert_eq!(voicemail.on, [Divert::Busy, Divert::NoAnswer]);
+    assert_eq!(voicemail.on, [Reroute::BUSY, Reroute::NO_ANSWER]);
     assert_eq!(voicemail.no_answer_timeout, Duration::from_millis(1500));
     assert_eq!(voicemail.silent_after, Duration::from_millis(2500));
     assert_eq!(voicemail.target.user.as_deref(), Some("vm"));
@@ -83,8 +86,8 @@ fn trunks_and_routes_arrive() {
     assert_eq!((&trunk.retry_on[..], trunk.silent_after), (&[486, 500][..], Duration::from_millis(1500)));
     assert_eq!(config.routes[1].silent_after, Duration::from_secs(3));
     assert_eq!(config.routes[0].user.as_deref(), Some("info"));
-    assert!(matches!(&config.routes[0].action, RouteAction::Redirect(c) if c.len() == 1));
-    assert!(matches!(&config.routes[1].action, RouteAction::Forward(t) if t[0].port == Some(5080)));
+    assert_eq!((config.routes[0].targets.len(), config.routes[0].redirect.len()), (0, 1));
+    assert_eq!((config.routes[1].targets[0].port, config.routes[1].redirect.len()), (Some(5080), 0));
 }
 
 #[test]
@@ -127,14 +130,14 @@ fn blocks_of_addresses() {
 #[test]
 fn one_value_may_stand_for_a_list() {
     let config = good("domains = 'example.com'\nlisten = 'udp:127.0.0.1:0'");
-    assert_eq!(config.domains, ["example.com"]);
-    assert_eq!(config.listen.len(), 1);
+    assert_eq!(config.server.domains, ["example.com"]);
+    assert_eq!(config.server.listen.len(), 1);
 }
 
 #[test]
 fn one_advertised_address_serves_all_listeners() {
     let config = good("advertise = 'sip.example.com'");
-    assert!(config.listen.iter().all(|l| l.advertise.as_ref().unwrap().host == "sip.example.com"));
+    assert!(config.server.listen.iter().all(|l| l.advertise.as_ref().unwrap().host == "sip.example.com"));
 }
 
 #[test]
@@ -168,16 +171,16 @@ fn the_command_line_wins() {
     let loaded = Config::parse("t.toml", FULL, &over, METHODS).unwrap();
     let config = loaded.config;
     // The advertise table of the file names listeners that are gone; that is no error here.
-    assert_eq!(config.listen.len(), 1);
-    assert_eq!(config.listen[0].address, "127.0.0.1:5070".parse::<SocketAddr>().unwrap());
-    assert_eq!(config.domains, ["lab.example"]);
-    assert_eq!(config.data_dir, Path::new("/tmp/x"));
-    assert_eq!(config.workers, 2);
-    assert_eq!(config.steering, Steering::Ring);
+    assert_eq!(config.server.listen.len(), 1);
+    assert_eq!(config.server.listen[0].address, "127.0.0.1:5070".parse::<SocketAddr>().unwrap());
+    assert_eq!(config.server.domains, ["lab.example"]);
+    assert_eq!(config.server.data_dir, Path::new("/tmp/x"));
+    assert_eq!(config.server.workers, 2);
+    assert_eq!(config.server.steering, Steering::Ring);
     assert_eq!(config.admin.listen, Some("127.0.0.1:0".parse().unwrap()));
     assert!(!config.auth.enabled);
     assert_eq!(config.balance.nodes[0].to_string(), "sip:192.0.2.9:5060");
-    assert_eq!(config.balance.algorithm, BalanceBy::Cjsq);
+    assert_eq!(config.balance.algorithm, sip_balancer::Algorithm::Cjsq);
     assert_eq!(loaded.warnings.len(), 1, "authentication off is worth a warning");
     let off = Overrides { admin: Some("off".into()), ..Overrides::default() };
     assert_eq!(Config::parse("t", "", &off, METHODS).unwrap().config.admin.listen, None);
@@ -190,7 +193,7 @@ fn paths_are_meant_from_where_the_file_is() {
     let file = dir.join("strowger.toml");
     std::fs::write(&file, "data_dir = 'd'\n[admin]\ntoken_file = '/abs/token'").unwrap();
     let loaded = Config::load(Some(&file), &Overrides::default(), METHODS).unwrap();
-    assert_eq!(loaded.config.data_dir, dir.join("d"));
+    assert_eq!(loaded.config.server.data_dir, dir.join("d"));
     assert_eq!(loaded.config.admin.token_file.as_deref(), Some(Path::new("/abs/token")));
     assert_eq!(loaded.file.as_deref(), Some(file.as_path()));
     std::fs::write(&file, b"domains = ['\xff']").unwrap();
@@ -208,7 +211,7 @@ fn what_is_rendered_reads_back_the_same() {
         let rendered = config.render_effective();
         let mut again = good(&rendered);
         // The default listeners may be missing on a system; written ones may not.
-        for (listener, before) in again.listen.iter_mut().zip(&config.listen) {
+        for (listener, before) in again.server.listen.iter_mut().zip(&config.server.listen) {
             listener.optional = before.optional;
         }
         assert_eq!(again, config, "{rendered}");

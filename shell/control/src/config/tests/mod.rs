@@ -1,9 +1,9 @@
 //! Tests of the configuration as a whole.
 
-mod documented;
 mod findings;
 mod good;
 mod properties;
+mod reference;
 
 use super::*;
 

@@ -1,12 +1,13 @@
 //! What holds for every text.
 
-use super::super::keys::KEYS;
+use super::super::sections::sections;
 use super::*;
 use proptest::prelude::*;
 
 /// A key of a section, with a value that may or may not fit.
 fn line() -> impl Strategy<Value = String> {
-    let keys: Vec<&'static str> = KEYS.iter().flat_map(|(_, keys)| keys.iter().copied()).collect();
+    let keys: Vec<&'static str> =
+        sections().iter().flat_map(|section| section.keys.iter().map(|key| key.name)).collect();
     let value = prop_oneof![
         any::<i64>().prop_map(|n| n.to_string()),
         any::<bool>().prop_map(|b| b.to_string()),
@@ -17,11 +18,8 @@ fn line() -> impl Strategy<Value = String> {
         Just("1979-05-27".to_owned()),
         Just("1e300".to_owned()),
     ];
-    let header = prop::sample::select(KEYS).prop_map(|(section, _)| match section {
-        "" => String::new(),
-        section @ ("trunk" | "route") => format!("[[{section}]]"),
-        section => format!("[{section}]"),
-    });
+    let headers: Vec<String> = sections().iter().map(|section| section.header()).collect();
+    let header = prop::sample::select(headers);
     prop_oneof![
         4 => (prop::sample::select(keys), value).prop_map(|(key, value)| format!("{key} = {value}")),
         1 => header,
@@ -75,24 +73,22 @@ proptest! {
 
 #[test]
 fn the_list_of_keys_is_what_is_read() {
-    for (section, keys) in KEYS {
-        let header = match *section {
-            "" => String::new(),
-            "trunk" | "route" => format!("[[{section}]]\n"),
-            section => format!("[{section}]\n"),
-        };
-        for key in *keys {
+    let sections = sections();
+    for section in &sections {
+        let header = section.header() + "\n";
+        for key in &section.keys {
+            let key = key.name;
             // A date fits no key, so a known key is refused for its value and never as unknown.
             let found = errors(&format!("{header}{key} = 1979-05-27"));
-            assert!(!found.contains("unknown key"), "[{section}] {key}: {found}");
+            assert!(!found.contains("unknown key"), "{header}{key}: {found}");
         }
         let found = errors(&format!("{header}qqqqqqqq = 1"));
         let known = found.split("known here: ").nth(1).unwrap().lines().next().unwrap();
         let mut asked: Vec<&str> = known.split(", ").collect();
-        asked.retain(|name| !KEYS.iter().any(|(section, _)| section == name));
-        let mut listed = keys.to_vec();
+        asked.retain(|name| !sections.iter().any(|section| section.name == *name));
+        let mut listed: Vec<&str> = section.keys.iter().map(|key| key.name).collect();
         asked.sort_unstable();
         listed.sort_unstable();
-        assert_eq!(asked, listed, "[{section}]");
+        assert_eq!(asked, listed, "{header}");
     }
 }

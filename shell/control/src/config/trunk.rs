@@ -1,0 +1,228 @@
+//! `[[trunk]]`: another server that calls are exchanged with.
+
+use super::claims::{Claims, cap, claim};
+use super::error::Fault;
+use super::form::*;
+use super::load::Context;
+use super::reader::{At, Reader, Section, Span, kind};
+use super::schema::{self, Checks, section};
+use super::types::{
+    Cidr, SILENT_AFTER, Target, bytes_of, check_targets, millis, silence, targets, uris, user_bytes,
+};
+use super::values::{cidr, domain, plain, shown, user_part};
+use std::net::IpAddr;
+use std::time::Duration;
+use toml::de::DeValue;
+
+section! {
+    /// `[[trunk]]`: another server that calls are exchanged with.
+    pub struct Trunk = "trunk" {
+        /// Its name. Required, unique.
+        name: String = String::new(), text("text", plain).no_default(), live;
+        /// SIP URIs in failover order. Required.
+        targets: Vec<Target> = Vec::new(), targets(), live;
+        /// Addresses or blocks whose requests are trusted as this trunk's. Targets that are names must be
+        /// listed here by address: the DNS makes no source, so requests from one that is not listed are
+        /// treated as a stranger's. See [guide/trunks.md](../guide/trunks.md). Default: the targets that are
+        /// addresses.
+        sources: Vec<Cidr> = Vec::new(), list(text("address or block", cidr)).once("source"), live;
+        /// Beginnings of the called numbers it serves. The longest prefix of all trunks wins. How a character
+        /// is written does not matter: `*21#` and `*21%23` are the same.
+        prefixes: Vec<String> = Vec::new(), list(text("part of a user", user_part)), live;
+        /// Domains it serves.
+        domains: Vec<String> = Vec::new(), list(text("host name", domain)), live;
+        /// Characters taken from the front of the called user. An escape such as `%23` is one character.
+        strip: usize = 0, number(0..=64), live;
+        /// Characters then put in front.
+        prepend: String = String::new(), text("part of a user", user_part).no_default(), live;
+        /// Its calls may leave over another trunk, and over a `[[route]]` that leads out. Without it they get
+        /// 403, with a log line at level info. Two trunks whose `sources` overlap must have the same value.
+        may_transit: bool = false, flag(), live;
+        /// Requests to it say that it may ask for less (`oc`, RFC 7339 and RFC 7415), and it gets less when
+        /// it does. Only for one that knows these and writes `oc` itself: one that passes the parameters of
+        /// others on lets them ask in its name.
+        overload_control: bool = false, flag(), live;
+        /// Further statuses after which the next target is tried, 400 to 699. 503, no response and a failed
+        /// transport always count and are refused here.
+        retry_on: Vec<u16> = Vec::new(), list(retry()).once("reason"), live;
+        /// How long a target may send nothing at all, not even 100, before the next one is tried. 100 ms to
+        /// 30 s. For a request other than INVITE it is at least 5 s. See
+        /// [guide/trunks.md](../guide/trunks.md).
+        silent_after: Duration = SILENT_AFTER, silence(), live;
+    }
+}
+
+/// A status after which the next target is tried: `"486"` or `486`.
+fn retry() -> One<u16> {
+    One::new("400 to 699 but 503", status, |status| quoted(status))
+}
+
+fn status(value: &DeValue<'_>) -> Result<u16, Fault> {
+    let written = match value {
+        DeValue::String(text) => text.to_string(),
+        DeValue::Integer(number) => number.to_string(),
+        other => return Err(Fault::new(format!("expected a string, found {}", kind(other)), "")),
+    };
+    let status = written.parse().ok().filter(|status| (400..700).contains(status));
+    match (written.to_ascii_lowercase().as_str(), status) {
+        (always @ ("503" | "timeout" | "unreachable"), _) => {
+            let mend = "remove it; list other statuses, or leave `retry_on` out";
+            Err(Fault::new(format!("\"{always}\" always makes the next target be tried"), mend))
+        }
+        (_, Some(status)) => Ok(status),
+        _ => {
+            let mend = "a status from 400 to 699, but not 503, which always counts";
+            Err(Fault::new(format!("\"{}\" is no reason to retry", shown(&written)), mend))
+        }
+    }
+}
+
+/// Every `[[trunk]]`.
+pub(super) fn trunks(
+    reader: &mut Reader<'_>,
+    top: &mut Section<'_, '_>,
+    context: &Context<'_>,
+) -> Vec<Trunk> {
+    let mut sections = top.sections(reader, "trunk", "trunk");
+    cap(reader, &mut sections, &top.span_of("trunk"), "trunks");
+    let (mut claims, mut blocks) = (Claims::new(), Vec::new());
+    let mut trunks = Vec::new();
+    for mut section in sections {
+        let trunk: Trunk = schema::read(&mut section, reader, context);
+        trunk.claim(&section, reader, &mut claims, &context.server.domains);
+        let key = if section.has("sources") { "sources" } else { "targets" };
+        let span = section.span_of(key);
+        blocks.extend(trunk.sources.iter().map(|block| Block::new(*block, &trunk, span.clone())));
+        section.finish(reader);
+        trunks.push(trunk);
+    }
+    report_overlaps(reader, blocks);
+    trunks
+}
+
+impl Checks for Trunk {
+    fn check(&mut self, section: &mut Section<'_, '_>, reader: &mut Reader<'_>, _: &Context<'_>) {
+        if !section.has("name") {
+            let fault = Fault::new("trunk without name", "add name = \"...\"");
+            reader.error(section.span(), fault);
+        }
+        check_targets(section, reader, "targets");
+        if !section.has("targets") {
+            let mend = "add targets = [\"sip:192.0.2.1:5060\"]";
+            reader.error(section.span(), Fault::new("trunk without target", mend));
+        }
+        if section.has("sources") {
+            for At { value, span } in section.places("sources", &text("", cidr)) {
+                if value.length == 0 {
+                    let message = format!("{value} would trust every sender as this trunk");
+                    reader.error(&span, Fault::new(message, "list the addresses of the trunk"));
+                }
+            }
+            return;
+        }
+        for target in self.targets.iter().filter(|target| target.ip().is_none()) {
+            let message = format!("requests from \"{}\" are treated as a stranger's", target.host);
+            let mend = "its target is a name; list its addresses in `sources`";
+            reader.warn(&section.span_of("targets"), Fault::new(message, mend));
+        }
+        self.sources = self.targets.iter().filter_map(Target::ip).map(Cidr::single).collect();
+        self.sources.dedup();
+    }
+
+    fn has_default(key: &str) -> bool {
+        key != "sources"
+    }
+}
+
+impl Trunk {
+    /// Claims its name, prefixes and domains; `own` are the domains of this server.
+    fn claim(&self, section: &Section<'_, '_>, reader: &mut Reader<'_>, claims: &mut Claims, own: &[String]) {
+        for At { value, span } in section.places("name", &text("", plain)) {
+            claim(reader, claims, format!("trunk name \"{value}\""), &span, "give it another name");
+        }
+        let mend = "a number or domain can have one trunk; put more targets into that trunk";
+        for At { value, span } in section.places("prefixes", &text("", user_part)) {
+            claim(reader, claims, format!("prefix \"{value}\""), &span, mend);
+        }
+        for At { value, span } in section.places("domains", &text("", domain)) {
+            if own.contains(&value) {
+                let mend =
+                    "remove it here if its users register with this server, else from `domains` (--domain)";
+                reader.error(&span, Fault::new(format!("domain \"{value}\" is one of our own"), mend));
+            }
+            claim(reader, claims, format!("domain \"{value}\""), &span, mend);
+        }
+        if !section.has("prefixes") && !section.has("domains") {
+            let fault = Fault::new(
+                "this trunk serves no prefix and no domain: nothing is sent to it",
+                "add prefixes = [\"+\"] or domains = [\"example.net\"] unless it only sends to us",
+            );
+            reader.warn(section.span(), fault);
+        }
+    }
+
+    /// What the core needs of it.
+    pub fn settings(&self) -> sip_node::Trunk {
+        sip_node::Trunk {
+            name: self.name.clone().into_bytes(),
+            targets: uris(&self.targets),
+            sources: self.sources.iter().map(|c| (c.address, c.length)).collect(),
+            prefixes: self.prefixes.iter().map(|prefix| user_bytes(prefix)).collect(),
+            domains: bytes_of(&self.domains),
+            strip: self.strip,
+            prepend: user_bytes(&self.prepend),
+            may_transit: self.may_transit,
+            overload_control: self.overload_control,
+            retry_on: self.retry_on.clone(),
+            silent_after_ms: millis(self.silent_after),
+        }
+    }
+}
+
+/// A block of addresses that a trunk's requests come from.
+#[derive(Clone)]
+struct Block {
+    first: u128,
+    last: u128,
+    written: Cidr,
+    may_transit: bool,
+    trunk: String,
+    span: Span,
+}
+
+impl Block {
+    fn new(written: Cidr, trunk: &Trunk, span: Span) -> Block {
+        let (bits, length) = match written.address {
+            IpAddr::V4(ip) => (ip.to_ipv6_mapped().to_bits(), 96 + u32::from(written.length)),
+            IpAddr::V6(ip) => (ip.to_bits(), u32::from(written.length)),
+        };
+        let host = u128::MAX.checked_shr(length).unwrap_or(0);
+        let (may_transit, trunk) = (trunk.may_transit, trunk.name.clone());
+        Block { first: bits & !host, last: bits | host, written, may_transit, trunk, span }
+    }
+}
+
+/// Reports addresses that are of two trunks of which one may transit: their order would decide who may call
+/// out.
+fn report_overlaps(reader: &mut Reader<'_>, mut blocks: Vec<Block>) {
+    blocks.sort_by_key(|block| (block.first, block.span.start));
+    // The block of each kind that reaches furthest.
+    let mut furthest: [Option<Block>; 2] = [None, None];
+    for block in blocks {
+        let [own, other] = if block.may_transit { [1, 0] } else { [0, 1] };
+        if let Some(there) = furthest[other].as_ref().filter(|there| there.last >= block.first) {
+            let (first, second) =
+                if there.span.start < block.span.start { (there, &block) } else { (&block, there) };
+            let (line, column) = reader.place(first.span.start);
+            let message = format!(
+                "{} of trunk \"{}\" overlaps {} of trunk \"{}\" at {line}:{column}, and one of them has may_transit",
+                second.written, second.trunk, first.written, first.trunk
+            );
+            let mend = "give each its own `sources`, or both the same may_transit";
+            reader.error(&second.span, Fault::new(message, mend));
+        }
+        if furthest[own].as_ref().is_none_or(|there| there.last < block.last) {
+            furthest[own] = Some(block);
+        }
+    }
+}

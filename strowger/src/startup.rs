@@ -1,0 +1,209 @@
+//! What `serve` and `balance` do alike: from the configuration to open sockets, and the end.
+
+use crate::memory::Room;
+use crate::segmentation::Segmentation;
+use crate::steering::{self, Helmsman};
+use crate::{absolute, interfaces};
+use control::admin::{Admin, Bound as AdminSocket, Server};
+use control::config::{self as c, Config, Loaded};
+use control::log::LogHandle;
+use control::signals::{self, Signal};
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+use worker_runtime::{Bound, Listener, Runtime, RuntimeConfig, StreamLimits};
+
+/// Anything that keeps the server from starting; its text says what to do.
+pub type Failure = Box<dyn Error + Send + Sync>;
+
+/// What is there before the first socket.
+pub struct Startup {
+    pub helmsman: Helmsman,
+    pub signals: Receiver<Signal>,
+    pub log: LogHandle,
+    pub workers: usize,
+    /// With every unspecified address replaced.
+    pub listeners: Vec<c::Listener>,
+}
+
+/// The open sockets.
+pub struct Sockets {
+    pub bound: Bound,
+    pub segmentation: Segmentation,
+    pub admin: Option<AdminSocket>,
+}
+
+impl Startup {
+    /// Starts to log, first that the program starts, in these words.
+    pub fn begin(loaded: &Loaded, words: &str) -> Result<Startup, Failure> {
+        let helmsman = Helmsman::appoint()?;
+        let signals = signals::listen()?;
+        let config = &loaded.config;
+        let log = control::log::init(config.log.level, config.log.format)?;
+        tracing::info!(
+            version = env!("CARGO_PKG_VERSION"),
+            config = loaded.file.as_deref().map_or("none".into(), |f| absolute(f).display().to_string()),
+            data_dir = %absolute(&config.server.data_dir).display(),
+            "{words}"
+        );
+        for warning in &loaded.warnings {
+            tracing::warn!("{warning}");
+        }
+        let listeners = interfaces::expand(&config.server.listen)?;
+        raise_descriptor_limit();
+        Ok(Startup { helmsman, signals, log, workers: workers(config), listeners })
+    }
+
+    /// Opens every socket.
+    pub fn bind(&self, config: &Config) -> Result<Sockets, Failure> {
+        let segmentation = Segmentation::new(config.server.udp_segmentation);
+        let runtime = runtime_config(config, &self.listeners, self.workers);
+        let bound = Bound::new(RuntimeConfig { segment: segmentation.switch(), ..runtime }, self.workers)?;
+        Ok(Sockets { bound, segmentation, admin: bind_admin(&config.admin)? })
+    }
+}
+
+/// Starts the admin API on its socket.
+pub fn start_admin(
+    socket: Option<AdminSocket>,
+    control: Arc<impl Admin + 'static>,
+) -> Result<Option<Server>, Failure> {
+    let admin = socket.map(|socket| socket.start(control)).transpose()?;
+    if let Some(admin) = &admin {
+        tracing::info!(address = %admin.address(), "admin API");
+    }
+    Ok(admin)
+}
+
+/// Ends the admin API and the workers, then what they used.
+pub fn end<N: Send + 'static>(
+    admin: Option<Server>,
+    runtime: Runtime<N>,
+    close: impl FnOnce() -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    drop(admin);
+    runtime.handle().shutdown();
+    let ended = runtime.join();
+    close()?;
+    tracing::info!("stopped");
+    ended.map_err(|panics| format!("{} of the workers failed; see the log", panics.len()).into())
+}
+
+/// How many workers the configuration means.
+fn workers(config: &Config) -> usize {
+    match config.server.workers {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        n => n,
+    }
+}
+
+/// As far as it may be raised, before the first socket: there is one for each worker and listener. The
+/// runtime says so if connections have to be fewer for it.
+fn raise_descriptor_limit() {
+    if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
+        tracing::warn!(%error, "cannot raise the limit of open descriptors");
+    }
+}
+
+/// Opens the admin API's socket, or says whose fault it is that it cannot be opened.
+fn bind_admin(access: &c::AdminAccess) -> Result<Option<AdminSocket>, Failure> {
+    AdminSocket::new(access).map_err(|error| {
+        let address = access.listen.map_or_else(String::new, |a| a.to_string());
+        let mend = match error.kind() {
+            std::io::ErrorKind::AddrInUse => {
+                "another process has this port: end it (`ss -lntp` names it), choose another place with \
+                 --admin, or `--admin off`"
+            }
+            std::io::ErrorKind::AddrNotAvailable => {
+                "this machine has no such address: choose another place with --admin, or `--admin off`"
+            }
+            _ => "mend this, choose another place with --admin, or `--admin off`",
+        };
+        format!("cannot serve the admin API on {address}: {error}; {mend}").into()
+    })
+}
+
+/// Bytes that this server may add to a message that it forwards.
+const ADDED: usize = 16 << 10;
+/// How long a stream may be without a message if it has no registration or answered call.
+const LOOSE: Duration = Duration::from_secs(300);
+/// Peers of a listener that get a socket of their own: the trunks, gateways or nodes that most goes to.
+const CONNECTED: usize = 8;
+
+/// The runtime of a server or balancer: its sockets, and the limits of its streams.
+fn runtime_config(config: &Config, listeners: &[c::Listener], workers: usize) -> RuntimeConfig {
+    let l = &config.limits;
+    let usual = StreamLimits::default();
+    // Whatever may be received must also fit where it waits to be sent on, and more than one of it.
+    let longest = l.message_bytes.saturating_add(ADDED);
+    let several = longest.saturating_mul(4);
+    RuntimeConfig {
+        listeners: listeners
+            .iter()
+            .map(|l| Listener { transport: l.transport, address: l.address })
+            .collect(),
+        pin: steering::cpus(&config.server.pin, workers),
+        busy_poll: config.server.busy_poll,
+        // Timers B and F (RFC 3261 section 17.1).
+        patience: config.timers.t1 * 64,
+        connected: CONNECTED,
+        udp_buffer_most: crate::memory::buffer(l, workers),
+        streams: StreamLimits {
+            max_connections: l.connections,
+            max_per_source: u32::try_from(l.connections_per_source).unwrap_or(u32::MAX),
+            message: l.tcp_head_timeout,
+            idle: l.tcp_idle_timeout,
+            idle_loose: Some(l.tcp_idle_timeout.min(LOOSE)),
+            first_message: usual.first_message.min(l.tcp_idle_timeout),
+            max_message: usual.max_message.max(longest),
+            max_queued: usual.max_queued.max(several),
+            max_queued_yielding: usual.max_queued_yielding.max(several),
+            max_queued_connecting: usual.max_queued_connecting.max(several),
+            max_held: Room::of(l).streams_of_each(workers, several),
+            ..usual
+        },
+        // A worker that is gone takes its calls along; the others cannot serve in its place, because
+        // ownership is by hash. Better to end and be restarted, with all bindings on disk, or by what the
+        // messages of dialogs say.
+        on_panic: Some(Arc::new(|_| {
+            tracing::error!("a worker failed: ending, so that the service manager can restart");
+            std::process::abort();
+        })),
+        ..RuntimeConfig::default()
+    }
+}
+
+/// Says that the program is ready. Scripts wait for this line: no log level hides it.
+pub fn say_ready(status: &str, format: c::LogFormat) {
+    let line = format!("strowger {} {status}", env!("CARGO_PKG_VERSION"));
+    eprintln!("{}", control::log::line(&line, format));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_of_the_runtime_follows_t1() {
+        let mut config = Config::default();
+        for millis in [250, 500, 2_000] {
+            config.timers.t1 = Duration::from_millis(millis);
+            // Timers B and F (RFC 3261 section 17.1).
+            assert_eq!(runtime_config(&config, &[], 2).patience, Duration::from_millis(64 * millis));
+        }
+    }
+
+    #[test]
+    fn what_may_be_received_may_wait_to_be_sent() {
+        let mut config = Config::default();
+        for bytes in [1_300, config.limits.message_bytes, 16 << 20] {
+            config.limits.message_bytes = bytes;
+            let streams = runtime_config(&config, &[], 1).streams;
+            let queued = [streams.max_queued, streams.max_queued_yielding, streams.max_queued_connecting];
+            for room in queued.into_iter().chain([streams.max_message]) {
+                assert!(room >= bytes + 1_000, "{bytes} bytes: {streams:?}");
+            }
+        }
+    }
+}
