@@ -19,9 +19,16 @@ else
     export RUSTC_BOOTSTRAP=1
 fi
 triple=$(rustc -vV | sed -n 's/^host: //p')
+# The toolchains of rustup have the runtime of the address sanitizer, Debian's packages of Rust do not.
+sanitizer=-Zsanitizer=address
+sysroot=$("${cargo[@]/cargo/rustc}" --print sysroot)
+if ! compgen -G "$sysroot/lib/rustlib/$triple/lib/librustc-*_rt.asan.a" >/dev/null; then
+    echo "fuzz: without the address sanitizer, of which this Rust has no runtime" >&2
+    sanitizer=
+fi
 export RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
--Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing -Zsanitizer=address -Ccodegen-units=1 \
+-Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing $sanitizer -Ccodegen-units=1 \
 -Cdebug-assertions"
 "${cargo[@]}" build --release --target "$triple" --bins
 

@@ -15,7 +15,7 @@ enum State {
 
 /// The dialogs by hashes of Call-ID and callee's tag. An answered one takes the place of an early one; others
 /// that find no place are not noted.
-#[derive(Default)]
+#[derive(PartialEq, Eq, Default)]
 pub(crate) struct Callees {
     /// Half a hash is enough: the sender must know the Call-ID and the caller's tag as well.
     tags: [u32; MOST],

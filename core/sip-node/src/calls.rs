@@ -52,7 +52,7 @@ struct Entry {
     seen: Time,
     callees: Callees,
     /// INVITEs that began it and have not failed: a proxy before this server may send one for each of its
-    /// targets.
+    /// targets. While the call is not answered, each has its part of `ringing`.
     attempts: u8,
     payer: Payer,
     /// The connection of the caller, if the call keeps it in use.
@@ -65,11 +65,48 @@ struct Entry {
 
 /// The dialog of a request that had our token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Within {
+struct Within {
     /// The one who set it up sent the request.
-    pub by_caller: bool,
+    by_caller: bool,
     /// Where the callee is, by the token.
-    pub callee: SocketAddr,
+    callee: SocketAddr,
+    /// It came from its sender's address, and the table may not know its call.
+    unknown: bool,
+}
+
+/// The requests that say something of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Part {
+    Invite,
+    Update,
+    Bye,
+    Other,
+}
+
+/// What a request has to do with a call: hashes of its Call-ID with each of its tags. They are of the
+/// request, because its receiver may write others into the response.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct DialogKey {
+    part: Part,
+    from: u64,
+    /// Zero in an INVITE without To tag.
+    to: u64,
+    within: Option<Within>,
+}
+
+impl DialogKey {
+    /// Of a request that has nothing to do with calls.
+    const NONE: DialogKey = DialogKey { part: Part::Other, from: 0, to: 0, within: None };
+
+    /// Whether the request had our token.
+    pub const fn is_within(&self) -> bool {
+        self.within.is_some()
+    }
+
+    /// What is kept to recognize further 2xx responses: half a hash, or zero if nothing is to be noted.
+    pub const fn half(&self) -> u32 {
+        if self.within.is_none() { self.from as u32 } else { 0 }
+    }
 }
 
 /// The table of one worker.
@@ -147,21 +184,60 @@ impl Calls {
         Ok(())
     }
 
-    /// An INVITE that belongs to no dialog of ours was let through.
-    pub fn begin(&mut self, now: Time, invite: &Message<'_>, payer: Payer) {
-        self.since.get_or_insert(now);
-        let hash = self.hash(invite.call_id(), invite.from_tag());
-        if let Some(entry) = self.table.find_mut(hash, |e| e.hash == hash) {
-            // A spiral, or another target of a proxy before this server.
-            entry.attempts = entry.attempts.saturating_add(1);
-            return;
-        }
-        self.ringing.take(payer, 1);
-        self.insert(now, hash, [invite.call_id(), invite.from_uri(), invite.to_uri()], payer);
+    /// What a request from `seen` has to do with a call. `dialog`: it had our token. `others`: other servers
+    /// may have begun that call.
+    pub fn key(
+        &self,
+        now: Time,
+        seen: SocketAddr,
+        request: &Message<'_>,
+        dialog: Option<&Dialog>,
+        others: bool,
+    ) -> DialogKey {
+        let within = dialog.map(|dialog| {
+            let there = dialog.sender.remote.ip().to_canonical() == seen.ip().to_canonical();
+            let unknown = there && !self.judges(now, dialog, others);
+            Within { by_caller: dialog.by_caller, callee: dialog.callee().remote, unknown }
+        });
+        let part = match request.method() {
+            Method::Invite => Part::Invite,
+            Method::Update => Part::Update,
+            Method::Bye => Part::Bye,
+            _ => return DialogKey { within, ..DialogKey::NONE },
+        };
+        let (call_id, to_tag) = (request.call_id(), request.to_tag());
+        let to = if part == Part::Invite && to_tag.is_empty() { 0 } else { self.hash(call_id, to_tag) };
+        DialogKey { part, from: self.hash(call_id, request.from_tag()), to, within }
     }
 
-    /// Adds a call, with its Call-ID, From URI and To URI.
+    /// The key of the request that a further 2xx response to an INVITE answers, of which this half was kept.
+    pub fn key_of_further(&self, half: u32, response: &Message<'_>) -> DialogKey {
+        let from = self.hash(response.call_id(), response.from_tag());
+        match half != 0 && half == from as u32 {
+            true => DialogKey { part: Part::Invite, from, ..DialogKey::NONE },
+            false => DialogKey::NONE,
+        }
+    }
+
+    /// An INVITE that belongs to no dialog of ours was let through.
+    pub fn begin(&mut self, now: Time, key: &DialogKey, invite: &Message<'_>, payer: Payer) {
+        self.since.get_or_insert(now);
+        let hash = key.from;
+        let Some(entry) = self.table.find_mut(hash, |e| e.hash == hash) else {
+            return self.insert(now, hash, [invite.call_id(), invite.from_uri(), invite.to_uri()], payer);
+        };
+        // A spiral, or another target of a proxy before this server.
+        if entry.attempts < u8::MAX {
+            entry.attempts += 1;
+            if !entry.callees.is_answered() {
+                self.ringing.take(entry.payer, 1);
+            }
+        }
+    }
+
+    /// Adds a call that is being set up, with its Call-ID, From URI and To URI.
     fn insert(&mut self, now: Time, hash: u64, [call_id, from, to]: [&[u8]; 3], payer: Payer) {
+        self.ringing.take(payer, 1);
         let mut text = self.spare.pop().unwrap_or_default();
         text.clear();
         let call_id = push(call_id, &mut text);
@@ -196,88 +272,130 @@ impl Calls {
     }
 
     /// A provisional or 2xx response to an INVITE or UPDATE went back. Of an INVITE it may make a dialog
-    /// (section 12.1), with a callee at `place`, where the request went. `within`: the request had our token.
+    /// (section 12.1), with a callee at `place`, where the request went. One with another Call-ID or From tag
+    /// than the request is not noted (section 8.2.6.2).
     pub fn responded(
         &mut self,
         now: Time,
         status: u16,
         response: &Message<'_>,
+        key: &DialogKey,
         place: SocketAddr,
-        within: Option<Within>,
     ) {
         let tag = response.to_tag();
         if !(101..300).contains(&status) || (status < 200 && tag.is_empty()) {
             return;
         }
-        let (from, to) =
-            (self.hash(response.call_id(), response.from_tag()), self.hash(response.call_id(), tag));
-        let place = self.place(within.map_or(place, |within| within.callee));
-        let (caller, callee) = match within {
-            Some(Within { by_caller: false, .. }) => (to, from),
-            _ => (from, to),
-        };
-        let new = status >= 200 && within.is_some_and(|within| self.know(now, caller, response, within));
-        let Some(entry) = self.table.find_mut(caller, |e| e.hash == caller) else { return };
-        entry.seen = now;
-        if status < 200 {
-            return entry.callees.ring(callee, place);
-        }
-        if response.method() != Method::Invite && !new {
+        if self.hash(response.call_id(), response.from_tag()) != key.from {
             return;
         }
+        let callee = self.hash(response.call_id(), tag);
+        if let Some(within) = key.within {
+            if callee == key.to {
+                self.went_on(now, status, response, (key, within), place);
+            }
+            return;
+        }
+        let place = self.place(place);
+        let Some(entry) = self.table.find_mut(key.from, |e| e.hash == key.from) else { return };
+        entry.seen = now;
+        if status < 200 {
+            entry.callees.ring(callee, place);
+        } else if key.part == Part::Invite {
+            self.answer(now, key.from, callee, place);
+        }
+    }
+
+    /// A request within a dialog was answered. It makes no dialog; but a call that began where this table
+    /// does not know it (before a restart, say) is noted. So is each place where it passes this server.
+    fn went_on(
+        &mut self,
+        now: Time,
+        status: u16,
+        response: &Message<'_>,
+        (key, within): (&DialogKey, Within),
+        place: SocketAddr,
+    ) {
+        let (mut from, mut to) = (response.from_uri(), response.to_uri());
+        let (caller, callee) = match within.by_caller {
+            true => (key.from, key.to),
+            false => (key.to, key.from),
+        };
+        let known = self.table.find_mut(caller, |e| e.hash == caller).map(|entry| entry.seen = now).is_some();
+        // The callee itself has sent the request or its answer.
+        let there = !within.by_caller || self.place(place) == self.place(within.callee);
+        if status < 200 || !within.unknown || !there {
+            return;
+        }
+        if !known {
+            if self.table.len() >= self.limit {
+                return;
+            }
+            if !within.by_caller {
+                (from, to) = (to, from);
+            }
+            self.insert(now, caller, [response.call_id(), from, to], Payer::PROVEN);
+        }
+        self.answer(now, caller, callee, self.place(within.callee));
+    }
+
+    /// A 2xx came for an INVITE that was answered with a failure meanwhile, and went back.
+    pub fn answered_late(&mut self, now: Time, response: &Message<'_>, key: &DialogKey, place: SocketAddr) {
+        let from = self.hash(response.call_id(), response.from_tag());
+        if from != key.from || key.within.is_some() {
+            return;
+        }
+        if self.table.find(from, |e| e.hash == from).is_none() {
+            if self.table.len() >= self.limit {
+                return;
+            }
+            let parts = [response.call_id(), response.from_uri(), response.to_uri()];
+            self.insert(now, from, parts, Payer::PROVEN);
+        }
+        let callee = self.hash(response.call_id(), response.to_tag());
+        self.answer(now, from, callee, self.place(place));
+    }
+
+    /// A callee at this place has answered.
+    fn answer(&mut self, now: Time, caller: u64, callee: u64, place: u32) {
+        let Some(entry) = self.table.find_mut(caller, |e| e.hash == caller) else { return };
         let first = !entry.callees.is_answered();
         entry.callees.answer(callee, place);
         if first && entry.callees.is_answered() {
-            self.ringing.give(entry.payer, 1);
+            self.ringing.give(entry.payer, usize::from(entry.attempts));
             entry.since = now;
             self.answered.push_back((caller, entry.sequence));
         }
     }
 
-    /// A call that began where this table does not know it (before a restart, say) goes on. True if it is new
-    /// here.
-    fn know(&mut self, now: Time, caller: u64, response: &Message<'_>, within: Within) -> bool {
-        if self.table.len() >= self.limit || self.table.find(caller, |e| e.hash == caller).is_some() {
-            return false;
-        }
-        let (mut from, mut to) = (response.from_uri(), response.to_uri());
-        if !within.by_caller {
-            (from, to) = (to, from);
-        }
-        self.ringing.take(Payer::PROVEN, 1);
-        self.insert(now, caller, [response.call_id(), from, to], Payer::PROVEN);
-        true
-    }
-
-    /// An INVITE failed, or a BYE was answered. `message` is that response, or the request it answers.
-    pub fn concluded(&mut self, method: Method<'_>, status: u16, message: &Message<'_>) {
-        match method {
-            Method::Invite if status >= 300 => {
-                let hash = self.hash(message.call_id(), message.from_tag());
+    /// A request got its final response, or (408) none.
+    pub fn concluded(&mut self, status: u16, key: &DialogKey) {
+        match key.part {
+            Part::Invite if status >= 300 && key.within.is_none() => {
+                let hash = key.from;
                 let Some(entry) = self.table.find_mut(hash, |e| e.hash == hash) else { return };
-                entry.attempts = entry.attempts.saturating_sub(1);
-                if entry.attempts == 0 && !entry.callees.is_answered() {
+                if entry.callees.is_answered() {
+                    entry.attempts = entry.attempts.saturating_sub(1);
+                } else if entry.attempts > 1 {
+                    entry.attempts -= 1;
+                    self.ringing.give(entry.payer, 1);
+                } else {
                     self.remove(hash, None);
                 }
             }
             // However it is answered, the session is over (section 15.1.1). A BYE that is sent again with
             // credentials needs no entry here. Either end may have sent it.
-            Method::Bye => {
-                let from = self.hash(message.call_id(), message.from_tag());
-                let to = self.hash(message.call_id(), message.to_tag());
-                if !self.end(from, to) {
-                    self.end(to, from);
-                }
+            Part::Bye => {
+                let _ = self.end(key.from, key.to) || self.end(key.to, key.from);
             }
             _ => {}
         }
     }
 
     /// A target refused an INVITE: its early dialog is over.
-    pub fn refused(&mut self, response: &Message<'_>) {
-        let caller = self.hash(response.call_id(), response.from_tag());
+    pub fn refused(&mut self, response: &Message<'_>, key: &DialogKey) {
         let callee = self.hash(response.call_id(), response.to_tag());
-        if let Some(entry) = self.table.find_mut(caller, |e| e.hash == caller) {
+        if let Some(entry) = self.table.find_mut(key.from, |e| e.hash == key.from) {
             entry.callees.refuse(callee);
         }
     }
@@ -293,8 +411,8 @@ impl Calls {
 
     /// Notes that a call which is answered now needs the caller's connection; false if there is no such call,
     /// or it is noted already.
-    pub fn takes(&mut self, response: &Message<'_>, conn: ConnId) -> bool {
-        let hash = self.hash(response.call_id(), response.from_tag());
+    pub fn takes(&mut self, key: &DialogKey, conn: ConnId) -> bool {
+        let hash = key.from;
         let Some(entry) = self.table.find_mut(hash, |e| e.hash == hash) else { return false };
         if entry.conn == Some(conn) {
             return false;
@@ -339,12 +457,16 @@ impl Calls {
             || find(to).is_some_and(|e| forged(e, from, to_name, from_name))
     }
 
-    /// Whether a request with our token belongs to no dialog, as far as this table knows its calls. It knows
-    /// those that it named itself in, and after a day all that have seen a message since. `others`: other
-    /// servers may have begun it.
-    pub fn denies(&self, now: Time, request: &Message<'_>, dialog: &Dialog, others: bool) -> bool {
+    /// Whether this table knows all calls that the token may be of. It knows those that it named itself in,
+    /// and after a day all that have seen a message since. `others`: other servers may have begun it.
+    fn judges(&self, now: Time, dialog: &Dialog, others: bool) -> bool {
         let old = others || self.since.is_none_or(|since| now < since + FORGET);
-        if now < self.gaps_until || (dialog.keeper != self.keeper && old) {
+        now >= self.gaps_until && (dialog.keeper == self.keeper || !old)
+    }
+
+    /// Whether a request with our token belongs to no dialog, as far as this table knows its calls.
+    pub fn denies(&self, now: Time, request: &Message<'_>, dialog: &Dialog, others: bool) -> bool {
+        if !self.judges(now, dialog, others) {
             return false;
         }
         let (from, to) = (
@@ -369,9 +491,8 @@ impl Calls {
     }
 
     /// The call goes on without this server.
-    pub fn left(&mut self, message: &Message<'_>) {
-        let hash = self.hash(message.call_id(), message.from_tag());
-        self.remove(hash, None);
+    pub fn left(&mut self, key: &DialogKey) {
+        self.remove(key.from, None);
     }
 
     /// Forgets calls whose end was never seen, and cleans the queue. Bounded work.
@@ -411,7 +532,7 @@ impl Calls {
         let Ok(found) = self.table.find_entry(hash, wanted) else { return false };
         let (entry, _) = found.remove();
         if !entry.callees.is_answered() {
-            self.ringing.give(entry.payer, 1);
+            self.ringing.give(entry.payer, usize::from(entry.attempts));
         }
         self.released.extend(entry.conn);
         if self.spare.len() < 1_024 {
@@ -491,105 +612,4 @@ fn push(text: &[u8], out: &mut Vec<u8>) -> u8 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use core::net::Ipv4Addr;
-    use sip_message::{Index, Limits, Parsed, parse};
-
-    const PLACE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 5060);
-
-    /// Shows `what` a request of the call with this number, with these tags.
-    fn with(id: usize, from: &str, to: &str, what: impl FnOnce(&Message<'_>)) {
-        let text = format!(
-            "INVITE sip:b@x SIP/2.0\r\nVia: SIP/2.0/UDP h;branch=z9hG4bK1\r\nFrom: <sip:a@x>;tag={from}\r\n\
-             To: <sip:b@x>{to}\r\nCall-ID: {id}\r\nCSeq: 1 INVITE\r\n\r\n"
-        );
-        let mut index = Index::new();
-        let Parsed::Good(invite) = parse(text.as_bytes(), &mut index, &Limits::default()) else { panic!() };
-        what(&invite);
-    }
-
-    #[test]
-    fn one_call_that_lasts_keeps_no_memory_of_those_behind_it() {
-        for (first, status) in [(180, 486), (200, 486), (180, 200), (200, 200)] {
-            let mut calls = Calls::new(10, [1, 2]);
-            with(0, "1", "", |m| {
-                calls.begin(Time::ZERO, m, Payer::PROVEN);
-                if first == 200 {
-                    calls.responded(Time::ZERO, first, m, PLACE, None);
-                }
-            });
-            for id in 1..10_000 {
-                with(id, "1", "", |m| {
-                    calls.begin(Time::ZERO, m, Payer::PROVEN);
-                    calls.responded(Time::ZERO, status, m, PLACE, None);
-                    calls.concluded(Method::Invite, status, m);
-                    calls.concluded(Method::Bye, 200, m);
-                });
-            }
-            assert_eq!(calls.table.len(), 1);
-            assert!(calls.queue.len() < 100, "{}", calls.queue.len());
-            assert!(calls.answered.len() < 100, "{}", calls.answered.len());
-        }
-    }
-
-    #[test]
-    fn the_call_that_was_answered_first_makes_room_and_one_that_rings_does_not() {
-        let mut calls = Calls::new(3, [1, 2]);
-        for id in 0..3 {
-            assert!(calls.make_room(Time::ZERO, Payer::PROVEN).is_ok());
-            with(id, "1", "", |m| calls.begin(Time::ZERO, m, Payer::PROVEN));
-        }
-        assert!(calls.make_room(Time::ZERO, Payer::PROVEN).is_err());
-        for id in [2, 0] {
-            with(id, "1", "", |m| calls.responded(Time::ZERO, 200, m, PLACE, None));
-        }
-        let left = |calls: &Calls| {
-            let mut left: Vec<String> =
-                calls.list(Time::ZERO, 0, usize::MAX).into_iter().map(|c| c.call_id).collect();
-            left.sort();
-            left
-        };
-        assert!(calls.make_room(Time::ZERO, Payer::PROVEN).is_ok());
-        assert_eq!(left(&calls), ["0", "1"]);
-        with(3, "1", "", |m| calls.begin(Time::ZERO, m, Payer::PROVEN));
-        assert!(calls.make_room(Time::ZERO, Payer::PROVEN).is_ok());
-        assert_eq!(left(&calls), ["1", "3"]);
-        with(4, "1", "", |m| calls.begin(Time::ZERO, m, Payer::PROVEN));
-        assert!(calls.make_room(Time::ZERO, Payer::PROVEN).is_err(), "all ring");
-        assert!(Calls::new(0, [1, 2]).make_room(Time::ZERO, Payer::PROVEN).is_err());
-    }
-
-    #[test]
-    fn calls_of_one_call_id_count_each_and_end_with_either_ends_bye() {
-        let mut calls = Calls::new(10, [1, 2]);
-        for (from, to) in [("a", ";tag=x"), ("y", ";tag=b")] {
-            for (tag, callee) in [("a", ";tag=x"), ("b", ";tag=y")] {
-                with(1, tag, "", |m| calls.begin(Time::ZERO, m, Payer::PROVEN));
-                with(1, tag, callee, |m| calls.responded(Time::ZERO, 200, m, PLACE, None));
-            }
-            assert_eq!(calls.table.len(), 2);
-            with(1, from, to, |m| calls.concluded(Method::Bye, 200, m));
-            assert_eq!(calls.table.len(), 1);
-        }
-    }
-
-    #[test]
-    fn room_of_a_ringing_call_is_given_back_once() {
-        let mut calls = Calls::new(1, [1, 2]);
-        for _ in 0..3 {
-            assert!(calls.make_room(Time::ZERO, Payer::PROVEN).is_ok());
-            with(1, "a", "", |m| calls.begin(Time::ZERO, m, Payer::PROVEN));
-            let tags = [";tag=x", ";tag=y"];
-            for (status, tag) in [183, 200, 200].into_iter().flat_map(|s| tags.map(|tag| (s, tag))) {
-                let answered = calls.table.iter().any(|e| e.callees.is_answered());
-                assert_eq!(calls.ringing.has_room(1), answered, "{status} {tag}");
-                with(1, "a", tag, |m| calls.responded(Time::ZERO, status, m, PLACE, None));
-            }
-            for (tag, left) in tags.into_iter().zip([1, 0]) {
-                with(1, "a", tag, |m| calls.concluded(Method::Bye, 200, m));
-                assert_eq!((calls.table.len(), calls.ringing.has_room(1)), (left, true));
-            }
-        }
-    }
-}
+mod tests;

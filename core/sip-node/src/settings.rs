@@ -429,7 +429,7 @@ impl Settings {
     pub(crate) fn allows(&self, bounds: Bounds, remote: SocketAddr) -> bool {
         match bounds {
             Bounds::Anywhere => true,
-            Bounds::Only(ip) => remote.ip().to_canonical() == ip.to_canonical(),
+            Bounds::End(ip) => remote.ip().to_canonical() == ip.to_canonical(),
             Bounds::Inside => self.may_reach(remote),
             Bounds::Outside => self.may_reach(remote) && is_public(remote.ip()),
         }
@@ -451,8 +451,9 @@ pub(crate) enum Bounds {
     /// Somebody at a public address: likewise, but nowhere private, which would be in his own network or
     /// in ours.
     Outside,
-    /// The other end of a dialog, and nobody else.
-    Only(IpAddr),
+    /// The other end of a dialog, and nobody else. A name that leads there names no port: the request goes to
+    /// where that end was seen.
+    End(IpAddr),
 }
 
 impl Bounds {

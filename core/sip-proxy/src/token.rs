@@ -77,6 +77,8 @@ pub struct Ends {
     pub calling: u16,
     /// The table of calls that knows this dialog, a random number; 0: none does.
     pub keeper: u16,
+    /// An INVITE set it up.
+    pub call: bool,
 }
 
 /// A verified token as one request shows it.
@@ -94,6 +96,8 @@ pub struct Dialog {
     pub calling: u16,
     /// The table of calls that knows this dialog; 0: none does.
     pub keeper: u16,
+    /// An INVITE set it up. Tokens of older versions do not say so.
+    pub call: bool,
 }
 
 impl Dialog {
@@ -126,7 +130,8 @@ impl Sealer {
     /// Appends the token of a dialog with this Call-ID and caller's tag.
     pub fn seal(&self, ends: &Ends, call_id: &[u8], caller_tag: &[u8], out: &mut Vec<u8>) {
         let mut raw = Raw::default();
-        raw.push(&[VERSION, role_bits(ends.caller.role) << 4 | role_bits(ends.callee.role)]);
+        let call = if ends.call { CALL } else { 0 };
+        raw.push(&[VERSION, call | role_bits(ends.caller.role) << 4 | role_bits(ends.callee.role)]);
         raw.push(&ends.called.to_be_bytes());
         raw.push(&ends.calling.to_be_bytes());
         raw.push(&ends.keeper.to_be_bytes());
@@ -143,15 +148,31 @@ impl Sealer {
         let mut raw = Raw::default();
         unbase64url(token, &mut raw)?;
         let (sealed, mac) = raw.bytes().split_at_checked(raw.len.checked_sub(MAC)?)?;
-        let Ends { caller, callee, called, calling, keeper } = read_ends(sealed)?;
+        let Ends { caller, callee, called, calling, keeper, call } = read_ends(sealed)?;
         if to_tag.is_empty() || from_tag.is_empty() {
             return None;
         }
         if self.mac(sealed, call_id, from_tag) == mac {
-            return Some(Dialog { sender: caller, peer: callee, by_caller: true, called, calling, keeper });
+            return Some(Dialog {
+                sender: caller,
+                peer: callee,
+                by_caller: true,
+                called,
+                calling,
+                keeper,
+                call,
+            });
         }
         if self.mac(sealed, call_id, to_tag) == mac {
-            return Some(Dialog { sender: callee, peer: caller, by_caller: false, called, calling, keeper });
+            return Some(Dialog {
+                sender: callee,
+                peer: caller,
+                by_caller: false,
+                called,
+                calling,
+                keeper,
+                call,
+            });
         }
         None
     }
@@ -197,6 +218,8 @@ const fn role_of(bits: u8) -> Option<Role> {
 const TRANSPORTS: [Transport; 6] =
     [Transport::Udp, Transport::Tcp, Transport::Tls, Transport::Ws, Transport::Wss, Transport::Sctp];
 
+/// Beside the roles: [`Ends::call`].
+const CALL: u8 = 128;
 /// Beside the transport and the family: [`End::translated`].
 const TRANSLATED: u8 = 16;
 
@@ -252,9 +275,10 @@ fn read_ends(sealed: &[u8]) -> Option<Ends> {
         _ => return None,
     };
     let [called, calling, keeper] = marks.map(u16::from_be_bytes);
+    let (call, roles) = (roles & CALL != 0, roles & !CALL);
     let (caller, rest) = read_end(rest, role_of(roles >> 4)?)?;
     let (callee, rest) = read_end(rest, role_of(roles & 15)?)?;
-    rest.is_empty().then_some(Ends { caller, callee, called, calling, keeper })
+    rest.is_empty().then_some(Ends { caller, callee, called, calling, keeper, call })
 }
 
 fn read_end(bytes: &[u8], role: Role) -> Option<(End, &[u8])> {
@@ -377,6 +401,7 @@ mod tests {
             called: 0x1234,
             calling: 0x5678,
             keeper: 0x9abc,
+            call: true,
         }
     }
 
@@ -390,14 +415,14 @@ mod tests {
     fn each_direction_is_told_by_its_tags() {
         let s = Sealer::new([1; 16]);
         let token = sealed(1);
-        let Ends { caller, callee, called, calling, keeper } = ends();
+        let Ends { caller, callee, called, calling, keeper, call } = ends();
         assert_eq!(
             s.open(&token, b"call@x", b"ctag", b"other"),
-            Some(Dialog { sender: caller, peer: callee, by_caller: true, called, calling, keeper })
+            Some(Dialog { sender: caller, peer: callee, by_caller: true, called, calling, keeper, call })
         );
         assert_eq!(
             s.open(&token, b"call@x", b"other", b"ctag"),
-            Some(Dialog { sender: callee, peer: caller, by_caller: false, called, calling, keeper })
+            Some(Dialog { sender: callee, peer: caller, by_caller: false, called, calling, keeper, call })
         );
     }
 
@@ -406,7 +431,7 @@ mod tests {
         let e = end("10.0.0.1:5060", Transport::Udp, Role::Local);
         let mut out = Vec::new();
         Sealer::new([0; 16]).seal(
-            &Ends { caller: e, callee: e, called: 0, calling: 0, keeper: 0 },
+            &Ends { caller: e, callee: e, called: 0, calling: 0, keeper: 0, call: false },
             b"c",
             b"t",
             &mut out,
@@ -443,7 +468,7 @@ mod tests {
             base64url(raw.bytes(), &mut token);
             let dialog = s.open(&token, b"call@x", b"ctag", b"x").expect("a dialog");
             assert_eq!((dialog.sender, dialog.callee(), dialog.called), (caller, callee, called));
-            assert_eq!((dialog.calling, dialog.keeper), (named, 0), "{version}");
+            assert_eq!((dialog.calling, dialog.keeper, dialog.call), (named, 0, false), "{version}");
         }
     }
 

@@ -95,7 +95,7 @@ impl Forwarder {
                     && relay(step, p.back(branch, NOWHERE), response)
                     && first
                 {
-                    concluded(step, p, response.status(), response);
+                    concluded(step, p, response.status());
                 }
             }
             Action::ForwardBest(branch) => {
@@ -108,9 +108,7 @@ impl Forwarder {
             }
             // The transaction stays unanswered until it ends by itself, so that late retransmissions are
             // absorbed and are no new requests.
-            Action::Silence => with_request(step, p, request, |step, _, request| {
-                step.calls.concluded(request.method(), 408, request);
-            }),
+            Action::Silence => step.calls.concluded(408, &p.upstream.key),
             Action::Keep(branch) => {
                 if let Some(response) = response {
                     keep(step, p, branch, response);

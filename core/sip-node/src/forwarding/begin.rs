@@ -4,7 +4,6 @@ use super::Forwarder;
 use super::proxied::{Edits, Proxied, Upstream};
 use super::sending::TRYING;
 use crate::admitted::Admitted;
-use crate::calls::Within;
 use crate::overload::knows;
 use crate::routing::{Target, is_recorded};
 use crate::server_side::ServerSide;
@@ -37,10 +36,10 @@ impl Forwarder {
             let source = Some((flow.remote, always_rport(flow, request)));
             step.answer(server.id, request, source, 100, b"");
         }
-        if server.is_new_call {
-            step.calls.begin(step.now, request, server.payer);
-        }
         let mut proxied = self.proxied_request(step, flow, request, a, server);
+        if server.is_new_call {
+            step.calls.begin(step.now, &proxied.upstream.key, request, server.payer);
+        }
         step.layer.set_user(server.id, proxied.id.as_u64());
         self.proxied.hold(step.layer, &mut proxied, request.bytes());
         proxied.reserve_text();
@@ -64,6 +63,7 @@ impl Forwarder {
     ) -> Box<Proxied> {
         let policy = step.router().policy(request, a);
         let invite = policy.invite;
+        let others = !step.site.settings().auth.fronts.is_empty();
         let edits = Edits {
             drop_routes: (a.routing.own, a.routing.drop_last),
             record_route: step.site.settings().proxy.record_route && is_recorded(request, a),
@@ -79,7 +79,7 @@ impl Forwarder {
             always_rport: always_rport(flow, request),
             oc: step.oc_of(flow.remote, request).map(|wish| wish.algorithm),
             knows_oc: knows(request.via().raw),
-            within: a.dialog.map(|d| Within { by_caller: d.by_caller, callee: d.callee().remote }),
+            key: step.calls.key(step.now, flow.remote, request, a.dialog.as_ref(), others),
         };
         let now = step.now;
         self.proxied.create(|id, buffers| {

@@ -4,7 +4,6 @@ use super::Forwarder;
 use super::actions::arm;
 use super::prober::is_probe;
 use super::proxied::{Proxied, ProxiedId};
-use super::stored::with_request;
 use super::upstream::still_trying;
 use crate::services::Services;
 use crate::step::Step;
@@ -124,9 +123,7 @@ impl Forwarder {
                 step.layer.abandon(client);
             }
             step.layer.unschedule(mem::replace(&mut proxied.timing.timer, TimerId::NONE));
-            with_request(step, &mut proxied, None, |step, _, request| {
-                step.calls.concluded(request.method(), 408, request);
-            });
+            step.calls.concluded(408, &proxied.upstream.key);
         }
         self.proxied.end(step.layer, proxied);
     }

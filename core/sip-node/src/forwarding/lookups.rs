@@ -6,6 +6,7 @@ use super::resolver::want;
 use super::stored::with_request;
 use crate::routing::{is_anothers, sources};
 use crate::services::{Counter, Question, Services};
+use crate::settings::Bounds;
 use crate::short::Short;
 use crate::step::Step;
 use core::mem;
@@ -129,9 +130,12 @@ impl Forwarder {
             }
         }
         let Some(target) = p.target_mut(branch.id) else { return };
-        // What is known besides counts where nothing is found.
-        if !hops.is_empty() {
-            target.hops = hops;
+        match target.bounds {
+            Bounds::End(_) if hops.is_empty() => target.hops = Short::None,
+            Bounds::End(_) => {}
+            // What is known besides counts where nothing is found.
+            _ if hops.is_empty() => {}
+            _ => target.hops = hops,
         }
         if target.hops.is_empty() {
             let status = match found {

@@ -1,7 +1,7 @@
 //! A forwarded request and everything that belongs to it until it is over.
 
 use super::answer_times::Group;
-use crate::calls::Within;
+use crate::calls::DialogKey;
 use crate::overload::Algorithm;
 use crate::routing::Target;
 use crate::settings::Bounds;
@@ -119,8 +119,8 @@ pub(crate) struct Upstream {
     pub oc: Option<Algorithm>,
     /// It may believe what its Via says of load.
     pub knows_oc: bool,
-    /// The dialog that its token names.
-    pub within: Option<Within>,
+    /// What it has to do with a call.
+    pub key: DialogKey,
 }
 
 impl Upstream {
@@ -386,7 +386,7 @@ impl Proxied {
             knows_oc: self.upstream.knows_oc,
             trusted: self.trusts(branch),
             place: hop.map_or(seen, |hop| hop.remote),
-            within: self.upstream.within,
+            key: self.upstream.key,
         }
     }
 
@@ -422,8 +422,8 @@ pub(crate) struct Back {
     pub trusted: bool,
     /// Where the request went.
     pub place: SocketAddr,
-    /// It had our token.
-    pub within: Option<Within>,
+    /// What the request has to do with a call.
+    pub key: DialogKey,
 }
 
 /// Vectors with memory from an earlier use.

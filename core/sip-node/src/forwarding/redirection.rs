@@ -20,7 +20,7 @@ pub(super) fn recurse<S: Services>(
 ) -> bool {
     let recurses = step.site.settings().proxy.recurse && proxied.upstream.role == Role::Local;
     // The sender of a request within a dialog may not be known well enough to choose a target.
-    if !recurses || proxied.upstream.within.is_some() || proxied.context.is_answered() {
+    if !recurses || proxied.upstream.key.is_within() || proxied.context.is_answered() {
         return false;
     }
     let from = proxied.target(branch);

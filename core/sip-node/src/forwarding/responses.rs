@@ -8,7 +8,6 @@ use super::redirection::recurse;
 use super::sending::listens_to;
 use super::silence::{branch_heard, branch_refused};
 use super::upstream::{relay, relay_late};
-use crate::calls::Within;
 use crate::overload::wish;
 use crate::services::{Counter, Services};
 use crate::site::OC;
@@ -61,7 +60,7 @@ impl Forwarder {
         if proxied.invite && status >= 300 {
             // Its ACK goes back to where it came from.
             self.count_within(step.now, flow);
-            step.calls.refused(response);
+            step.calls.refused(response, &proxied.upstream.key);
         }
         self.hear(step, (&proxied, branch), flow, response);
         branch_heard(step.site, step.now, &proxied, branch);
@@ -73,8 +72,7 @@ impl Forwarder {
                 && relay_late(step, &proxied, branch, response)
             {
                 let callee = proxied.back(branch, flow.remote).place;
-                let within = proxied.upstream.within.or(Some(Within { by_caller: true, callee }));
-                step.calls.responded(step.now, status, response, callee, within);
+                step.calls.answered_late(step.now, response, &proxied.upstream.key, callee);
             }
             return self.proxied.put_back(step.layer, proxied);
         }
@@ -111,8 +109,9 @@ impl Forwarder {
         branch: BranchId,
         response: &Message<'_>,
     ) {
+        let key = |half| step.calls.key_of_further(half, response);
         if (200..300).contains(&response.status())
-            && let Some(back) = self.proxied.back(id, branch, flow.remote)
+            && let Some(back) = self.proxied.back(id, branch, flow.remote, key)
         {
             relay(step, back, response);
         }

@@ -1,6 +1,7 @@
 //! All forwarded requests of a worker, in slots that are used again.
 
 use super::proxied::{Back, Buffers, POOLED, Proxied, ProxiedId, is_trunk};
+use crate::calls::DialogKey;
 use core::net::SocketAddr;
 use prefetch_index::prefetch_index;
 use sip_proxy::context::BranchId;
@@ -16,6 +17,8 @@ struct Accepted {
     server: ServerId,
     /// [`Proxied::trunks`] in halves, which want less alignment.
     trusted: [u64; 2],
+    /// [`DialogKey::half`].
+    key: u32,
     oc: Option<Algorithm>,
     knows_oc: bool,
 }
@@ -156,6 +159,7 @@ impl ProxiedSlab {
             slot.value = Value::Accepted(Accepted {
                 server: value.upstream.server,
                 trusted: [trunks as u64, (trunks >> 64) as u64],
+                key: value.upstream.key.half(),
                 oc: value.upstream.oc,
                 knows_oc: value.upstream.knows_oc,
             });
@@ -163,8 +167,15 @@ impl ProxiedSlab {
         self.recycle(value);
     }
 
-    /// How a further 2xx of an accepted INVITE goes back.
-    pub fn back(&mut self, id: ProxiedId, branch: BranchId, seen: SocketAddr) -> Option<Back> {
+    /// How a further 2xx of an accepted INVITE goes back. `key` makes the key of its request from the half
+    /// that is kept.
+    pub fn back(
+        &mut self,
+        id: ProxiedId,
+        branch: BranchId,
+        seen: SocketAddr,
+        key: impl FnOnce(u32) -> DialogKey,
+    ) -> Option<Back> {
         let Value::Accepted(held) = &self.slot(id)?.value else { return None };
         let [low, high] = held.trusted.map(u128::from);
         let trusted = is_trunk(high << 64 | low, branch);
@@ -174,7 +185,7 @@ impl ProxiedSlab {
             knows_oc: held.knows_oc,
             trusted,
             place: seen,
-            within: None,
+            key: key(held.key),
         })
     }
 

@@ -8,7 +8,7 @@ use crate::admitted::Admitted;
 use crate::replies::with_own_feedback_only;
 use crate::routing::{Plan, Target, is_anothers, is_recorded, sources};
 use crate::services::{Counter, Services};
-use crate::settings::{Mode, Settings};
+use crate::settings::{Bounds, Mode, Settings};
 use crate::site::{callee_end, caller_end, domain};
 use crate::step::Step;
 use crate::uris::max_breadth;
@@ -94,7 +94,12 @@ impl Forwarder {
         if target.locate.is_empty() {
             return target.hops.first().copied();
         }
-        self.located_hop(step, target, flow, request).or(target.hops.first().copied())
+        let located = self.located_hop(step, target, flow, request);
+        let seen = target.hops.first().copied();
+        match target.bounds {
+            Bounds::End(_) => located.and(seen),
+            _ => located.or(seen),
+        }
     }
 
     fn located_hop<S: Services>(

@@ -10,7 +10,7 @@ use crate::step::Step;
 use sip_message::{Limits, Message, Method, Name, Parsed, Response, parse};
 use sip_proxy::context::BranchId;
 use sip_proxy::rewrite;
-use sip_transaction::{Payer, ServerId};
+use sip_transaction::Payer;
 use wire::ConnId;
 
 /// Seconds that a stream connection matters on which a caller was told that the call is answered.
@@ -33,7 +33,7 @@ pub(super) fn relay<S: Services>(step: &mut Step<'_, S>, back: Back, response: &
         step.keep_response();
         step.site.services().count(Counter::Relayed);
         if matches!(response.method(), Method::Invite | Method::Update) {
-            step.calls.responded(step.now, status, response, back.place, back.within);
+            step.calls.responded(step.now, status, response, &back.key, back.place);
         }
         // What was withheld was not queued; to streams nothing is withheld.
         let caller = step.layer.reply_of(back.server).filter(|flow| flow.transport.is_reliable());
@@ -41,7 +41,7 @@ pub(super) fn relay<S: Services>(step: &mut Step<'_, S>, back: Back, response: &
             && (200..300).contains(&status)
             && response.method() == Method::Invite
         {
-            keep_caller(step, back.server, caller.conn, response);
+            keep_caller(step, &back, caller.conn);
         }
     }
     sent
@@ -49,16 +49,11 @@ pub(super) fn relay<S: Services>(step: &mut Step<'_, S>, back: Back, response: &
 
 /// The connection of a caller whose call is answered by what was queued last matters: a stranger's as
 /// long as the call is known.
-fn keep_caller<S: Services>(
-    step: &mut Step<'_, S>,
-    id: ServerId,
-    conn: Option<ConnId>,
-    response: &Message<'_>,
-) {
-    if step.layer.payer_of(id) == Some(Payer::PROVEN) {
+fn keep_caller<S: Services>(step: &mut Step<'_, S>, back: &Back, conn: Option<ConnId>) {
+    if step.layer.payer_of(back.server) == Some(Payer::PROVEN) {
         step.out.keeps(CALL_KEEPS);
     } else if let Some(conn) = conn
-        && step.calls.takes(response, conn)
+        && step.calls.takes(&back.key, conn)
     {
         step.out.uses(CALL_KEEPS);
     }
@@ -89,12 +84,7 @@ pub(super) fn relay_late<S: Services>(
 }
 
 /// Notes what a final response means for calls.
-pub(super) fn concluded<S: Services>(
-    step: &mut Step<'_, S>,
-    p: &Proxied,
-    status: u16,
-    response: &Message<'_>,
-) {
+pub(super) fn concluded<S: Services>(step: &mut Step<'_, S>, p: &Proxied, status: u16) {
     if status < 200 {
         return;
     }
@@ -107,10 +97,10 @@ pub(super) fn concluded<S: Services>(
         let micros = step.now.since(p.timing.started).as_micros();
         step.site.services().observe(what, u64::try_from(micros).unwrap_or(u64::MAX));
     }
-    step.calls.concluded(response.method(), status, response);
+    step.calls.concluded(status, &p.upstream.key);
     if p.invite && status < 300 && !step.site.settings().proxy.record_route {
         // Its BYE goes from phone to phone; nobody here will see the call end.
-        step.calls.left(response);
+        step.calls.left(&p.upstream.key);
     }
 }
 
@@ -187,7 +177,7 @@ pub(super) fn forward_best<S: Services>(
         if sent {
             step.keep_response();
             step.site.services().count(Counter::Relayed);
-            concluded(step, p, best.status(), &best);
+            concluded(step, p, best.status());
         }
     });
 }
@@ -220,7 +210,7 @@ pub(super) fn generate<S: Services>(
         if p.invite {
             step.site.services().count(Counter::CallsFailed);
         }
-        step.calls.concluded(request.method(), status, request);
+        step.calls.concluded(status, &p.upstream.key);
     });
 }
 

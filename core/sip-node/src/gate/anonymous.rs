@@ -3,9 +3,10 @@
 use super::Gate;
 use super::credentials::Demand;
 use crate::admitted::{Admitted, Caller};
+use crate::ingress::may_prove;
 use crate::routing::Plan;
 use crate::services::{Counter, Refusal, Services};
-use crate::site::Aor;
+use crate::site::{Aor, Site};
 use crate::step::Step;
 use crate::uris::undotted;
 use sip_auth::Status;
@@ -68,9 +69,9 @@ impl Gate {
         Some(a)
     }
 
-    /// A request that speaks for a user of ours from another address, under a name that is none of ours. If
-    /// the dialog knows its end by such a name, the phone may have moved, so it can prove itself (section
-    /// 22.3). `None`: answered.
+    /// A request that speaks for a user of ours within a dialog, under a name that is none of ours. If the
+    /// dialog knows its end by such a name, it can prove itself (section 22.3): the phone may have moved.
+    /// `None`: answered.
     pub(super) fn own_phone<'a, S: Services>(
         &mut self,
         step: &mut Step<'_, S>,
@@ -78,15 +79,17 @@ impl Gate {
         request: &Prepared<'a>,
         dialog: Option<&Dialog>,
     ) -> Option<Caller<'a>> {
-        let settings = Arc::clone(step.site.settings());
-        let foreign = dialog.is_some_and(|d| if d.by_caller { d.calling == 0 } else { d.called == 0 });
-        let covered = foreign && settings.auth.challenge.covers(request.method().as_bytes());
-        let Some(domain) = settings.domains.first().filter(|_| covered) else {
+        let settings = step.site.settings();
+        let covers = settings.auth.challenge.covers(request.method().as_bytes());
+        let default = || settings.domains.first().cloned();
+        let meant = || preferred_domain(step.site, request).or_else(default);
+        let domain = domain_brought(step.site, request, meant).or_else(meant);
+        let Some(domain) = domain.filter(|_| covers && dialog.is_some_and(may_prove)) else {
             step.site.services().count(Counter::Forbidden);
             step.refuse(flow, request, 403, b"", b"");
             return None;
         };
-        let caller = self.prove(step, flow, request, domain)?;
+        let caller = self.prove(step, flow, request, &domain)?;
         Some(Caller { borrowed: true, ..caller })
     }
 
@@ -134,32 +137,39 @@ impl<S: Services> Masked<'_, '_, S> {
 
     /// The domain of ours whose credentials it brings.
     fn domain_brought(&self) -> Option<Vec<u8>> {
-        let realms = self.request.headers(Name::ProxyAuthorization);
-        let mut realms = realms.filter_map(|h| AuthParams::parse(h.value)?.get(b"realm"));
-        match &self.step.site.settings().auth.realm {
-            // It serves all domains.
-            Some(ours) if realms.any(|realm| realm == ours) => self.domain_meant(),
-            Some(_) => None,
-            None => realms.find_map(|realm| self.domain_of_ours(realm)),
-        }
+        domain_brought(self.step.site, self.request, || self.domain_meant())
     }
 
-    /// The domain that the caller is most likely of: by its P-Preferred-Identity (RFC 3325 section 9.2), by
-    /// the one that it dialled in, or the default domain.
+    /// The domain that the caller is most likely of: by its P-Preferred-Identity, by the one that it dialled
+    /// in, or the default domain.
     fn domain_meant(&self) -> Option<Vec<u8>> {
         let Masked { step, request, a } = self;
-        let preferred = request.values(Name::PPreferredIdentity).find_map(|value| {
-            let uri = NameAddr::parse(value).ok()?.uri;
-            Some(step.site.aor_of(uri)?.domain().to_vec())
-        });
         let dialled = || Some(step.site.called_aor(&a.uri, a.routing.request_uri)?.domain().to_vec());
+        let preferred = preferred_domain(step.site, request);
         preferred.or_else(dialled).or_else(|| step.site.settings().domains.first().cloned())
     }
+}
 
-    fn domain_of_ours(&self, realm: &[u8]) -> Option<Vec<u8>> {
-        let domains = &self.step.site.settings().domains;
-        let subscribers = || domains.is_empty() && self.step.site.is_subscriber_domain(realm);
-        let known = domains.iter().find(|domain| domain.eq_ignore_ascii_case(realm)).cloned();
-        known.or_else(|| subscribers().then(|| realm.to_ascii_lowercase()))
+/// The domain of ours whose credentials a request brings; `meant`, if one realm serves all of them.
+fn domain_brought<S: Services>(
+    site: &Site<S>,
+    request: &Message<'_>,
+    meant: impl FnOnce() -> Option<Vec<u8>>,
+) -> Option<Vec<u8>> {
+    let realms = request.headers(Name::ProxyAuthorization);
+    let realms = realms.filter_map(|h| AuthParams::parse(h.value)?.get(b"realm"));
+    let realm = realms.into_iter().find(|realm| site.is_our_realm(realm))?;
+    if site.settings().auth.realm.is_some() {
+        return meant();
     }
+    let known = site.settings().domains.iter().find(|domain| domain.eq_ignore_ascii_case(realm));
+    Some(known.cloned().unwrap_or_else(|| realm.to_ascii_lowercase()))
+}
+
+/// The domain of ours that a request names in P-Preferred-Identity (RFC 3325 section 9.2).
+fn preferred_domain<S: Services>(site: &Site<S>, request: &Message<'_>) -> Option<Vec<u8>> {
+    request.values(Name::PPreferredIdentity).find_map(|value| {
+        let uri = NameAddr::parse(value).ok()?.uri;
+        Some(site.aor_of(uri)?.domain().to_vec())
+    })
 }

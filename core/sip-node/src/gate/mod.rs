@@ -27,7 +27,7 @@ use crate::step::Step;
 use sip_auth::NonceSerial;
 use sip_message::{Malformed, Method, Name, Scheme, Uri, UriError, Via};
 use sip_proxy::routes::Routing;
-use sip_proxy::token::{Dialog, Role};
+use sip_proxy::token::Dialog;
 use sip_transaction::Prepared;
 use wire::Flow;
 
@@ -83,7 +83,7 @@ impl Gate {
                 Some(caller) => (caller, None),
                 None => self.identify(step, flow, request, &uri, within)?,
             };
-        if caller.role == Role::Stranger && step.ingress().is_overheard(flow, within) {
+        if step.ingress().must_prove(flow, request, within, &caller) {
             caller = self.own_phone(step, flow, request, within)?;
         }
         let admitted = self.unmask(step, flow, request, Admitted { uri, routing, dialog, caller })?;

@@ -9,6 +9,7 @@ mod payer;
 mod reading;
 mod strangers;
 
+pub(crate) use reading::may_prove;
 pub(crate) use strangers::status_of;
 
 /// Reads requests as they come in. It reads the server and its calls.

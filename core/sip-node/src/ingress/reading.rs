@@ -1,21 +1,51 @@
 //! How a request is addressed.
 
 use super::Ingress;
-use crate::admitted::Addressing;
+use super::strangers::commands_a_phone;
+use crate::admitted::{Addressing, Caller};
 use crate::services::Services;
-use sip_message::{Malformed, Message, Method, Name, Uri, UriError, plain_aor};
+use sip_message::{AuthParams, Malformed, Message, Method, Name, Uri, UriError, plain_aor};
 use sip_proxy::routes::{Routing, preprocess};
-use sip_proxy::token::{Dialog, End, Role};
+use sip_proxy::token::{Dialog, Role};
 use sip_registrar::Expected;
 use wire::Flow;
 
+/// Whether the dialog knows the sender's end by a name that is none of ours. If it is a user of ours all the
+/// same, that can be proven.
+pub(crate) const fn may_prove(dialog: &Dialog) -> bool {
+    (if dialog.by_caller { dialog.calling } else { dialog.called }) == 0
+}
+
 impl<S: Services> Ingress<'_, S> {
-    /// Whether a request without credentials speaks for a user of ours in a dialog, from another address than
-    /// that user's: its sender has overheard the token.
-    pub(crate) fn is_overheard(&self, flow: Flow, dialog: Option<&Dialog>) -> bool {
-        let elsewhere = |end: &End| end.remote.ip() != flow.remote.ip().to_canonical();
-        let ours = dialog.map(|dialog| dialog.sender).filter(|end| end.role == Role::Local);
-        self.site.settings().auth.enabled && ours.is_some_and(|end| elsewhere(&end))
+    /// Whether a sender that speaks for a user of ours in a dialog, under a name that is none of ours, must
+    /// prove that it is a user. From another address the token may be overheard. What commands a phone needs
+    /// more than an address. Credentials are always checked.
+    pub(crate) fn must_prove(
+        &self,
+        flow: Flow,
+        request: &Message<'_>,
+        dialog: Option<&Dialog>,
+        caller: &Caller<'_>,
+    ) -> bool {
+        let auth = &self.site.settings().auth;
+        let stranger = caller.role == Role::Stranger;
+        let unproven = stranger || caller.role == Role::Local && caller.realm.is_none();
+        let Some(dialog) = dialog.filter(|d| auth.enabled && unproven && d.sender.role == Role::Local) else {
+            return false;
+        };
+        if stranger && dialog.sender.remote.ip() != flow.remote.ip().to_canonical() {
+            return true;
+        }
+        may_prove(dialog)
+            && auth.challenge.covers(request.method().as_bytes())
+            && (stranger && commands_a_phone(request.method()) || self.brings_credentials(request))
+    }
+
+    /// Whether a request brings credentials of one of our domains.
+    fn brings_credentials(&self, request: &Message<'_>) -> bool {
+        let realms = request.headers(Name::ProxyAuthorization);
+        let mut realms = realms.filter_map(|h| AuthParams::parse(h.value)?.get(b"realm"));
+        realms.any(|realm| self.site.is_our_realm(realm))
     }
 
     /// Reads how a request is addressed.

@@ -46,8 +46,8 @@ pub(crate) const fn status_of(why: Refusal) -> u16 {
 /// Whether a request belongs to a call: outside of one it has no effect. No node knows every call, because of
 /// restarts, of failover and of its limit. So a To tag is enough for a BYE, a PRACK and an UPDATE: a phone
 /// without that dialog answers 481 (section 12.2.2). Some phones obey an INFO without one, so its call must
-/// be known. A request that commands a phone belongs to a call only if our user began the dialog; a NOTIFY
-/// also for the REFER that our user sent in it (RFC 3515 section 2.4.4).
+/// be known. A REFER belongs to a call only if our user began the dialog, a NOTIFY to a subscription of our
+/// user, or to the REFER that our user sent in a call (RFC 3515 section 2.4.4).
 fn belongs(request: &Message<'_>, dialog: Option<&Dialog>, known: bool) -> bool {
     match request.method() {
         Method::Ack | Method::Cancel => true,
@@ -55,14 +55,16 @@ fn belongs(request: &Message<'_>, dialog: Option<&Dialog>, known: bool) -> bool 
         Method::Bye | Method::Prack | Method::Update => dialog.is_some() || !request.to_tag().is_empty(),
         Method::Info => dialog.is_some() || known,
         Method::Refer => dialog.is_some_and(|dialog| !dialog.by_caller),
-        Method::Notify => dialog.is_some_and(|dialog| !dialog.by_caller || is_of_refer(request)),
+        Method::Notify => {
+            dialog.is_some_and(|dialog| !dialog.by_caller && !dialog.call || is_of_refer(request))
+        }
         _ => false,
     }
 }
 
 /// Whether a phone obeys such a request. It is taken from the address only that its end of the dialog has in
 /// the token: others may have seen the token.
-const fn commands_a_phone(method: Method<'_>) -> bool {
+pub(super) const fn commands_a_phone(method: Method<'_>) -> bool {
     matches!(method, Method::Refer | Method::Notify)
 }
 

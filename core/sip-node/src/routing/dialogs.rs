@@ -94,7 +94,10 @@ impl<S: Services> Router<'_, S> {
             }
             Some(_) => return Plan::Refuse(403),
             // A name may be the other end's.
-            None => (target.locate, target.bounds) = (next.to_vec(), Bounds::Only(peer.remote.ip())),
+            None => {
+                target.hops.push(self.valid_flow(peer.flow(), flow.listener));
+                (target.locate, target.bounds) = (next.to_vec(), Bounds::End(peer.remote.ip()));
+            }
         }
         room.push((1000, target));
         Plan::Forward(room)
@@ -110,7 +113,8 @@ impl<S: Services> Router<'_, S> {
         a: &Admitted<'_>,
         dialog: &Dialog,
     ) -> bool {
-        let begins = matches!(request.method(), Method::Invite | Method::Message | Method::Refer);
+        let begins =
+            matches!(request.method(), Method::Invite | Method::Message | Method::Refer | Method::Info);
         let known = self.site.settings().proxy.mode != Mode::Stateless;
         let others = !self.site.settings().auth.fronts.is_empty();
         begins

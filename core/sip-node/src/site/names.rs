@@ -101,6 +101,18 @@ impl<S: Services> Site<S> {
         host.len() <= 255 && self.services.is_domain(&host.to_ascii_lowercase())
     }
 
+    /// Whether credentials for this realm are of users of ours.
+    pub(crate) fn is_our_realm(&self, realm: &[u8]) -> bool {
+        match &self.settings.auth.realm {
+            // It serves all domains.
+            Some(ours) => realm == ours,
+            None => {
+                self.is_own_domain(realm)
+                    || self.settings.domains.is_empty() && self.is_subscriber_domain(realm)
+            }
+        }
+    }
+
     /// The address-of-record that a URI of one of our domains names, whose own text is `whole`. An address or
     /// alias of this server stands for the default domain, if there is one.
     pub(crate) fn local_aor<'u>(&self, uri: &Uri<'u>, whole: &'u [u8]) -> Option<Aor<'u>> {

@@ -5,7 +5,7 @@ use crate::services::Services;
 use crate::settings::Mode;
 use crate::uris::is_sips;
 use core::net::SocketAddr;
-use sip_message::{Message, Uri};
+use sip_message::{Message, Method, Uri};
 use sip_proxy::locate::Ability;
 use sip_proxy::token::{End, Ends, Role};
 use sip_proxy::transport::reply_flow;
@@ -22,7 +22,8 @@ impl<S: Services> Site<S> {
         let calling = if caller.role == Role::Local { mark(request.from_uri()) } else { 0 };
         // Without transactions there is no table of calls.
         let keeper = if self.settings.proxy.mode == Mode::Stateless { 0 } else { keeper };
-        Ends { caller, callee, called: mark(request.to_uri()), calling, keeper }
+        let call = request.method() == Method::Invite;
+        Ends { caller, callee, called: mark(request.to_uri()), calling, keeper, call }
     }
 
     /// Our Record-Route: one value for each side where they differ (RFC 5658), both with the sealed

@@ -190,10 +190,48 @@ fn anonymous_caller_commands_within_its_own_call() {
     let ok = lab.one();
     let refer = call.within("REFER", &ok);
     assert_eq!(lab.ask(CAROL, refer.text()).to(), "198.51.100.200:5060");
-    // From beside it without proof.
-    assert_eq!(lab.ask("192.0.2.10:5099", call.within("REFER", &ok).text()).status(), 403);
+    // From beside it with proof only; credentials are always judged and go no further.
+    let beside = "192.0.2.10:5099";
+    let challenge = lab.ask(beside, call.within("REFER", &ok).text());
+    let refer = Req { cseq: 20, ..call.within("REFER", &ok) };
+    assert_eq!(lab.ask(beside, refer.answer_with("alice", "guess", &challenge).text()).status(), 407);
+    let passed = lab.ask(beside, refer.answer("alice", &challenge).text());
+    assert_eq!((passed.to().as_str(), passed.get("Proxy-Authorization")), ("198.51.100.200:5060", None));
+    for (cseq, password, reaches) in [(30, "guess", None), (40, "secret-a", Some("198.51.100.200:5060"))] {
+        let challenge = lab.ask(beside, Req { cseq, ..call.within("REFER", &ok) }.text());
+        let info = Req { cseq: cseq + 1, ..call.within("INFO", &ok) };
+        let sent = lab.ask(CAROL, info.answer_with("alice", password, &challenge).text());
+        assert_eq!((sent.status() == 0).then(|| sent.to()).as_deref(), reaches);
+        assert_eq!(sent.get("Proxy-Authorization"), None);
+    }
     // Under the name of a user.
     let mut named = call.within("REFER", &ok);
     named.from = format!("<sip:alice@here.example>;tag={}", tag_of(&call.from));
     assert_eq!(lab.ask(CAROL, named.text()).status(), 407);
+}
+
+/// A phone of the second domain took a call for a name of the carrier's, and has another address now.
+#[test]
+fn phone_proves_itself_in_the_domain_of_its_credentials() {
+    let mut lab = Lab::with(|s| {
+        s.domains.push(b"second.example".to_vec());
+        s.trunks.push(trunk(&["sip:198.51.100.200"], "+49"));
+    });
+    lab.world.users.borrow_mut().push(("erin", "second.example", "secret-e"));
+    lab.bind("bob", &format!("<sip:bob@{BOB}>"), udp(BOB));
+    let mut invite = Req::invite().sent_by("UDP", "198.51.100.200:5060");
+    invite.to = "<sip:+4930@carrier.example>".to_owned();
+    let got = lab.invite("198.51.100.200:5060", invite.text()).remove(0);
+    lab.ask(BOB, got.accept("b"));
+    let moved = "192.0.2.66:5060";
+    let bye = from_callee(&got, "BYE", moved, "<sip:+4930@carrier.example>");
+    assert_eq!(realm_of(&lab.ask(moved, bye.text())), "here.example");
+    let stale = "Proxy-Authorization: Digest username=\"erin\", realm=\"second.example\", nonce=\"x\"";
+    let mut brought = Req { cseq: 10, ..bye.clone() };
+    brought.lines.push(stale.to_owned());
+    let challenge = lab.ask(moved, brought.text());
+    assert_eq!(realm_of(&challenge), "second.example");
+    let bye = Req { cseq: 11, ..bye }.answer_with("erin", "secret-e", &challenge);
+    lab.send(moved, bye.text());
+    assert!(lab.sent().iter().any(|s| s.to() == "198.51.100.200:5060"));
 }

@@ -55,7 +55,7 @@ fn a_phone_of_ours_reaches_help_by_name_and_by_number_without_a_password() {
         let call = to("INVITE", uri).alice();
         let got = left(&mut lab, ALICE, &call);
         assert_eq!((got.to().as_str(), got.uri()), (HELP, at_the_target));
-        lab.send(HELP, got.accept("p"));
+        lab.send(HELP, got.accept("b"));
         let ok = lab.one();
         assert_eq!(ok.status(), 200);
         // The dialog is one like any other, from both ends.

@@ -7,6 +7,7 @@ mod access;
 mod accounts;
 mod adversary;
 mod anonymous;
+mod calls;
 mod cancel;
 mod claims;
 mod dialogs;

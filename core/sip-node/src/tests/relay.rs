@@ -251,6 +251,22 @@ fn a_stranger_chooses_no_port_of_the_other_end() {
             ("10.0.0.5:5080", uri, Transport::Udp)
         );
     }
+    // Nor by a Route, whose name may be the other end's.
+    for (route, passes) in [
+        ("sip:x.example:6379;transport=tcp;maddr=10.0.0.5;lr", true),
+        ("sip:x.example;maddr=10.0.0.5;lr", true),
+        ("sip:10.0.0.5:6379;lr", true),
+        ("sip:x.example;maddr=10.0.0.6;lr", false),
+    ] {
+        for method in ["INVITE", "BYE", "ACK"] {
+            let routed = invite.within(method, &ok).line(&format!("Route: <{route}>"));
+            lab.send(CAROL, Req { cseq: 20 + number(), ..routed }.text());
+            let sent = lab.sent();
+            let way = sent.iter().find(|s| s.status() == 0).map(|s| (s.to(), s.flow.transport));
+            let seen = passes.then(|| ("10.0.0.5:5080".to_owned(), Transport::Udp));
+            assert_eq!(way, seen, "{method} {route}");
+        }
+    }
     // A phone of ours there he could call as well.
     let mut lab = Lab::new();
     lab.bind("bob", &format!("<sip:bob@{BOB}>"), udp(BOB));

@@ -54,7 +54,7 @@ fn stranger_in_a_dialog_gets_three_sends_until_it_answers() {
         let bob = called_by_carol(&mut lab, &format!("sip:carol@{CAROL}"));
         assert_eq!(sent_by(&mut lab, BOB, &bob(method)), [(CAROL.to_owned(), 3)], "{method}");
         // An answer from there, and it is a peer like any other.
-        let asked = lab.ask(BOB, bob("INFO").text());
+        let asked = lab.ask(BOB, bob("UPDATE").text());
         lab.send(CAROL, asked.reply(200, "", ""));
         lab.sent();
         assert_eq!(sent_by(&mut lab, BOB, &bob(method)), [(CAROL.to_owned(), 11)], "{method}");
