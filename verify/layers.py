@@ -52,7 +52,7 @@ BELOW = {
     'load-runner': {'wire', 'load', 'worker-runtime', 'control'},
 }
 # Core and shell meet in these.
-MEETING = {'strowger', 'simulator', 'live'}
+MEETING = {'serving', 'strowger', 'simulator', 'live'}
 
 # Third-party crates that do no I/O, with what they need in turn.
 PURE = {

@@ -1,9 +1,9 @@
 //! `strowger check`: a configuration and its consequences, without starting.
 
-use crate::build::METHODS;
 use crate::file::ConfigFile;
 use crate::{fail, say_errors};
 use control::config::{Config, Overrides};
+use serving::METHODS;
 use std::process::ExitCode;
 
 pub fn run(file: &ConfigFile) -> ExitCode {

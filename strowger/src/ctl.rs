@@ -1,10 +1,11 @@
 //! `strowger ctl`: queries and controls a running server.
 
 use crate::cli::{CtlArgs, CtlCommand, Output};
-use crate::{absolute, fail, file};
+use crate::{fail, file};
 use control::admin::NodeOrder;
 use control::client::{Client, ClientError, Command, run as ask};
 use control::config::{AdminAccess, Overrides};
+use serving::absolute;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;

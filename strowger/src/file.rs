@@ -1,9 +1,9 @@
 //! The configuration file that a command names, and reading it.
 
-use crate::build::METHODS;
 use crate::say_errors;
 use clap::Args;
 use control::config::{Config, Loaded, Overrides};
+use serving::METHODS;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 

@@ -1,29 +1,13 @@
-//! The `strowger` program: command line and wiring.
+//! The `strowger` program: the command line.
 #![forbid(unsafe_code)]
 
-mod admin;
 mod balance;
-mod build;
 mod check;
 mod cli;
-mod counters;
-mod courier;
 mod ctl;
 mod file;
-mod interfaces;
-mod keys;
-mod memory;
-mod process;
-mod room;
-mod segmentation;
 mod serve;
-mod startup;
-mod steering;
-mod throttle;
-mod trunks;
-mod unserved;
 mod user;
-mod world;
 
 /// For the small allocations that remain on the data path: fewer instructions each than the C library's.
 #[global_allocator]
@@ -31,7 +15,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 use clap::Parser;
 use control::config::ConfigError;
-use std::path::{Path, PathBuf};
+use serving::SHOWN_ERRORS;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -62,10 +46,6 @@ fn fail(error: &dyn std::fmt::Display) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Findings of a configuration that are shown one by one. A file that is no configuration at all has
-/// thousands, and the first ones say so.
-const SHOWN_ERRORS: usize = 20;
-
 /// Writes what is wrong with a configuration, one finding on each line.
 fn say_errors(errors: &[ConfigError]) {
     for error in errors.iter().take(SHOWN_ERRORS) {
@@ -74,9 +54,4 @@ fn say_errors(errors: &[ConfigError]) {
     if let more @ 1.. = errors.len().saturating_sub(SHOWN_ERRORS) {
         eprintln!("and {more} more");
     }
-}
-
-/// The whole path, for people: a relative one means little without the folder it starts from.
-fn absolute(path: &Path) -> PathBuf {
-    std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
 }

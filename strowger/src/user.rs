@@ -1,8 +1,9 @@
 //! `strowger user`: subscribers, in the file that a server may be running on.
 
 use crate::cli::{DataDir, Output, Preferred, UserCommand};
-use crate::{absolute, fail, file};
+use crate::{fail, file};
 use control::config::{Config, Overrides};
+use serving::absolute;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufRead, IsTerminal, Write};

@@ -1,8 +1,8 @@
 //! What all workers share, as one worker sees it: the services of a node over the shell.
 
-use crate::build::METHODS;
+use super::trunks;
+use crate::METHODS;
 use crate::throttle::Throttle;
-use crate::trunks;
 use control::log::Safe;
 use control::metrics::Recorder;
 use sip_auth::{

@@ -1,4 +1,4 @@
-//! `strowger balance`: the load balancer, from the configuration to the last goodbye.
+//! The load balancer, from the configuration to the last goodbye.
 
 mod admin;
 mod build;
@@ -6,18 +6,16 @@ mod lookup;
 mod metrics;
 mod names;
 
-use crate::cli::BalanceArgs;
+use crate::absolute;
 use crate::memory::Room;
 use crate::segmentation::Segmentation;
 use crate::startup::{self, Failure, Startup, say_ready};
-use crate::{absolute, fail, file};
 use admin::{Control, Running};
 use control::config::{Loaded, LogFormat, Overrides};
 use control::signals::Signal;
 use control::systemd::Notifier;
 use names::Names;
 use sip_balancer::{Balancer, Cluster, Notice, Setup};
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
@@ -28,28 +26,11 @@ use worker_runtime::{Runtime, monotonic_now};
 /// How often it is looked whether nodes have gone down or come back, to log it.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Runs the command.
-pub fn run(args: &BalanceArgs) -> ExitCode {
-    let overrides = Overrides {
-        listen: args.listen.clone(),
-        nodes: args.node.clone(),
-        algorithm: args.algorithm.clone(),
-        workers: args.workers,
-        admin: args.admin.clone(),
-        data_dir: args.data_dir.clone(),
-        ..Overrides::default()
-    };
-    let loaded = match file::load(args.config.path(), &overrides) {
-        Ok(loaded) => loaded,
-        Err(code) => return code,
-    };
-    match balance(loaded, overrides) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&error),
-    }
-}
-
-fn balance(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
+/// Balances until it is told to end.
+///
+/// # Errors
+/// What keeps it from starting, or that a worker has failed.
+pub fn balance(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     let startup = Startup::begin(&loaded, "starting to balance")?;
     let (config, workers) = (&loaded.config, startup.workers);
     // Names first: what is sent to a socket that nobody reads yet waits there, and could go elsewhere.

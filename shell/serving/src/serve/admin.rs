@@ -1,9 +1,11 @@
 //! The control side of a running server: what the admin API and signals reach.
 
-use crate::build::{self, METHODS};
+use super::build;
+use super::trunks;
+use crate::METHODS;
 use crate::steering::Grade;
 use crate::throttle::Throttle;
-use crate::{SHOWN_ERRORS, counters, trunks};
+use crate::{SHOWN_ERRORS, counters};
 use control::admin::{
     Admin, Binding, Call, Listing, Logins, Page, Role, ServeStatus, State, Status, StoreStatus, TrunkTarget,
 };

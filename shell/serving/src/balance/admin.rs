@@ -2,9 +2,9 @@
 
 use super::names::{self, Names};
 use super::{build, metrics};
+use crate::METHODS;
 use crate::SHOWN_ERRORS;
-use crate::admin::{no_file, silence};
-use crate::build::METHODS;
+use crate::serve::{no_file, silence};
 use crate::steering::Grade;
 use control::admin::{
     Admin, AnswerTimes, Audit, BalanceStatus, BalancedNode, Binding, Call, Cost, Listing, NodeOrder, Nodes,

@@ -2,8 +2,8 @@
 //! asked already, so no answer may be lost: neither one that comes before the workers' handle is there, nor
 //! one that finds a worker's queue full.
 
+use super::world;
 use crate::throttle::Throttle;
-use crate::world;
 use resolver::Answer;
 use sip_node::Notice;
 use sip_proxy::locate::Kind;
