@@ -53,7 +53,7 @@ pub fn frame(buffer: &[u8], resume: usize, limits: &Limits) -> Frame {
 /// or stray. Answers how many bytes to pass over when a message follows.
 fn keepalive(buffer: &[u8]) -> Result<usize, Frame> {
     match buffer {
-        [b'\r', b'\n', b'\r', b'\n', ..] => Err(Frame::Ping { len: 4 }),
+        [b'\r', b'\n', b'\r', b'\n', ..] => Err(Frame::Ping { len: 4, pong: b"\r\n" }),
         [b'\r'] | [b'\r', b'\n', b'\r'] => Err(Frame::Idle),
         // A lone CRLF may be a pong, or the first half of a ping: what comes next will tell.
         [b'\r', b'\n'] => Err(Frame::Idle),
@@ -172,8 +172,8 @@ mod tests {
 
     #[test]
     fn keepalives_are_told_apart() {
-        assert_eq!(look(b"\r\n\r\n"), Frame::Ping { len: 4 });
-        assert_eq!(look(b"\r\n\r\nOPTIONS"), Frame::Ping { len: 4 });
+        assert_eq!(look(b"\r\n\r\n"), Frame::Ping { len: 4, pong: b"\r\n" });
+        assert_eq!(look(b"\r\n\r\nOPTIONS"), Frame::Ping { len: 4, pong: b"\r\n" });
         assert_eq!(look(b"\r\n"), Frame::Idle);
         assert_eq!(look(b"\r"), Frame::Idle);
     }

@@ -16,7 +16,7 @@ use sip_proxy::locate::{Answer, Kind};
 use sip_proxy::transport::broken_stream;
 use sip_transaction::{Event, Limits, Prepared, Timers};
 use std::sync::Arc;
-use wire::{ConnId, Flow, Frame, FrameError, Load, Machine, Outbox, Time};
+use wire::{ConnId, Flow, Frame, FrameError, Load, Machine, Outbox, Time, Transport};
 
 /// What other threads tell a worker.
 pub enum Notice {
@@ -245,7 +245,7 @@ fn flawed<S: Services>(step: &mut Step<'_, S>, flow: Flow, message: &Message<'_>
 impl<S: Services> Machine for Node<S> {
     type Notice = Notice;
 
-    fn frame(&self, buffer: &[u8], resume: usize) -> Frame {
+    fn frame(&self, _: Transport, buffer: &[u8], resume: usize) -> Frame {
         sip_message::frame(buffer, resume, &self.base.site().settings().message)
     }
 

@@ -26,6 +26,12 @@ impl Transport {
         !matches!(self, Transport::Udp)
     }
 
+    /// Whether what is received is a whole message: a datagram, a record (RFC 4168), a message of WebSocket
+    /// (RFC 7118). Of the others it is a stream of bytes, in which the messages have to be found.
+    pub const fn keeps_boundaries(self) -> bool {
+        !matches!(self, Transport::Tcp | Transport::Tls)
+    }
+
     /// The name in a Via header (RFC 3261 section 25.1, `transport`), upper case.
     pub const fn via_name(self) -> &'static str {
         match self {

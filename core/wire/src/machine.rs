@@ -1,6 +1,6 @@
 //! The contract between a protocol machine and whatever drives it.
 
-use crate::{ConnId, Flow, Load, Outbox, Sieve, Time};
+use crate::{ConnId, Flow, Load, Outbox, Sieve, Time, Transport};
 use core::net::SocketAddr;
 
 /// What the first bytes of a stream buffer hold.
@@ -26,11 +26,12 @@ pub enum Frame {
         /// Bytes to pass over.
         len: usize,
     },
-    /// A keepalive ping of `len` bytes, to be answered with the transport's pong
-    /// (RFC 5626 section 4.4.1: double CRLF asks, single CRLF answers).
+    /// A keepalive ping of `len` bytes, to be answered unless other output says that we are alive.
     Ping {
         /// Bytes of the ping.
         len: usize,
+        /// The answer.
+        pong: &'static [u8],
     },
     /// The stream cannot be followed any further. The first `len` bytes, if any, are the head of the
     /// message that broke it; [`Machine::refuse`] may answer it, and the connection is closed.
@@ -63,10 +64,12 @@ pub trait Machine {
     /// What other threads post to a worker (an answer to a question, a changed configuration).
     type Notice: Send + 'static;
 
-    /// Looks at the start of a stream buffer that is not empty. A pure function of its arguments.
-    /// `resume` is 0 for a new message and otherwise what the last [`Frame::Partial`] for the same
-    /// message said, so that a byte-at-a-time sender costs no quadratic work.
-    fn frame(&self, buffer: &[u8], resume: usize) -> Frame;
+    /// Looks at the start of a buffer with bytes of a stream, which is not empty. A pure function of its
+    /// arguments. Asked of transports that do not keep the boundaries of messages; others hand whole messages
+    /// to [`Machine::receive`] ([`Transport::keeps_boundaries`]). `resume` is 0 for a new message and
+    /// otherwise what the last [`Frame::Partial`] for the same message said, so that a byte-at-a-time sender
+    /// costs no quadratic work.
+    fn frame(&self, transport: Transport, buffer: &[u8], resume: usize) -> Frame;
 
     /// Which of `workers` workers owns this whole message; `None` where it does not matter, so that whoever
     /// gets it keeps it. Below `workers`. A pure function of its arguments, the same on every worker; total.

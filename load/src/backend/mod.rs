@@ -505,7 +505,7 @@ fn back(flow: Flow, message: &Message<'_>) -> Flow {
 impl Machine for Backend {
     type Notice = Notice;
 
-    fn frame(&self, buffer: &[u8], resume: usize) -> Frame {
+    fn frame(&self, _: Transport, buffer: &[u8], resume: usize) -> Frame {
         sip_message::frame(buffer, resume, &Limits::default())
     }
 

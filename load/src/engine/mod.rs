@@ -44,7 +44,7 @@ use std::sync::Arc;
 use trace::Trace;
 use users::Callers;
 use wheel::Wheel;
-use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time};
+use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time, Transport};
 
 /// A request that nobody has answered for so long when the run is over has failed. What is younger may yet be
 /// answered.
@@ -284,7 +284,7 @@ fn index() -> Box<Index> {
 impl Machine for Engine {
     type Notice = Notice;
 
-    fn frame(&self, buffer: &[u8], resume: usize) -> Frame {
+    fn frame(&self, _: Transport, buffer: &[u8], resume: usize) -> Frame {
         sip_message::frame(buffer, resume, &Limits::default())
     }
 

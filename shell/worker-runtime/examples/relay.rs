@@ -18,7 +18,7 @@ struct Relay {
 impl Machine for Relay {
     type Notice = ();
 
-    fn frame(&self, buffer: &[u8], _: usize) -> Frame {
+    fn frame(&self, _: Transport, buffer: &[u8], _: usize) -> Frame {
         Frame::Message { skip: 0, len: buffer.len() }
     }
 

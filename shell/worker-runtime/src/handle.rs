@@ -4,8 +4,8 @@ use crate::config::{Listener, PanicHook, RuntimeConfig, StartError, WorkerPanic}
 use crate::counters::Counts;
 use crate::listen::Bound;
 use crate::shared::Shared;
-use crate::streams::{Caps, Directory, StreamShared};
 use crate::sys;
+use crate::transport::stream::{Caps, Directory, StreamShared};
 use crate::worker::Worker;
 use std::fmt;
 use std::io;

@@ -24,8 +24,8 @@ mod listen;
 mod shared;
 mod sieve;
 mod steering;
-mod streams;
 mod sys;
+mod transport;
 mod worker;
 
 pub use config::{Listener, PanicHook, RuntimeConfig, StartError, StreamLimits, WorkerPanic};

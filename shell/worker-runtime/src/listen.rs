@@ -1,12 +1,14 @@
 //! Opening the listening sockets of every worker.
 
+use crate::Runtime;
 use crate::config::{Listener, RuntimeConfig, StartError};
 use crate::sieve::Sieves;
-use crate::sys::{self, SocketOptions};
-use crate::{Runtime, streams};
+use crate::sys;
+use crate::transport::stream;
+use crate::transport::udp::{self, UdpSocket};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 use wire::{ListenerId, Machine, Transport};
 
@@ -25,38 +27,6 @@ pub struct WorkerSockets {
     pub udp: Vec<UdpSocket>,
     /// Listening stream sockets.
     pub tcp: Vec<(ListenerId, OwnedFd)>,
-}
-
-/// A datagram socket.
-pub struct UdpSocket {
-    /// Whose address it has.
-    pub id: ListenerId,
-    /// The socket.
-    pub fd: Arc<OwnedFd>,
-    /// Where it is connected to, if it is.
-    pub peer: Option<SocketAddr>,
-    /// Whether it is one of those that get a peer when much is sent to one.
-    pub lent: Lent,
-}
-
-/// Whether a socket is one that peers get in turn.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Lent {
-    /// It is its listener's, or connected for good.
-    No,
-    /// It has no address yet. What comes from its peer comes by it.
-    Unbound,
-    /// It has its address.
-    Bound,
-    /// It only sends ([`Mutes`](crate::sys::Mutes)).
-    Mute,
-}
-
-impl Lent {
-    /// Whether datagrams can come by such a socket.
-    pub fn hears(self) -> bool {
-        self != Lent::Mute
-    }
 }
 
 /// Listening sockets that are open and not yet served: the actual addresses are known, and machines
@@ -185,75 +155,16 @@ fn open(
     }
 }
 
-/// Opens a datagram socket per worker, all or none.
+/// Opens a listener's datagram sockets for each worker, all or none.
 fn open_udp(
     config: &RuntimeConfig,
     address: SocketAddr,
     id: ListenerId,
     workers: &mut [WorkerSockets],
 ) -> io::Result<()> {
-    let options = SocketOptions {
-        receive_buffer: config.udp_buffer,
-        send_buffer: config.udp_buffer,
-        ..SocketOptions::default()
-    };
-    let sockets: Vec<_> =
-        workers.iter().map(|_| sys::udp_bind(address, &options)).collect::<Result<_, _>>()?;
-    if let Some((_, receive, send)) = sockets.first() {
-        let (receive_kb, send_kb, wanted_kb) = (receive >> 10, send >> 10, config.udp_buffer >> 10);
-        tracing::info!(%address, receive_kb, send_kb, wanted_kb, "datagram socket buffers");
-    }
-    let add = |worker: &mut WorkerSockets, fd: OwnedFd, peer, lent| {
-        if config.stamps || !config.grain.is_zero() {
-            sys::ask_for_stamps(fd.as_fd())?;
-        }
-        if config.together
-            && let Err(error) = sys::ask_to_join(fd.as_fd())
-        {
-            tracing::debug!(%address, %error, "the kernel joins no datagrams here; each is taken alone");
-        }
-        worker.udp.push(UdpSocket { id, fd: Arc::new(fd), peer, lent });
-        io::Result::Ok(())
-    };
-    for (worker, (fd, _, _)) in workers.iter_mut().zip(sockets) {
-        add(worker, fd, None, Lent::No)?;
-    }
-    // Of several connected to one peer the kernel would use one.
-    if let ([worker], Some(peer)) =
-        (&mut *workers, config.peer.filter(|peer| peer.is_ipv4() == address.is_ipv4()))
-    {
-        let (fd, _, _) = sys::udp_bind(address, &options)?;
-        match sys::udp_connect(fd.as_fd(), peer) {
-            Ok(()) => add(worker, fd, Some(peer), Lent::No)?,
-            // The other socket will say so with each datagram, or find that there is a way by then.
-            Err(error) => tracing::debug!(%address, %peer, %error, "no connected socket"),
-        }
-    }
-    if address.ip().is_unspecified() || config.connected == 0 {
-        return Ok(());
-    }
-    // They only save work. What speaks against one speaks against all.
-    let none = |error: io::Error| {
-        tracing::debug!(%address, %error, "no sockets to connect to who is sent much");
-        Ok(())
-    };
-    // One that takes what comes from its peer would keep it from the other workers.
-    let alone = workers.len() == 1 && !config.share_ports;
-    let mutes = match (!alone).then(|| sys::Mutes::new(address)).transpose() {
-        Ok(mutes) => mutes,
-        Err(error) => return none(error),
-    };
-    for worker in workers {
-        for _ in 0..config.connected {
-            let made = match &mutes {
-                Some(mutes) => mutes.open(options.send_buffer).map(|fd| (fd, Lent::Mute)),
-                None => sys::udp_socket(address, &options).map(|(fd, _, _)| (fd, Lent::Unbound)),
-            };
-            match made {
-                Ok((fd, lent)) => add(worker, fd, None, lent)?,
-                Err(error) => return none(error),
-            }
-        }
+    let opened = udp::open(config, address, id, workers.len())?;
+    for (worker, sockets) in workers.iter_mut().zip(opened) {
+        worker.udp.extend(sockets);
     }
     Ok(())
 }
@@ -265,7 +176,7 @@ fn open_tcp(
     id: ListenerId,
     workers: &mut [WorkerSockets],
 ) -> io::Result<()> {
-    let options = streams::socket_options(&config.streams);
+    let options = stream::socket_options(&config.streams);
     let sockets: Vec<_> =
         workers.iter().map(|_| sys::tcp_listen(address, &options)).collect::<Result<_, _>>()?;
     for (worker, fd) in workers.iter_mut().zip(sockets) {
@@ -277,6 +188,7 @@ fn open_tcp(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transport::udp::Lent;
 
     #[test]
     fn listeners_of_one_worker_are_served_by_it_alone() {

@@ -3,8 +3,8 @@
 use crate::config::{Listener, WorkerPanic};
 use crate::counters::Counters;
 use crate::sieve::Sieves;
-use crate::streams::{StreamShared, Ticket};
 use crate::sys::WakeUp;
+use crate::transport::stream::{StreamShared, Ticket};
 use crossbeam_queue::ArrayQueue;
 use std::io;
 use std::net::SocketAddr;

@@ -1,8 +1,9 @@
 //! Steering: having the kernel give each datagram to the worker that owns it.
 
-use crate::listen::{Bound, Lent, UdpSocket};
+use crate::listen::Bound;
 use crate::sieve::Sieves;
 use crate::sys::{self, Mapping, Use, errno};
+use crate::transport::udp::{Lent, UdpSocket};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

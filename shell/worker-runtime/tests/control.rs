@@ -6,7 +6,7 @@ use common::*;
 use std::io::Write;
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex, OnceLock};
-use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time};
+use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time, Transport};
 use worker_runtime::{Bound, PostError, Runtime, RuntimeHandle, StartError, WorkerPanic, monotonic_now};
 
 #[test]
@@ -166,7 +166,7 @@ struct Asked(Arc<OnceLock<RuntimeHandle<u32>>>);
 impl Machine for Asked {
     type Notice = u32;
 
-    fn frame(&self, buffer: &[u8], _: usize) -> Frame {
+    fn frame(&self, _: Transport, buffer: &[u8], _: usize) -> Frame {
         Frame::Skip { len: buffer.len() }
     }
 

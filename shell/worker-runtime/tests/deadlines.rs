@@ -6,7 +6,7 @@ use common::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time};
+use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time, Transport};
 use worker_runtime::Runtime;
 
 /// Between one alarm of the [`Chain`] and the next.
@@ -31,7 +31,7 @@ struct Chain {
 impl Machine for Chain {
     type Notice = ();
 
-    fn frame(&self, buffer: &[u8], _: usize) -> Frame {
+    fn frame(&self, _: Transport, buffer: &[u8], _: usize) -> Frame {
         Frame::Skip { len: buffer.len() }
     }
 

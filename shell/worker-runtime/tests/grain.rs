@@ -28,7 +28,7 @@ struct Echo(Arc<Seen>);
 impl Machine for Echo {
     type Notice = ();
 
-    fn frame(&self, buffer: &[u8], _: usize) -> Frame {
+    fn frame(&self, _: Transport, buffer: &[u8], _: usize) -> Frame {
         Frame::Skip { len: buffer.len() }
     }
 
@@ -167,7 +167,7 @@ struct Clockwork(Arc<Mutex<Vec<Time>>>);
 impl Machine for Clockwork {
     type Notice = ();
 
-    fn frame(&self, buffer: &[u8], _: usize) -> Frame {
+    fn frame(&self, _: Transport, buffer: &[u8], _: usize) -> Frame {
         Frame::Skip { len: buffer.len() }
     }
 

@@ -49,7 +49,7 @@ fn read(stream: &[u8], limits: &Limits, mut cut: impl FnMut() -> usize) -> Vec<S
                 skip + len
             }
             Frame::Skip { len } => len,
-            Frame::Ping { len } => {
+            Frame::Ping { len, .. } => {
                 seen.push(Seen::Ping);
                 len
             }

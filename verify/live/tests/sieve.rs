@@ -24,7 +24,7 @@ struct Witness {
 impl Machine for Witness {
     type Notice = ();
 
-    fn frame(&self, _: &[u8], _: usize) -> Frame {
+    fn frame(&self, _: Transport, _: &[u8], _: usize) -> Frame {
         Frame::Idle
     }
 

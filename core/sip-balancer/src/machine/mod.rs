@@ -27,7 +27,7 @@ use core::net::SocketAddr;
 use sip_message::{Flaw, Index, Message, Method, Parsed, parse};
 use sip_proxy::transport::broken_stream;
 use std::sync::Arc;
-use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time};
+use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time, Transport};
 
 /// What other threads tell a worker.
 pub enum Notice {
@@ -249,7 +249,7 @@ impl Balancer {
 impl Machine for Balancer {
     type Notice = Notice;
 
-    fn frame(&self, buffer: &[u8], resume: usize) -> Frame {
+    fn frame(&self, _: Transport, buffer: &[u8], resume: usize) -> Frame {
         sip_message::frame(buffer, resume, &self.forwarder.settings().message)
     }
 

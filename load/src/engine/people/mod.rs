@@ -42,7 +42,7 @@ use sip_message::{Index, Limits, Message, Method, Parsed, Response, Uri, find_ca
 use slab::Slab;
 use std::mem;
 use timer::GIVE_UP;
-use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time};
+use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time, Transport};
 use words::{Kind, Place, Words, read_branch, read_call_id};
 
 /// Deeds begun in one go before received messages get their turn.
@@ -360,7 +360,7 @@ impl People {
 impl Machine for People {
     type Notice = Notice;
 
-    fn frame(&self, buffer: &[u8], resume: usize) -> Frame {
+    fn frame(&self, _: Transport, buffer: &[u8], resume: usize) -> Frame {
         sip_message::frame(buffer, resume, &Limits::default())
     }
 

@@ -57,3 +57,8 @@ fn check_long(result: libc::c_long) -> io::Result<usize> {
 pub fn errno(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(0)
 }
+
+/// Whether the same call may succeed later.
+pub fn is_transient(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}

@@ -2,7 +2,7 @@
 
 use super::Worker;
 use crate::shared::Hop;
-use crate::streams::{Reason, Ticket};
+use crate::transport::stream::{Key, Reason, Ticket};
 use wire::{ConnId, Machine, Outbox, Transmit, Transport};
 
 /// So many datagrams are never cheaper to send together.
@@ -17,7 +17,7 @@ fn ticket(transmit: &Transmit, me: u16) -> Ticket {
 impl<M: Machine> Worker<M> {
     /// As [`Worker::dispatch`], unless more of this grain is to leave with it at the end of the round.
     pub(super) fn dispatch_unless_dense(&mut self) {
-        if !self.grain.is_dense() {
+        if !self.sleep.is_dense() {
             self.dispatch();
         }
     }
@@ -25,71 +25,76 @@ impl<M: Machine> Worker<M> {
     /// Sends the datagrams of the outbox and queues its stream messages, which leave at the end of
     /// the round, together per connection.
     pub(super) fn dispatch(&mut self) {
-        if self.out.is_empty() {
+        if self.driver.out().is_empty() {
             return;
         }
         if self.dispatch_few() {
             return;
         }
         // The outbox is put back below, with its memory.
-        let mut out = std::mem::take(&mut self.out);
+        let out = self.driver.take_out();
+        let origin = self.driver.links().me();
+        let mut fresh = None;
         for (index, transmit) in out.transmits().iter().enumerate() {
             let taken = match transmit.flow.transport {
                 Transport::Udp => self.datagrams.enqueue(&transmit.flow, index as u32),
-                Transport::Tcp => self.dispatch_stream(transmit, &out),
+                Transport::Tcp => self.dispatch_stream(transmit, &out, &mut fresh),
                 Transport::Tls | Transport::Ws | Transport::Wss | Transport::Sctp => false,
             };
             if !taken {
-                self.streams.fail(ticket(transmit, self.links.me()));
+                self.streams.fail(ticket(transmit, origin));
             }
         }
-        let (streams, origin) = (&mut self.streams, self.links.me());
+        let streams = &mut self.streams;
         let fail = |token| streams.fail(Ticket { token, ..Ticket::none(origin) });
-        self.datagrams.send(&out, &mut self.send, &self.poller, fail);
+        self.datagrams.send(&out, &self.poller, fail);
         for close in out.closes() {
             self.dispatch_close(close.conn);
         }
         for &conn in out.releases() {
             match conn.worker() == origin {
-                true => self.streams.release(conn, self.now),
-                false => self.links.tell(conn.worker(), Hop::Release(conn)),
+                true => self.streams.release(conn, self.driver.now()),
+                false => self.driver.links_mut().tell(conn.worker(), Hop::Release(conn)),
             }
         }
-        out.clear();
-        self.out = out;
-        self.fresh = None;
+        self.driver.give_back(out);
     }
 
     /// Sends an outbox of a datagram or two, as nearly all are, without putting them in order by socket.
     /// `false`, and nothing is done, if it holds anything else.
     #[inline]
     fn dispatch_few(&mut self) -> bool {
-        let Worker { out, datagrams, streams, links, poller, .. } = self;
+        let out = self.driver.out();
         let transmits = out.transmits();
         let plain = |transmit: &Transmit| transmit.flow.transport == Transport::Udp;
         let others = !(out.closes().is_empty() && out.releases().is_empty());
         if transmits.len() > FEW || others || !transmits.iter().all(plain) {
             return false;
         }
-        let origin = links.me();
+        let (origin, streams) = (self.driver.links().me(), &mut self.streams);
         for transmit in transmits {
             let fail = |token| streams.fail(Ticket { token, ..Ticket::none(origin) });
-            if !datagrams.send_lone(out, transmit, poller, fail) {
+            if !self.datagrams.send_lone(out, transmit, &self.poller, fail) {
                 streams.fail(ticket(transmit, origin));
             }
         }
-        out.clear();
-        self.fresh = None;
+        self.driver.clear_out();
         true
     }
 
-    /// Queues a stream message; `false` if it cannot be sent.
-    fn dispatch_stream(&mut self, transmit: &Transmit, out: &Outbox) -> bool {
+    /// Queues a stream message; `false` if it cannot be sent. `fresh` is the token of the last message on a
+    /// connection of its own, and that connection: messages with one token in a row share it.
+    fn dispatch_stream(
+        &mut self,
+        transmit: &Transmit,
+        out: &Outbox,
+        fresh: &mut Option<(u64, ConnId)>,
+    ) -> bool {
         let flow = &transmit.flow;
-        // Messages with one token in a row share a connection.
-        let last = self.fresh.filter(|(token, _)| transmit.fresh && *token == transmit.token);
+        let last = fresh.filter(|(token, _)| transmit.fresh && *token == transmit.token);
         let known = flow.conn.or(last.map(|(_, conn)| conn));
-        let known = known.or_else(|| if transmit.fresh { None } else { self.streams.find(flow.remote) });
+        let find = || self.streams.find(&Key::new(flow.transport, flow.remote));
+        let known = known.or_else(|| if transmit.fresh { None } else { find() });
         let conn = match known {
             Some(conn) => conn,
             None => match self.connect(transmit) {
@@ -98,25 +103,25 @@ impl<M: Machine> Worker<M> {
             },
         };
         if transmit.fresh && known.is_none() {
-            self.fresh = Some((transmit.token, conn));
-            self.machine.connected(self.now, transmit.token, conn);
+            *fresh = Some((transmit.token, conn));
+            self.driver.connected(transmit.token, conn);
         }
         let message = out.message(transmit);
-        let ticket = ticket(transmit, self.links.me());
-        if conn.worker() == self.links.me() {
+        let ticket = ticket(transmit, self.driver.links().me());
+        if conn.worker() == self.driver.links().me() {
             // It reports a failure itself.
-            self.streams.write(conn, message, ticket, &self.poller, self.now);
+            self.streams.write(conn, message, ticket, &self.poller, self.driver.now());
             return true;
         }
-        self.links.hand_to_send(conn, message, ticket)
+        self.driver.links_mut().hand_to_send(conn, message, ticket)
     }
 
     /// Begins a connection for a transmit, from the address of its listener.
     fn connect(&mut self, transmit: &Transmit) -> Option<ConnId> {
         let flow = &transmit.flow;
-        let listener = self.links.shared().listeners.get(usize::from(flow.listener.0))?;
-        let local = listener.address.ip();
-        match self.streams.connect(local, flow.listener, flow.remote, &self.poller, self.now) {
+        let listener = self.driver.links().shared().listeners.get(usize::from(flow.listener.0))?;
+        let (local, now) = (listener.address.ip(), self.driver.now());
+        match self.streams.connect(local, flow.listener, flow.remote, &self.poller, now) {
             Ok(conn) => Some(conn),
             Err(error) => {
                 tracing::debug!(remote = %flow.remote, %error, "cannot connect");
@@ -126,10 +131,10 @@ impl<M: Machine> Worker<M> {
     }
 
     fn dispatch_close(&mut self, conn: ConnId) {
-        if conn.worker() == self.links.me() {
-            self.streams.close_gently(conn, Reason::Asked, &self.poller, self.now);
+        if conn.worker() == self.driver.links().me() {
+            self.streams.close_gently(conn, Reason::Asked, &self.poller, self.driver.now());
         } else {
-            self.links.tell(conn.worker(), Hop::Close(conn));
+            self.driver.links_mut().tell(conn.worker(), Hop::Close(conn));
         }
     }
 }

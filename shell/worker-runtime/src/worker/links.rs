@@ -2,7 +2,7 @@
 
 use crate::counters::Counters;
 use crate::shared::{Hop, Mailbox, Shared};
-use crate::streams::Ticket;
+use crate::transport::stream::Ticket;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use wire::{ConnId, Flow, Time};

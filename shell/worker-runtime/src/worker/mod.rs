@@ -1,40 +1,34 @@
 //! One worker: its event loop.
 
 mod alarm;
-mod datagrams;
 mod dispatch;
+mod driver;
 mod grain;
-mod habit;
 mod links;
-mod peers;
+mod overload;
 mod pressure;
 mod reading;
-mod returned;
-mod room;
+mod receiving;
+mod sleep;
 mod spin;
-mod stamps;
 
 use crate::config::RuntimeConfig;
-use crate::counters::Counters;
 use crate::listen::WorkerSockets;
 use crate::monotonic_now;
 use crate::shared::{Hop, Shared};
-use crate::sieve::Sieve;
-use crate::streams::{Reason, State, Streams};
-use crate::sys::{self, Event, Interest, Poller, RecvBatch, SendBatch};
-use alarm::Alarm;
-use datagrams::Datagrams;
-use grain::Grain;
+use crate::sys::{Event, Interest, Poller};
+use crate::transport::stream::{Reason, Streams, Ticket};
+use crate::transport::udp::Datagrams;
+use driver::Driver;
 use links::Links;
-use pressure::{Backlog, Pressure};
-use room::Room;
-use spin::Spin;
+use overload::Overload;
+use sleep::{Sleep, Wait, Woken};
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use wire::{ConnId, Load, Machine, Outbox, Time};
+use wire::{Load, Machine, Time};
 
 /// Kinds of registration, in the upper 16 bits of what epoll reports; a kind's number is below.
 const KIND_SHIFT: u32 = 48;
@@ -53,58 +47,18 @@ const SETTLE_ROUNDS: usize = 4;
 /// Reports taken from epoll at a time.
 const EVENTS: usize = 256;
 
-/// When a worker looks again whether another one has room in its ring, in milliseconds.
-const LOOK_AGAIN: i32 = 1;
-
-/// How long a worker may sleep.
-enum Patience {
-    /// Until epoll reports something, or so many milliseconds; -1 for ever.
-    Milliseconds(i32),
-    /// It has slept already.
-    Over,
-}
-
-/// What ended a worker's sleep.
-enum Woken {
-    /// So many reports.
-    Events(usize),
-    /// The end of a grain: any socket may have something.
-    Grain,
-}
-
 /// One thread's worth of the runtime.
 pub struct Worker<M: Machine> {
-    machine: M,
-    out: Outbox,
-    links: Links<M::Notice>,
-    counters: Arc<Counters>,
+    driver: Driver<M>,
     poller: Poller,
-    alarm: Alarm,
-    grain: Grain,
-    spin: Spin,
-    pressure: Pressure,
-    backlog: Backlog,
-    room: Room,
-    /// What has the kernel drop datagrams in an overload.
-    sieve: Option<Sieve>,
+    sleep: Sleep,
+    overload: Overload,
     datagrams: Datagrams,
-    recv: RecvBatch,
-    send: SendBatch,
     streams: Streams,
-    /// Whether what comes in datagrams is most probably this worker's.
-    steered: bool,
-    /// Whether the kernel notes when datagrams come.
-    stamped: bool,
-    /// How long the sender of a message repeats it.
-    patience: Duration,
+    /// Messages (or keepalives) of one connection handled before others get their turn.
     work_budget: u32,
     max_message: usize,
-    now: Time,
     drained: bool,
-    /// The token of the last message on a connection of its own, and that connection.
-    fresh: Option<(u64, ConnId)>,
-    /// Some input is left over only because another worker's ring is full.
-    ring_full: bool,
 }
 
 impl<M: Machine> Worker<M> {
@@ -113,7 +67,7 @@ impl<M: Machine> Worker<M> {
     pub fn new(
         me: u16,
         machine: M,
-        mut sockets: WorkerSockets,
+        sockets: WorkerSockets,
         (config, steered): (&RuntimeConfig, bool),
         shared: Arc<Shared<M::Notice>>,
     ) -> io::Result<Worker<M>> {
@@ -122,7 +76,6 @@ impl<M: Machine> Worker<M> {
         let counters = Arc::clone(&shared.counters[usize::from(me)]);
         let wake = &shared.mailboxes[usize::from(me)].wake;
         poller.add(wake.as_fd(), Interest::EDGE, KIND_WAKE << KIND_SHIFT)?;
-        let alarm = Alarm::new(config.exact_deadlines, &poller, KIND_ALARM << KIND_SHIFT)?;
         let workers = shared.mailboxes.len() as u16;
         let mut streams = Streams::new(
             (me, workers),
@@ -134,45 +87,22 @@ impl<M: Machine> Worker<M> {
         for (index, (id, fd)) in sockets.tcp.into_iter().enumerate() {
             streams.listen(fd, id, (KIND_LISTENER << KIND_SHIFT) | index as u64, &poller)?;
         }
-        // Of a message on a stream nobody knows when it came: its wait would count as the peer's.
-        let grain = if sockets.udp.is_empty() { Duration::ZERO } else { config.grain };
-        let stamped = config.stamps || !grain.is_zero();
-        sockets.udp.sort_by_key(|socket| !socket.lent.hears());
-        let hearing = sockets.udp.iter().filter(|socket| socket.lent.hears());
-        let size = hearing.clone().map(|socket| sys::receive_buffer(socket.fd.as_fd())).min().unwrap_or(0);
-        let room = Room::new(config.udp_hold, hearing.count(), size, config.udp_buffer_most, now);
-        let mut datagrams = Datagrams::new(config, Arc::clone(&counters));
-        for (index, socket) in sockets.udp.into_iter().enumerate() {
-            let data = (KIND_UDP << KIND_SHIFT) | index as u64;
-            poller.add(socket.fd.as_fd(), Interest::READ, data)?;
-            datagrams.add(socket, data);
-        }
+        let alarm = (&poller, KIND_ALARM << KIND_SHIFT);
+        let sleep = Sleep::new(config, !sockets.udp.is_empty(), alarm, Arc::clone(&counters), now)?;
+        let watch = (&poller, |number| (KIND_UDP << KIND_SHIFT) | number as u64);
+        let datagrams = Datagrams::new(config, sockets.udp, Arc::clone(&counters), watch, now)?;
+        let links = Links::new(me, shared);
+        let told = (steered, datagrams.are_stamped());
         Ok(Worker {
-            machine,
-            out: Outbox::new(),
-            links: Links::new(me, shared),
-            counters,
+            driver: Driver::new(machine, links, counters, told, now),
             poller,
-            alarm,
-            grain: Grain::new(grain, now),
-            spin: Spin::new(config.busy_poll),
-            pressure: Pressure::new(now),
-            backlog: Backlog::default(),
-            room,
-            sieve: None,
+            sleep,
+            overload: Overload::new(config.patience),
             datagrams,
-            recv: RecvBatch::new(config.batch, config.together || stamped),
-            send: SendBatch::new(config.batch, config.segment.clone()),
             streams,
-            steered,
-            stamped,
-            patience: config.patience,
             work_budget: config.streams.work_budget.max(1),
             max_message: config.streams.max_message,
-            now,
             drained: false,
-            fresh: None,
-            ring_full: false,
         })
     }
 
@@ -181,15 +111,13 @@ impl<M: Machine> Worker<M> {
     /// # Errors
     /// If epoll itself fails, which no input can cause.
     pub fn run(mut self) -> io::Result<()> {
-        if self.grain.is_there() {
-            sys::sleep_exactly();
-        }
-        while !self.links.shared().stop.load(Ordering::Relaxed) {
-            if !self.drained && self.links.shared().drain.load(Ordering::Relaxed) {
+        self.sleep.begin();
+        while !self.driver.links().shared().stop.load(Ordering::Relaxed) {
+            if !self.drained && self.driver.links().shared().drain.load(Ordering::Relaxed) {
                 self.drained = true;
-                self.streams.stop_accepting(&self.poller, self.now);
+                self.streams.stop_accepting(&self.poller, self.driver.now());
             }
-            match self.sleep()? {
+            match self.wait()? {
                 Woken::Events(events) => {
                     for index in 0..events {
                         if let Some(event) = self.poller.event(index) {
@@ -222,14 +150,14 @@ impl<M: Machine> Worker<M> {
     fn part(&mut self) {
         let until = monotonic_now() + PARTING;
         for phase in 1..=2 {
-            self.links.shared().parted.fetch_add(1, Ordering::SeqCst);
+            self.driver.links().shared().parted.fetch_add(1, Ordering::SeqCst);
             loop {
-                let all = self.links.shared().have_parted(phase);
-                self.now = monotonic_now();
+                let all = self.driver.links().shared().have_parted(phase);
+                self.driver.set_now(monotonic_now());
                 self.take_hops();
                 self.end_round();
                 self.settle();
-                if (all && self.links.mailbox().has_no_hops()) || self.now > until {
+                if (all && self.driver.links().mailbox().has_no_hops()) || self.driver.now() > until {
                     break;
                 }
                 std::thread::yield_now();
@@ -238,125 +166,45 @@ impl<M: Machine> Worker<M> {
     }
 
     /// Waits for the next report or deadline and reads the clock.
-    fn sleep(&mut self) -> io::Result<Woken> {
-        let mut timeout = match self.patience()? {
-            Patience::Milliseconds(timeout) => timeout,
-            Patience::Over => {
-                self.counters.rounds.one();
-                self.now = monotonic_now();
-                return Ok(Woken::Grain);
-            }
-        };
-        let idle = timeout < 0 && self.spin.is_there();
-        let matters = self.pressure.waits(self.counters.taken());
-        let before = (idle || matters).then(monotonic_now);
-        let mut events = 0;
-        if let Some(until) = before.filter(|_| idle).and_then(|now| self.spin.until(now)) {
-            events = self.look(until)?;
-            timeout = if events > 0 || !self.links.mailbox().is_empty() { 0 } else { timeout };
-        }
-        let mailbox = self.links.mailbox();
-        if timeout != 0 {
-            mailbox.fall_asleep();
-            if !mailbox.is_empty() {
-                timeout = 0;
-            }
-        }
-        if events == 0 {
-            events = self.poller.wait(timeout)?;
-            self.counters.syscalls.one();
-        }
-        mailbox.wake_up();
-        self.counters.rounds.one();
-        self.now = monotonic_now();
-        if let Some(before) = before.filter(|_| idle) {
-            self.spin.waited(self.now.since(before));
-        }
-        if let Some(load) = self.pressure.woke(before.filter(|_| matters), self.now) {
+    fn wait(&mut self) -> io::Result<Woken> {
+        let (wait, now) = (self.may_wait(), self.driver.now());
+        let mailbox = self.driver.links().mailbox();
+        let few = || self.datagrams.may_be_looked_at();
+        let (woken, now, load) = self.sleep.sleep(wait, now, &mut self.poller, mailbox, few)?;
+        self.driver.set_now(now);
+        if let Some(load) = load {
             self.pace(load);
         }
-        Ok(Woken::Events(events))
+        Ok(woken)
     }
 
-    /// Looks for reports and for what other workers give, until there is something or the time is up. How
-    /// many reports there are.
-    fn look(&mut self, until: Time) -> io::Result<usize> {
-        let began = monotonic_now();
-        loop {
-            let events = self.poller.wait(0)?;
-            let now = monotonic_now();
-            if events > 0 || now >= until || !self.links.mailbox().is_empty() {
-                self.counters.busy_polled_us.add(now.since(began).as_micros() as u64);
-                return Ok(events);
-            }
+    /// How long the worker may wait.
+    fn may_wait(&self) -> Wait {
+        if self.streams.has_news() || self.datagrams.has_reports() || self.streams.has_turns() {
+            return Wait::No;
+        }
+        let deadline = match (self.driver.machine().next_deadline(), self.streams.next_deadline()) {
+            (Some(a), Some(b)) => a.min(b),
+            (a, b) => a.or(b).unwrap_or(Time::FAR),
+        };
+        if deadline <= self.driver.now() {
+            return Wait::No;
+        }
+        match self.streams.waits_for_ring() || self.driver.links().has_deferred() {
+            true => Wait::Shortly,
+            false => Wait::Until(deadline),
         }
     }
 
     /// Tells the machine how the worker keeps up, and the kernel what the machine makes of it.
     fn pace(&mut self, mut load: Load) {
-        // It is loaded while the workers run.
-        if self.sieve.is_none() {
-            let links = &self.links;
-            self.sieve =
-                links.shared().sieves.get().map(|sieves| sieves.clone().of(links.me(), self.patience));
-        }
-        load.sieved = self.sieve.as_mut().and_then(Sieve::dropped);
-        load.waiting = self.backlog.look(&load, self.datagrams.descriptors());
-        self.machine.pace(self.now, &load);
-        if let Some(sieve) = &mut self.sieve {
-            sieve.follow(self.machine.sieve(), self.now, self.datagrams.descriptors());
-        }
-        self.datagrams.connect_busy(self.now, &self.links.shared().listeners);
-        let (datagrams, bytes) = self.counters.datagrams();
-        if let Some(wanted) = self.room.wants(self.now, datagrams, bytes) {
-            self.make_room(wanted);
-        }
-    }
-
-    /// More comes than the sockets' buffers hold for long, or much less.
-    #[cold]
-    fn make_room(&mut self, wanted: usize) {
-        let got = self.datagrams.descriptors().map(|socket| sys::set_receive_buffer(socket, wanted)).min();
-        let (wanted_kb, got_kb) = (wanted >> 10, got.unwrap_or(0) >> 10);
-        if self.room.got(got.unwrap_or(0)) {
-            tracing::debug!(got_kb, "receive buffers for datagrams");
-        } else {
-            tracing::warn!(
-                wanted_kb,
-                got_kb,
-                "the system gives no larger receive buffers (net.core.rmem_max), so datagrams are lost where the process \
-                 stands still for a moment"
-            );
-        }
-    }
-
-    /// How long the worker may sleep. The alarm is set to the next deadline.
-    fn patience(&mut self) -> io::Result<Patience> {
-        let unreported = self.streams.has_news() || !self.datagrams.reports.is_empty();
-        if unreported || (!self.streams.ready.is_empty() && !self.ring_full) {
-            return Ok(Patience::Milliseconds(0));
-        }
-        let deadline = match (self.machine.next_deadline(), self.streams.next_deadline()) {
-            (Some(a), Some(b)) => a.min(b),
-            (a, b) => a.or(b).unwrap_or(Time::FAR),
-        };
-        if deadline <= self.now {
-            return Ok(Patience::Milliseconds(0));
-        }
-        if self.ring_full || self.links.has_deferred() {
-            // Another worker is behind, and will not tell when it has room.
-            return Ok(Patience::Milliseconds(LOOK_AGAIN));
-        }
-        if self.grain.sleep(self.now) {
-            self.counters.syscalls.one();
-            // Sockets that have something in nearly every grain are looked at without asking epoll which.
-            let asks = self.grain.asks() || !self.datagrams.may_be_looked_at();
-            return Ok(if asks { Patience::Milliseconds(0) } else { Patience::Over });
-        }
-        if deadline != Time::FAR && self.alarm.cover(self.now, deadline)? {
-            self.counters.syscalls.one();
-        }
-        Ok(Patience::Milliseconds(-1))
+        let (links, now) = (self.driver.links(), self.driver.now());
+        self.overload.measure(&mut load, links.shared(), links.me(), self.datagrams.descriptors());
+        self.driver.drive(|machine, now, _| machine.pace(now, &load));
+        let machine = self.driver.machine();
+        self.overload.follow(|| machine.sieve(), now, self.datagrams.descriptors());
+        self.datagrams.connect_busy(now, &self.driver.links().shared().listeners);
+        self.datagrams.fit_buffers(now);
     }
 
     fn event(&mut self, event: Event) {
@@ -374,7 +222,7 @@ impl<M: Machine> Worker<M> {
                     self.receive_datagrams(number as usize);
                 }
             }
-            KIND_LISTENER => self.streams.accept(number as usize, &self.poller, self.now),
+            KIND_LISTENER => self.streams.accept(number as usize, &self.poller, self.driver.now()),
             // The mailbox and the deadlines are looked at in every round.
             _ => {}
         }
@@ -383,10 +231,9 @@ impl<M: Machine> Worker<M> {
     fn stream_event(&mut self, sequence: u64, event: Event) {
         let id = self.streams.id_of(sequence);
         if event.writable {
-            self.streams.writable(id, &self.poller, self.now);
+            self.streams.writable(id, &self.poller, self.driver.now());
         }
-        let Some(conn) = self.streams.get(id) else { return };
-        let ended = matches!(conn.state, State::HalfClosed | State::Ending);
+        let Some(ended) = self.streams.has_ended(id) else { return };
         if event.dead && ended {
             // Nothing is read any more, so nobody else would find out.
             self.streams.close(id, Reason::Peer);
@@ -398,31 +245,27 @@ impl<M: Machine> Worker<M> {
     /// Takes what other workers have given.
     fn take_hops(&mut self) {
         for _ in 0..HOP_BUDGET {
-            let Some(hop) = self.links.mailbox().take() else { break };
+            let Some(hop) = self.driver.links().mailbox().take() else { break };
+            let now = self.driver.now();
             match hop {
                 Hop::Message { flow, bytes, from, arrived } => {
-                    self.counters.hops_in.one();
-                    match arrived {
-                        Some(at) if at < self.now => {
-                            self.machine.receive_late(self.now, at, flow, &bytes, &mut self.out);
-                        }
-                        // It may have come since this round began.
-                        _ => self.machine.receive(self.now, flow, &bytes, &mut self.out),
-                    }
-                    self.links.give_back(from, bytes);
+                    self.driver.take_over(flow, &bytes, arrived);
+                    self.driver.links().give_back(from, bytes);
                 }
                 Hop::Send { conn, bytes, ticket } => {
-                    self.streams.write(conn, &bytes, ticket, &self.poller, self.now);
-                    self.links.give_back(ticket.origin, bytes);
+                    self.streams.write(conn, &bytes, ticket, &self.poller, now);
+                    self.driver.links().give_back(ticket.origin, bytes);
                 }
-                Hop::Close(conn) => self.streams.close_gently(conn, Reason::Asked, &self.poller, self.now),
-                Hop::Release(conn) => self.streams.release(conn, self.now),
-                Hop::Failed(token) => self.machine.undeliverable(self.now, token, &mut self.out),
-                Hop::CutOff(token) => self.machine.cut_off(self.now, token, &mut self.out),
-                Hop::Returned(to, quoted) => self.machine.returned(self.now, to, &quoted, &mut self.out),
-                Hop::Settle(conn) => self.links.settle(conn),
-                Hop::Settled(conn) => self.streams.settled(conn, &self.poller, self.now),
-                Hop::Gone(conn) => self.machine.disconnected(self.now, conn, &mut self.out),
+                Hop::Close(conn) => self.streams.close_gently(conn, Reason::Asked, &self.poller, now),
+                Hop::Release(conn) => self.streams.release(conn, now),
+                Hop::Failed(token) => self.driver.drive(|m, now, out| m.undeliverable(now, token, out)),
+                Hop::CutOff(token) => self.driver.drive(|m, now, out| m.cut_off(now, token, out)),
+                Hop::Returned(to, quoted) => {
+                    self.driver.drive(|m, now, out| m.returned(now, to, &quoted, out))
+                }
+                Hop::Settle(conn) => self.driver.links_mut().settle(conn),
+                Hop::Settled(conn) => self.streams.settled(conn, &self.poller, now),
+                Hop::Gone(conn) => self.driver.drive(|m, now, out| m.disconnected(now, conn, out)),
             }
         }
         self.dispatch_unless_dense();
@@ -432,64 +275,77 @@ impl<M: Machine> Worker<M> {
     /// may take its time, and somebody who posts the next as soon as one is done would keep the sockets
     /// waiting.
     fn take_notices(&mut self) {
-        for _ in 0..self.links.mailbox().notices.len().min(HOP_BUDGET) {
-            let Some(notice) = self.links.mailbox().notices.pop() else { break };
-            self.counters.notices.one();
-            self.machine.notice(self.now, notice, &mut self.out);
+        for _ in 0..self.driver.links().mailbox().notices.len().min(HOP_BUDGET) {
+            let Some(notice) = self.driver.links().mailbox().notices.pop() else { break };
+            self.driver.notice(notice);
         }
         self.dispatch_unless_dense();
     }
 
     fn take_timers(&mut self) {
-        if self.machine.next_deadline().is_some_and(|at| at <= self.now) {
-            self.grain.note(1);
-            self.machine.timeout(self.now, &mut self.out);
+        let now = self.driver.now();
+        if self.driver.machine().next_deadline().is_some_and(|at| at <= now) {
+            self.sleep.note(1);
+            self.driver.drive(|machine, now, out| machine.timeout(now, out));
         }
         self.dispatch();
-        self.streams.expire(&self.poller, self.now);
+        self.streams.expire(&self.poller, now);
     }
 
     /// Lets the machine answer what it has kept for the end of the round.
-    pub(super) fn end_round(&mut self) {
-        self.machine.round_ends(self.now, &mut self.out);
+    fn end_round(&mut self) {
+        self.driver.drive(|machine, now, out| machine.round_ends(now, out));
         self.dispatch();
     }
 
     /// Sends what is queued on streams, and reports what could not be sent and what is gone. The
     /// reports may make the machine send more, so this goes round a few times.
     fn settle(&mut self) {
+        let now = self.driver.now();
         for _ in 0..SETTLE_ROUNDS {
-            self.streams.flush(&self.poller, self.now);
-            if !self.streams.has_news() && self.datagrams.reports.is_empty() {
+            self.streams.flush(&self.poller, now);
+            if !self.streams.has_news() && !self.datagrams.has_reports() {
                 break;
             }
             self.report_returned();
-            for ticket in std::mem::take(&mut self.streams.failed) {
-                if ticket.origin == self.links.me() {
-                    self.machine.undeliverable(self.now, ticket.token, &mut self.out);
-                } else {
-                    self.links.tell(ticket.origin, Hop::Failed(ticket.token));
-                }
+            let news = self.streams.take_news();
+            for ticket in news.failed {
+                self.tell_origin(ticket, Hop::Failed(ticket.token), |m, now, token, out| {
+                    m.undeliverable(now, token, out);
+                });
             }
-            for ticket in std::mem::take(&mut self.streams.cut_off) {
-                if ticket.origin == self.links.me() {
-                    self.machine.cut_off(self.now, ticket.token, &mut self.out);
-                } else {
-                    self.links.tell(ticket.origin, Hop::CutOff(ticket.token));
-                }
+            for ticket in news.cut_off {
+                self.tell_origin(ticket, Hop::CutOff(ticket.token), |m, now, token, out| {
+                    m.cut_off(now, token, out);
+                });
             }
-            for conn in std::mem::take(&mut self.streams.gone) {
-                self.machine.disconnected(self.now, conn, &mut self.out);
-                self.links.tell_gone(conn);
+            for conn in news.gone {
+                self.driver.drive(|machine, now, out| machine.disconnected(now, conn, out));
+                self.driver.links_mut().tell_gone(conn);
             }
             self.dispatch();
         }
-        self.streams.flush(&self.poller, self.now);
+        self.streams.flush(&self.poller, now);
+        let links = self.driver.links_mut();
         for conn in self.streams.take_ending() {
-            self.links.ask_to_settle(conn);
+            links.ask_to_settle(conn);
         }
-        self.links.tell_settled();
-        self.links.retry();
-        self.links.rouse();
+        links.tell_settled();
+        links.retry();
+        links.rouse();
+    }
+
+    /// Tells the machine that wants to hear of a message what became of it: by `report` if it is ours.
+    fn tell_origin(
+        &mut self,
+        ticket: Ticket,
+        hop: Hop,
+        report: impl FnOnce(&mut M, Time, u64, &mut wire::Outbox),
+    ) {
+        if ticket.origin == self.driver.links().me() {
+            self.driver.drive(|machine, now, out| report(machine, now, ticket.token, out));
+        } else {
+            self.driver.links_mut().tell(ticket.origin, hop);
+        }
     }
 }

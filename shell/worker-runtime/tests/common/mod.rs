@@ -59,7 +59,7 @@ impl Lines {
 impl Machine for Lines {
     type Notice = String;
 
-    fn frame(&self, buffer: &[u8], resume: usize) -> Frame {
+    fn frame(&self, _: Transport, buffer: &[u8], resume: usize) -> Frame {
         if buffer == b"\r" {
             return Frame::Idle;
         }
@@ -70,7 +70,7 @@ impl Machine for Lines {
             None if buffer.len() > 100_000 => Frame::Broken { len: 0, error: FrameError::HeadTooLong },
             None => Frame::Partial { resume: buffer.len() },
             Some(0) => Frame::Skip { len: 1 },
-            Some(1) if buffer[0] == b'P' => Frame::Ping { len: 2 },
+            Some(1) if buffer[0] == b'P' => Frame::Ping { len: 2, pong: b"\r\n" },
             Some(end) => Frame::Message { skip: 0, len: end + 1 },
         }
     }

@@ -142,7 +142,7 @@ impl World {
                 return;
             }
             let flow = Flow { transport: Transport::Tcp, listener: TCP, remote, conn: Some(name) };
-            match self.sites[site].nodes[0].frame(&end.buffer, end.resume) {
+            match self.sites[site].nodes[0].frame(flow.transport, &end.buffer, end.resume) {
                 Frame::Partial { resume } => {
                     end.resume = resume;
                     return;
@@ -152,10 +152,10 @@ impl World {
                     end.buffer.drain(..len);
                     end.resume = 0;
                 }
-                Frame::Ping { len } => {
+                Frame::Ping { len, pong } => {
                     end.buffer.drain(..len);
                     end.resume = 0;
-                    self.send_on(id, to, b"\r\n".to_vec(), None);
+                    self.send_on(id, to, pong.to_vec(), None);
                 }
                 Frame::Message { skip, len } => {
                     let message = end.buffer.drain(..skip + len).skip(skip).collect::<Vec<u8>>();

@@ -16,6 +16,8 @@ struct Entry {
     conn: Option<Conn>,
 }
 
+const _: () = assert!(size_of::<Entry>() <= 128);
+
 /// A slab of connections.
 pub struct Table {
     worker: u16,
@@ -122,7 +124,7 @@ mod tests {
     fn conn() -> Conn {
         let fd = null_descriptor().expect("a descriptor");
         let remote = "10.0.0.1:5060".parse().expect("an address");
-        Conn::new(fd, remote, ListenerId(0), true, Time::ZERO)
+        Conn::accepted(fd, remote, ListenerId(0), Time::ZERO, Time::ZERO)
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Taking connections in: caps, and what to do when the process has no descriptor left.
 
+use super::Streams;
 use super::conn::Conn;
-use super::{Streams, is_transient};
-use crate::sys::{self, Interest, Poller, errno};
+use crate::sys::{self, Interest, Poller, errno, is_transient};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -143,8 +143,7 @@ impl Streams {
             sys::reset_on_close(fd.as_fd());
             return Attempt::Passed;
         }
-        let mut conn = Conn::new(fd, remote, listener, true, now);
-        conn.deadline = now + self.limits.first_message;
+        let conn = Conn::accepted(fd, remote, listener, now + self.limits.first_message, now);
         match self.add(conn, poller) {
             Ok(id) => {
                 self.enlist(id);
@@ -152,7 +151,7 @@ impl Streams {
             }
             Err(conn) => {
                 self.counters.tcp_refused.one();
-                self.shared.caps.release(conn.remote.ip(), self.limits.idle_loose.is_some());
+                self.shared.caps.release(conn.remote().ip(), self.limits.idle_loose.is_some());
                 return Attempt::Passed;
             }
         }

@@ -1,12 +1,10 @@
 //! Datagrams that the network gave back, on their way to the machines.
 
-use super::Worker;
 use crate::counters::Counters;
-use crate::shared::Hop;
 use crate::sys;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
-use wire::Machine;
+use std::sync::Arc;
 
 /// Reports taken from a socket in a row.
 const TAKEN: usize = 64;
@@ -16,42 +14,47 @@ const WAITING: usize = 256;
 const QUOTED: usize = 548;
 
 /// Reports of one worker that its machine and the others' have not been told of yet.
-#[derive(Default)]
-pub(super) struct Reports(Vec<(SocketAddr, Box<[u8]>)>);
+pub(super) struct Reports {
+    waiting: Vec<(SocketAddr, Box<[u8]>)>,
+    counters: Arc<Counters>,
+}
 
 impl Reports {
+    /// None yet, of the worker with these counters.
+    pub fn new(counters: Arc<Counters>) -> Reports {
+        Reports { waiting: Vec::new(), counters }
+    }
+
+    /// The worker's counters.
+    #[inline]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
     /// Whether there are any.
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Those that wait: where the datagram was sent, and how it began.
+    pub fn take(&mut self) -> Vec<(SocketAddr, Box<[u8]>)> {
+        std::mem::take(&mut self.waiting)
     }
 
     /// Takes what a socket has to say, which also clears the error that its next call would meet, and
     /// answers how many reports there were, of any kind.
-    pub(super) fn collect(&mut self, fd: BorrowedFd<'_>, counters: &Counters) -> usize {
+    pub fn collect(&mut self, fd: BorrowedFd<'_>) -> usize {
         let mut quoted = [0; QUOTED];
         for taken in 0..TAKEN {
-            counters.syscalls.one();
+            self.counters.syscalls.one();
             let Ok(report) = sys::take_returned(fd, &mut quoted) else { return taken };
             let Some(report) = report.filter(|report| report.lost) else { continue };
-            counters.udp_returned.one();
+            self.counters.udp_returned.one();
             let bytes = quoted.get(..report.len).unwrap_or(&quoted);
-            if !bytes.is_empty() && self.0.len() < WAITING {
-                self.0.push((report.to, bytes.into()));
+            if !bytes.is_empty() && self.waiting.len() < WAITING {
+                self.waiting.push((report.to, bytes.into()));
             }
         }
         TAKEN
-    }
-}
-
-impl<M: Machine> Worker<M> {
-    /// Tells every worker's machine what came back.
-    pub(super) fn report_returned(&mut self) {
-        for (to, quoted) in std::mem::take(&mut self.datagrams.reports.0) {
-            self.machine.returned(self.now, to, &quoted, &mut self.out);
-            let (me, workers) = (self.links.me(), self.links.workers());
-            for worker in (0..workers).filter(|&worker| worker != me) {
-                self.links.tell(worker, Hop::Returned(to, quoted.clone()));
-            }
-        }
     }
 }

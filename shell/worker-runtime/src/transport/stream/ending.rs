@@ -4,10 +4,10 @@
 //! what they were given. The question goes the way that the messages went, and the answer the way that
 //! their answers go, so each comes behind them. A worker that does not answer in time is not waited for.
 
-use super::conn::{Conn, Reason, State};
-use super::{Streams, sys};
+use super::Streams;
+use super::conn::Conn;
+use super::phase::{Reason, State};
 use crate::sys::{Interest, Poller};
-use std::os::fd::AsFd;
 use wire::{ConnId, Time};
 
 /// Connections that are to end.
@@ -26,7 +26,7 @@ impl Ending {
 
     /// Whether other workers may have messages of a connection.
     fn concerns(&self, conn: &Conn) -> bool {
-        self.others > 0 && conn.useful && matches!(conn.state, State::Open | State::HalfClosed)
+        self.others > 0 && conn.is_useful() && matches!(conn.state(), State::Open | State::HalfClosed)
     }
 }
 
@@ -39,10 +39,10 @@ impl Streams {
     /// Closes a connection once what was read on it is answered and what is queued on it has left.
     pub fn close_gently(&mut self, id: ConnId, reason: Reason, poller: &Poller, now: Time) {
         let Some(conn) = self.table.get_mut(id) else { return };
-        match conn.state {
+        match conn.state() {
             State::Ending | State::Closing | State::Lingering => {}
             // What was queued leaves first, once it is open.
-            State::Connecting if conn.output.is_some() => conn.ends = Some(reason),
+            State::Connecting if !conn.has_no_output() => conn.phase_mut().ends_once_open(reason),
             State::Connecting => self.close(id, Reason::Connect),
             State::Open | State::HalfClosed if self.ending.concerns(conn) => {
                 self.end(id, reason, poller, now)
@@ -61,25 +61,19 @@ impl Streams {
 
     /// Reads no more, and has the other workers asked.
     fn end(&mut self, id: ConnId, reason: Reason, poller: &Poller, now: Time) {
-        let (others, patience) = (self.ending.others, self.limits.half_closed);
-        let input = self.unpark(id);
-        self.recycle(input);
+        self.drop_input(id);
         let Some(conn) = self.table.get_mut(id) else { return };
-        (conn.state, conn.reason, conn.owed) = (State::Ending, reason, others);
-        conn.deadline = now + patience;
-        let interest = if conn.blocked() { Interest::WRITE } else { Interest::NONE };
-        Streams::watch(conn, id, poller, interest);
-        let remote = conn.remote;
-        self.shared.directory.remove(remote, id);
+        conn.phase_mut().begins_to_end(reason, self.ending.others);
+        conn.set_deadline(now + self.limits.half_closed);
+        conn.watch_for_room_only(id, poller);
+        self.shared.directory.remove(&conn.key(), id);
         self.ending.unasked.push(id);
         self.arm(id);
     }
 
     /// One of the other workers has answered what it had of a connection.
     pub fn settled(&mut self, id: ConnId, poller: &Poller, now: Time) {
-        let Some(conn) = self.table.get_mut(id).filter(|conn| conn.state == State::Ending) else { return };
-        conn.owed = conn.owed.saturating_sub(1);
-        if conn.owed == 0 {
+        if self.table.get_mut(id).is_some_and(|conn| conn.phase_mut().settles()) {
             self.finish(id, poller, now);
         }
     }
@@ -87,7 +81,7 @@ impl Streams {
     /// The other workers have answered, or their time is over.
     pub fn finish(&mut self, id: ConnId, poller: &Poller, now: Time) {
         let Some(conn) = self.table.get(id) else { return };
-        let (reason, empty) = (conn.reason, conn.output.is_none());
+        let (reason, empty) = (conn.phase().reason(), conn.has_no_output());
         match reason {
             Reason::Idle | Reason::Slow if empty => self.close(id, reason),
             _ => self.begin_close(id, reason, poller, now),
@@ -95,15 +89,12 @@ impl Streams {
     }
 
     fn begin_close(&mut self, id: ConnId, reason: Reason, poller: &Poller, now: Time) {
-        let patience = self.limits.write_stall;
-        let input = self.unpark(id);
-        self.recycle(input);
+        self.drop_input(id);
         let Some(conn) = self.table.get_mut(id) else { return };
-        (conn.state, conn.reason) = (State::Closing, reason);
-        conn.deadline = now + patience;
-        let (empty, remote) = (conn.output.is_none(), conn.remote);
-        self.shared.directory.remove(remote, id);
-        if empty {
+        conn.phase_mut().begins_to_close(reason);
+        conn.set_deadline(now + self.limits.write_stall);
+        self.shared.directory.remove(&conn.key(), id);
+        if conn.has_no_output() {
             self.linger(id, poller, now);
         } else {
             self.send(id, poller, now);
@@ -113,20 +104,13 @@ impl Streams {
 
     pub(super) fn linger(&mut self, id: ConnId, poller: &Poller, now: Time) {
         let Some(conn) = self.table.get_mut(id) else { return };
-        if sys::shutdown_write(conn.fd.as_fd()).is_err() {
-            let reason = conn.reason;
+        if conn.finish().is_err() {
+            let reason = conn.phase().reason();
             return self.close(id, reason);
         }
-        conn.state = State::Lingering;
-        conn.deadline = now + self.limits.linger;
-        Streams::watch(conn, id, poller, Interest::READ);
+        conn.phase_mut().lingers();
+        conn.set_deadline(now + self.limits.linger);
+        conn.watch(Interest::READ, id, poller);
         self.arm(id);
-    }
-}
-
-impl Reason {
-    /// Whether a peer is answered first whose connection ends for this.
-    fn waits(self) -> bool {
-        matches!(self, Reason::Idle | Reason::Slow)
     }
 }

@@ -1,12 +1,11 @@
 //! Connections that never mattered: without a registration or an answered call. When room is short they are
 //! closed first, the oldest before the others, except those in use (see [`wire::Outbox::uses`]).
 
-use super::conn::{Conn, Reason, State, Ticket, Weight};
-use super::{Caps, Streams, caps};
+use super::conn::Conn;
+use super::phase::{Reason, State};
+use super::{Streams, caps};
 use std::collections::VecDeque;
-use std::mem;
 use std::net::IpAddr;
-use std::time::Duration;
 use wire::{ConnId, Time};
 
 /// Accepted connections, the oldest first. Such as matter or are gone by now stand among them.
@@ -36,14 +35,14 @@ impl Streams {
     /// Notes an accepted connection that has been admitted.
     pub(super) fn enlist(&mut self, id: ConnId) {
         let Some(conn) = self.table.get_mut(id).filter(|_| self.limits.idle_loose.is_some()) else { return };
-        conn.weight = Weight::Loose;
+        conn.standing().begins_loose();
         self.list(id);
     }
 
     /// Puts a loose connection at the end of those that make room.
     fn list(&mut self, id: ConnId) {
         let Some(conn) = self.table.get_mut(id) else { return };
-        if mem::replace(&mut conn.listed, true) {
+        if !conn.standing().list() {
             return;
         }
         self.loose.0.push_back(id);
@@ -58,8 +57,7 @@ impl Streams {
     fn drop_oldest(&mut self) -> bool {
         while let Some(id) = self.loose.0.pop_front() {
             let Some(conn) = self.table.get_mut(id) else { continue };
-            conn.listed = false;
-            if conn.weight == Weight::Loose {
+            if conn.standing().unlist() {
                 self.close(id, Reason::Room);
                 return true;
             }
@@ -71,45 +69,15 @@ impl Streams {
     /// loose as before.
     pub fn release(&mut self, id: ConnId, now: Time) {
         let Some(conn) = self.table.get_mut(id) else { return };
-        conn.uses = conn.uses.saturating_sub(1);
-        if conn.uses > 0 {
+        if !conn.standing().release(&self.shared.caps) {
             return;
         }
-        conn.bare(&self.shared.caps);
         let Some(short) = self.limits.idle_loose.filter(|_| conn.is_loose()) else { return };
-        conn.lasts = conn.lasts.max(now + short);
-        let silent = conn.state == State::Open && conn.useful && conn.input.is_none();
-        if silent {
-            conn.deadline = conn.silence(&self.limits, now, false);
+        conn.standing().extend(now + short);
+        if conn.state() == State::Open {
+            conn.falls_silent(&self.limits, now, false);
         }
         self.arm(id);
         self.list(id);
-    }
-}
-
-impl Conn {
-    /// Notes what a message that it carries means for it.
-    pub(super) fn mark(&mut self, ticket: &Ticket, caps: &Caps, now: Time) {
-        self.uses = self.uses.saturating_add(u16::from(ticket.uses));
-        if self.is_loose() && ticket.uses {
-            if self.uses == 1 && caps.spare() {
-                self.weight = Weight::Spared;
-            }
-            return;
-        }
-        self.lasts = self.lasts.max(now + Duration::from_secs(ticket.keeps.into()));
-        if self.is_loose() {
-            caps.tie();
-            self.bare(caps);
-            self.weight = Weight::Full;
-        }
-    }
-
-    /// It has to make room again if it did not have to.
-    pub(super) fn bare(&mut self, caps: &Caps) {
-        if self.weight == Weight::Spared {
-            self.weight = Weight::Loose;
-            caps.bare();
-        }
     }
 }

@@ -1,45 +1,51 @@
-//! The stream connections of one worker: accepting, connecting, writing, deadlines, closing.
+//! The stream connections of one worker: accepting, connecting, reading, writing, deadlines, closing.
 //!
-//! What is read is handled by the worker, which has the machine; everything else about a connection is here.
-//! Closed connections and messages that could not be sent are collected in [`Streams::gone`],
-//! [`Streams::failed`] and [`Streams::cut_off`], for the worker to report when it holds nothing else.
+//! The worker, which has the machine, finds the messages in what is read; everything else about a connection
+//! is here. Closed connections and messages that could not be sent are collected as [`News`], for the worker
+//! to report when it holds nothing else.
 
 mod accept;
+mod buffers;
 mod caps;
 mod conn;
 mod directory;
 mod ending;
 mod input;
+mod link;
 mod loose;
+mod output;
+mod phase;
+mod reading;
+mod standing;
 mod table;
 
 pub use caps::Caps;
-pub use conn::{Conn, Input, Reason, State, Ticket};
-pub use directory::Directory;
+pub use directory::{Directory, Key};
+pub use input::{Begun, Input};
+pub use output::Ticket;
+pub use phase::Reason;
+pub use reading::{Bytes, Read};
 
 use crate::config::StreamLimits;
 use crate::counters::Counters;
-use crate::sys::{self, Interest, Poller};
+use crate::sys::{self, Interest, Poller, is_transient};
 use accept::Acceptor;
-use conn::Output;
+use buffers::Buffers;
+use conn::{Conn, Queue};
 use ending::Ending;
 use loose::Loose;
-use std::collections::VecDeque;
+use phase::State;
+use reading::Reading;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 use table::Table;
 use timing::Wheel;
 use wire::{ConnId, ListenerId, Time};
 
-/// Bytes read in one system call, and written before the kernel is given them.
-pub const CHUNK: usize = 64 << 10;
-/// A pooled buffer that grew beyond this is freed.
-const KEEP_CAPACITY: usize = 16 << 10;
-/// Buffers kept in each pool.
-const KEEP_BUFFERS: usize = 256;
+/// Bytes that are queued before the kernel is given them.
+const CHUNK: usize = 64 << 10;
 
 /// What the workers know together about streams.
 pub struct StreamShared {
@@ -49,8 +55,25 @@ pub struct StreamShared {
     pub directory: Directory,
 }
 
+/// What the machines are to be told of connections.
+#[derive(Default)]
+pub struct News {
+    /// Messages that could not be sent.
+    pub failed: Vec<Ticket>,
+    /// Messages that had left when their connection ended.
+    pub cut_off: Vec<Ticket>,
+    /// Connections that were open and are closed.
+    pub gone: Vec<ConnId>,
+}
+
+impl News {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.failed.is_empty() && self.cut_off.is_empty() && self.gone.is_empty()
+    }
+}
+
 /// The stream connections of one worker.
-#[allow(clippy::vec_box, reason = "the pools hand out boxes, which a connection keeps by pointer")]
 pub struct Streams {
     me: u16,
     limits: StreamLimits,
@@ -61,23 +84,13 @@ pub struct Streams {
     table: Table,
     wheel: Wheel,
     acceptor: Acceptor,
-    inputs: Vec<Box<Input>>,
-    outputs: Vec<Box<Output>>,
+    buffers: Buffers,
+    reading: Reading,
+    /// Connections with output to send.
     dirty: Vec<ConnId>,
-    /// Bytes that connections hold in their buffers, both directions.
-    held: usize,
     ending: Ending,
     loose: Loose,
-    /// Connections whose input waits for their next turn.
-    pub ready: VecDeque<ConnId>,
-    /// Room for one read.
-    pub scratch: Vec<u8>,
-    /// Messages that could not be sent.
-    pub failed: Vec<Ticket>,
-    /// Messages that had left when their connection ended.
-    pub cut_off: Vec<Ticket>,
-    /// Connections that were open and are closed.
-    pub gone: Vec<ConnId>,
+    news: News,
 }
 
 impl Streams {
@@ -98,28 +111,13 @@ impl Streams {
             table: Table::new(me),
             wheel: Wheel::new(now, 0),
             acceptor: Acceptor::new()?,
-            inputs: Vec::new(),
-            outputs: Vec::new(),
+            buffers: Buffers::new(limits.max_held),
+            reading: Reading::new(),
             dirty: Vec::new(),
-            held: 0,
             ending: Ending::new(workers),
             loose: Loose::default(),
-            ready: VecDeque::new(),
-            scratch: vec![0; CHUNK],
-            failed: Vec::new(),
-            cut_off: Vec::new(),
-            gone: Vec::new(),
+            news: News::default(),
         })
-    }
-
-    /// The connection `id`, if it is still there.
-    pub fn get(&self, id: ConnId) -> Option<&Conn> {
-        self.table.get(id)
-    }
-
-    /// The connection `id`, if it is still there.
-    pub fn get_mut(&mut self, id: ConnId) -> Option<&mut Conn> {
-        self.table.get_mut(id)
     }
 
     /// The identifier that epoll reports: the part of a [`ConnId`] that is not the worker.
@@ -135,17 +133,8 @@ impl Streams {
         }
     }
 
-    fn watch(conn: &mut Conn, id: ConnId, poller: &Poller, interest: Interest) {
-        if conn.interest != interest {
-            conn.interest = interest;
-            // The descriptor is open and watched, so this fails only for want of kernel memory;
-            // the connection's deadline closes it then.
-            let _ = poller.modify(conn.fd.as_fd(), interest, sequence(id));
-        }
-    }
-
     /// Sets the wheel for the connection's earliest deadline.
-    pub fn arm(&mut self, id: ConnId) {
+    fn arm(&mut self, id: ConnId) {
         if let Some(conn) = self.table.get(id) {
             let due = conn.due();
             if due != Time::FAR {
@@ -156,20 +145,19 @@ impl Streams {
 
     fn add(&mut self, conn: Conn, poller: &Poller) -> Result<ConnId, Conn> {
         let id = self.table.insert(conn)?;
-        let added =
-            self.table.get(id).map(|c| (c.remote, poller.add(c.fd.as_fd(), c.interest, sequence(id))));
-        let Some((remote, Ok(()))) = added else {
+        let added = self.table.get(id).map(|conn| (conn.key(), conn.register(id, poller)));
+        let Some((key, Ok(()))) = added else {
             return Err(self.table.remove(id).expect("it was put in just now"));
         };
-        self.shared.directory.insert(remote, id);
+        self.shared.directory.insert(key, id);
         self.counters.tcp_open.set(self.table.len() as u64);
         self.arm(id);
         Ok(id)
     }
 
-    /// The connection for a message that names none: any open one to `remote`, of any worker.
-    pub fn find(&self, remote: SocketAddr) -> Option<ConnId> {
-        self.shared.directory.find(remote)
+    /// The connection for a message that names none: any open one with this key, of any worker.
+    pub fn find(&self, key: &Key) -> Option<ConnId> {
+        self.shared.directory.find(key)
     }
 
     /// Begins a connection from the address `local` to `remote`.
@@ -189,8 +177,7 @@ impl Streams {
         self.counters.tcp_connects.one();
         let options = socket_options(&self.limits);
         let made = sys::tcp_connect(local, remote, &options).and_then(|fd| {
-            let mut conn = Conn::new(fd, remote, listener, false, now);
-            conn.deadline = now + self.limits.connect;
+            let conn = Conn::begun(fd, remote, listener, now + self.limits.connect, now);
             self.add(conn, poller).map_err(|_| io::ErrorKind::OutOfMemory.into())
         });
         if let Err(error) = &made {
@@ -206,7 +193,7 @@ impl Streams {
     pub fn fail(&mut self, ticket: Ticket) {
         self.counters.undeliverable.one();
         if ticket.token != 0 {
-            self.failed.push(ticket);
+            self.news.failed.push(ticket);
         }
     }
 
@@ -214,69 +201,56 @@ impl Streams {
     pub fn write(&mut self, id: ConnId, message: &[u8], ticket: Ticket, poller: &Poller, now: Time) {
         let limits = self.limits;
         let Some(conn) = self.table.get_mut(id) else { return self.fail(ticket) };
-        let pending = conn.output.as_ref().map_or(0, |o| o.pending());
-        let accepts = match conn.state {
-            State::Open | State::HalfClosed | State::Ending => {
-                let yields = ticket.yields && conn.is_congested(message.len(), &limits, now);
-                self.counters.tcp_congested.add(u64::from(yields));
-                !yields
-            }
-            State::Connecting => pending + message.len() <= limits.max_queued_connecting,
-            State::Closing | State::Lingering => false,
-        };
-        if !accepts {
+        let queue = conn.takes(message.len(), &ticket, &limits, now);
+        self.counters.tcp_congested.add(u64::from(queue == Queue::Congested));
+        if queue != Queue::Takes {
             return self.fail(ticket);
         }
-        let output = conn.output.get_or_insert_with(|| self.outputs.pop().unwrap_or_default());
-        output.push(message, ticket);
-        self.held += message.len();
-        let pending = output.pending();
-        if ticket.keeps > 0 {
-            conn.mark(&ticket, &self.shared.caps, now);
-        }
-        if !conn.dirty {
-            conn.dirty = true;
+        let pending = conn.push(message, ticket, (&self.shared.caps, now), || self.buffers.output());
+        self.buffers.hold(message.len());
+        if conn.make_dirty() {
             self.dirty.push(id);
         }
         // What else waits for this connection fails with it.
-        let soon = now + limits.connect_hurried;
-        if ticket.hurries && conn.state == State::Connecting && soon < conn.deadline {
-            conn.deadline = soon;
+        if ticket.hurries && conn.hurries(now + limits.connect_hurried) {
             self.arm(id);
         }
         self.counters.tcp_messages_out.one();
-        if pending >= CHUNK || self.held > limits.max_held {
+        if pending >= CHUNK || self.buffers.lack_room_for(0) {
             self.send(id, poller, now);
-            let pending = self.table.get(id).and_then(|c| c.output.as_ref()).map_or(0, |o| o.pending());
+            let pending = self.table.get(id).map_or(0, Conn::pending);
             // However little it is: many that hold a little hold as much as one that holds a lot.
-            if pending > limits.max_queued || (pending > 0 && self.held > limits.max_held) {
+            if pending > limits.max_queued || (pending > 0 && self.buffers.lack_room_for(0)) {
                 self.close(id, Reason::Stalled);
             }
         }
     }
 
-    /// Answers a keepalive ping, unless one was answered a moment ago or other output is waiting
+    /// Answers a keepalive ping with `pong`, unless one was answered a moment ago or other output is waiting
     /// (which says as well that we are alive).
-    pub fn pong(&mut self, id: ConnId, poller: &Poller, now: Time) {
-        let Some(conn) = self.table.get_mut(id) else { return };
-        if now < conn.next_pong || conn.output.is_some() {
-            return;
+    pub fn pong(&mut self, id: ConnId, pong: &[u8], poller: &Poller, now: Time) {
+        let interval = self.limits.pong_interval;
+        if self.table.get_mut(id).is_some_and(|conn| conn.may_pong(interval, now)) {
+            self.counters.tcp_pongs.one();
+            self.write(id, pong, Ticket::none(self.me), poller, now);
         }
-        conn.next_pong = now + self.limits.pong_interval;
-        self.counters.tcp_pongs.one();
-        self.write(id, b"\r\n", Ticket::none(self.me), poller, now);
     }
 
     /// Whether there is something to report.
     pub fn has_news(&self) -> bool {
-        !(self.failed.is_empty() && self.cut_off.is_empty() && self.gone.is_empty())
+        !self.news.is_empty()
+    }
+
+    /// What there is to report.
+    pub fn take_news(&mut self) -> News {
+        std::mem::take(&mut self.news)
     }
 
     /// Gives the kernel what was queued since the last flush.
     pub fn flush(&mut self, poller: &Poller, now: Time) {
         while let Some(id) = self.dirty.pop() {
             if let Some(conn) = self.table.get_mut(id) {
-                conn.dirty = false;
+                conn.clean();
                 self.send(id, poller, now);
             }
         }
@@ -285,28 +259,20 @@ impl Streams {
     /// Writes as much as the kernel takes.
     fn send(&mut self, id: ConnId, poller: &Poller, now: Time) {
         let Some(conn) = self.table.get_mut(id) else { return };
-        if conn.state == State::Connecting || conn.blocked() {
-            return;
-        }
-        let Some(output) = conn.output.as_mut() else { return };
+        let Some(sent) = conn.send(now) else { return };
         self.counters.syscalls.one();
-        match sys::send(conn.fd.as_fd(), &output.bytes[output.sent..]) {
+        match sent {
             Ok(n) => {
                 self.counters.tcp_bytes_out.add(n as u64);
-                let recent = &mut conn.recent;
-                output.advance(n, |ticket| recent.get_or_insert_default().add(now, ticket));
-                self.held -= n;
+                self.buffers.let_go(n);
             }
             Err(error) if is_transient(&error) => {}
             Err(error) => return self.close(id, reason_of(&error)),
         }
-        if output.pending() == 0 {
+        if conn.pending() == 0 {
             self.sent(id, poller, now);
         } else {
-            output.stall = now + self.limits.write_stall;
-            output.since = output.since.min(now);
-            let interest = conn.interest.and(Interest::WRITE);
-            Streams::watch(conn, id, poller, interest);
+            conn.block(now + self.limits.write_stall, now, id, poller);
             self.arm(id);
         }
     }
@@ -314,22 +280,16 @@ impl Streams {
     /// Everything queued has left.
     fn sent(&mut self, id: ConnId, poller: &Poller, now: Time) {
         let Some(conn) = self.table.get_mut(id) else { return };
-        if let Some(mut output) = conn.output.take()
-            && self.outputs.len() < KEEP_BUFFERS
-            && output.bytes.capacity() <= KEEP_CAPACITY
-        {
-            output.clear();
-            self.outputs.push(output);
+        if let Some(output) = conn.take_output() {
+            self.buffers.recycle_output(output);
         }
-        match conn.state {
+        match conn.state() {
             State::Closing => self.linger(id, poller, now),
             State::Open => {
-                if conn.useful && conn.input.is_none() {
-                    conn.deadline = conn.silence(&self.limits, now, false);
-                }
-                Streams::watch(conn, id, poller, Interest::READ);
+                conn.falls_silent(&self.limits, now, false);
+                conn.watch(Interest::READ, id, poller);
             }
-            State::HalfClosed | State::Ending => Streams::watch(conn, id, poller, Interest::NONE),
+            State::HalfClosed | State::Ending => conn.watch(Interest::NONE, id, poller),
             State::Connecting | State::Lingering => {}
         }
     }
@@ -337,43 +297,39 @@ impl Streams {
     /// The socket has room, or its connect has come to an end.
     pub fn writable(&mut self, id: ConnId, poller: &Poller, now: Time) {
         let Some(conn) = self.table.get_mut(id) else { return };
-        if conn.state == State::Connecting {
-            if let Err(error) = sys::take_error(conn.fd.as_fd()) {
-                tracing::debug!(remote = %conn.remote, %error, "connect failed");
+        if conn.state() == State::Connecting {
+            if let Err(error) = conn.outcome() {
+                tracing::debug!(remote = %conn.remote(), %error, "connect failed");
                 self.counters.tcp_connects_refused.add(u64::from(is_refusal(&error)));
                 return self.close(id, Reason::Connect);
             }
-            conn.state = State::Open;
-            conn.was_open = true;
-            conn.deadline = now + self.limits.idle;
-            Streams::watch(conn, id, poller, Interest::READ);
+            conn.phase_mut().opens();
+            conn.set_deadline(now + self.limits.idle);
+            conn.watch(Interest::READ, id, poller);
         }
-        if let Some(output) = conn.output.as_mut() {
-            output.stall = Time::FAR;
+        if conn.unblock() {
             self.send(id, poller, now);
         }
-        if let Some(reason) = self.table.get_mut(id).and_then(|conn| conn.ends.take()) {
+        if let Some(reason) = self.table.get_mut(id).and_then(|conn| conn.phase_mut().take_end()) {
             self.close_gently(id, reason, poller, now);
         }
     }
 
     /// The peer has ended its direction. It is answered for a moment if it ever sent something;
     /// most peers have gone altogether, and the next write says so.
-    pub fn ended(&mut self, id: ConnId, poller: &Poller, now: Time) {
+    fn ended(&mut self, id: ConnId, poller: &Poller, now: Time) {
         let Some(conn) = self.table.get_mut(id) else { return };
-        match conn.state {
-            State::Open if conn.useful => {
-                conn.state = State::HalfClosed;
-                conn.deadline = now + self.limits.half_closed;
-                let interest = if conn.blocked() { Interest::WRITE } else { Interest::NONE };
-                Streams::watch(conn, id, poller, interest);
-                let remote = conn.remote;
-                self.shared.directory.remove(remote, id);
+        match conn.state() {
+            State::Open if conn.is_useful() => {
+                conn.phase_mut().half_closes();
+                conn.set_deadline(now + self.limits.half_closed);
+                conn.watch_for_room_only(id, poller);
+                self.shared.directory.remove(&conn.key(), id);
                 self.arm(id);
             }
-            State::Closing => Streams::watch(conn, id, poller, Interest::WRITE),
+            State::Closing => conn.watch(Interest::WRITE, id, poller),
             State::Lingering => {
-                let reason = conn.reason;
+                let reason = conn.phase().reason();
                 self.close(id, reason);
             }
             State::Ending => {}
@@ -385,32 +341,34 @@ impl Streams {
     pub fn close(&mut self, id: ConnId, reason: Reason) {
         let Some(mut conn) = self.table.remove(id) else { return };
         self.wheel.clear(Table::slot_of(id));
-        self.shared.directory.remove(conn.remote, id);
-        if conn.inbound {
-            self.shared.caps.release(conn.remote.ip(), conn.is_loose());
-            conn.bare(&self.shared.caps);
+        self.shared.directory.remove(&conn.key(), id);
+        if conn.is_inbound() {
+            self.shared.caps.release(conn.remote().ip(), conn.is_loose());
+            conn.standing().bare(&self.shared.caps);
         } else {
             self.shared.caps.close();
         }
-        if reason.resets() || conn.state == State::Lingering {
-            sys::reset_on_close(conn.fd.as_fd());
+        if reason.resets() || conn.state() == State::Lingering {
+            conn.reset_on_close();
         }
-        let Conn { input, output, recent, was_open, .. } = conn;
-        self.held -= input.as_ref().map_or(0, |i| i.bytes.len()) + output.as_ref().map_or(0, |o| o.pending());
-        self.recycle(input);
-        for (_, ticket) in output.map(|o| o.tickets).unwrap_or_default() {
-            self.fail(ticket);
+        if conn.phase().was_open() {
+            self.news.gone.push(id);
         }
-        // What the peer did not take before it went may be lost, and what it took it can answer here no
-        // more. Nobody would find out before a timer.
-        if matches!(reason, Reason::Peer | Reason::Error | Reason::Stalled) {
-            self.cut_off.extend(recent.into_iter().flat_map(|recent| recent.into_tickets()));
+        self.buffers.let_go(conn.input().map_or(0, Input::held) + conn.pending());
+        let (input, outgoing, link) = conn.into_parts();
+        if let Some(input) = input {
+            self.buffers.recycle_input(input);
         }
-        if was_open {
-            self.gone.push(id);
+        let (queued, left) = outgoing.into_tickets();
+        queued.for_each(|ticket| self.fail(ticket));
+        // Nobody would find out before a timer.
+        if reason.cuts_off() {
+            self.news.cut_off.extend(left);
         }
         self.counters.tcp_open.set(self.table.len() as u64);
         self.count_close(reason);
+        // A peer that sees the end finds it counted.
+        drop(link);
     }
 
     fn count_close(&self, reason: Reason) {
@@ -440,25 +398,24 @@ impl Streams {
                 self.arm(id);
                 continue;
             }
-            let stalled = conn.output.as_ref().is_some_and(|o| o.stall <= now);
-            let reason = match conn.state {
-                _ if stalled => Reason::Stalled,
+            let reason = match conn.state() {
+                _ if conn.is_stalled(now) => Reason::Stalled,
                 State::Connecting => Reason::Connect,
                 // It is we who are late.
-                State::Open if conn.waiting => {
-                    conn.deadline = now + self.limits.message;
+                State::Open if conn.is_waiting() => {
+                    conn.set_deadline(now + self.limits.message);
                     self.arm(id);
                     continue;
                 }
-                State::Open if conn.input.as_ref().is_some_and(|input| input.begun) => Reason::Slow,
-                State::Open if !conn.useful => Reason::Useless,
+                State::Open if conn.input().is_some_and(Input::is_begun) => Reason::Slow,
+                State::Open if !conn.is_useful() => Reason::Useless,
                 State::Open => Reason::Idle,
                 State::HalfClosed => Reason::Peer,
                 State::Ending => {
                     self.finish(id, poller, now);
                     continue;
                 }
-                State::Closing | State::Lingering => conn.reason,
+                State::Closing | State::Lingering => conn.phase().reason(),
             };
             self.close_when_answered(id, reason, poller, now);
         }
@@ -475,17 +432,12 @@ impl Streams {
 }
 
 /// The part of an identifier that epoll keeps; the worker's number is left out.
-pub fn sequence(id: ConnId) -> u64 {
+fn sequence(id: ConnId) -> u64 {
     id.as_u64() & 0xffff_ffff_ffff
 }
 
-/// Whether the same call may succeed later.
-pub fn is_transient(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
-}
-
 /// Why a connection whose socket says `error` is closed.
-pub fn reason_of(error: &io::Error) -> Reason {
+fn reason_of(error: &io::Error) -> Reason {
     match error.kind() {
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Reason::Peer,
         io::ErrorKind::TimedOut => Reason::Stalled,
@@ -502,6 +454,7 @@ pub fn socket_options(limits: &StreamLimits) -> sys::SocketOptions {
         backlog: limits.backlog,
     }
 }
+
 /// Whether the other side has refused a connection.
 fn is_refusal(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ConnectionRefused

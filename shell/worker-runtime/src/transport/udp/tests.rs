@@ -1,6 +1,8 @@
+use super::peers::place_of;
+use super::socket::send_one;
 use super::*;
-use crate::worker::peers::place_of;
 use std::net::UdpSocket;
+use wire::ListenerId;
 
 #[test]
 fn what_waits_for_room_goes_first_and_beyond_the_cap_is_dropped() {
@@ -8,16 +10,15 @@ fn what_waits_for_room_goes_first_and_beyond_the_cap_is_dropped() {
     let to = peer.local_addr().expect("its address");
     let ours = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let poller = Poller::new(1).expect("an epoll");
-    poller.add(ours.as_fd(), Interest::READ, 1).expect("a watch");
     let counters = Arc::new(Counters::default());
     let listener = crate::Listener { transport: wire::Transport::Udp, address: to };
     let config = RuntimeConfig { listeners: vec![listener], udp_send_queue: 2, ..RuntimeConfig::default() };
-    let mut datagrams = Datagrams::new(&config, Arc::clone(&counters));
-    datagrams.add(
-        crate::listen::UdpSocket { id: ListenerId(0), fd: Arc::new(ours.into()), peer: None, lent: Lent::No },
-        1,
-    );
-    assert!(datagrams.sockets[0].keep(b"first", to, 2, &poller));
+    let socket =
+        super::UdpSocket { id: ListenerId(0), fd: Arc::new(ours.into()), peer: None, lent: Lent::No };
+    let watch = (&poller, |number| number as u64);
+    let mut datagrams =
+        Datagrams::new(&config, vec![socket], Arc::clone(&counters), watch, Time::ZERO).expect("a watch");
+    assert!(datagrams.sockets[0].keep(b"first", to, &poller));
 
     let mut out = Outbox::new();
     for text in [&b"second"[..], b"third"] {
@@ -27,8 +28,7 @@ fn what_waits_for_room_goes_first_and_beyond_the_cap_is_dropped() {
         assert!(datagrams.enqueue(&Flow::udp(ListenerId(0), to), index));
     }
     assert!(!datagrams.enqueue(&Flow::udp(ListenerId(1), to), 0), "there is no such listener");
-    let mut batch = SendBatch::new(4, None);
-    datagrams.send(&out, &mut batch, &poller, |token| panic!("{token} is not undeliverable"));
+    datagrams.send(&out, &poller, |token| panic!("{token} is not undeliverable"));
     assert_eq!((counters.read().udp_out, counters.read().udp_send_drops), (0, 1));
 
     datagrams.writable(0, &poller);
@@ -38,7 +38,7 @@ fn what_waits_for_room_goes_first_and_beyond_the_cap_is_dropped() {
         assert_eq!(&buffer[..n], expected);
     }
     assert_eq!(counters.read().udp_out, 2);
-    assert!(datagrams.sockets[0].backlog.is_empty());
+    assert!(datagrams.sockets[0].has_room());
 }
 
 /// A socket lent to one peer that cannot be connected to another, as for 255.255.255.255 without leave to
@@ -60,17 +60,15 @@ fn what_cannot_be_connected_anew_still_sends_to_the_peer_it_had() {
             }
             _ => sys::udp_socket(address, &options).expect("a socket").0,
         };
-        let mut socket = Socket::new(
-            crate::listen::UdpSocket { id: ListenerId(0), fd: Arc::new(fd), peer: None, lent },
-            0,
-        );
+        let opened = super::UdpSocket { id: ListenerId(0), fd: Arc::new(fd), peer: None, lent };
+        let mut socket = Socket::new(opened, 0, 1);
         socket.connect(address, to).expect("a way");
         let nowhere = "255.255.255.255:9".parse().expect("an address");
         assert!(socket.connect(address, nowhere).is_err());
-        let (mut reports, counters) = (Reports::default(), Counters::default());
+        let mut reports = Reports::new(Arc::default());
         for text in [&b"first"[..], b"second", b"third"] {
-            let named = if socket.peer.is_some() { None } else { Some(to) };
-            send_one(socket.fd.as_fd(), text, named, &mut reports, &counters).expect("sent");
+            let named = if socket.peer().is_some() { None } else { Some(to) };
+            send_one(socket.fd(), text, named, &mut reports).expect("sent");
             let mut buffer = [0; 16];
             let (n, from) = peer.recv_from(&mut buffer).expect("a datagram");
             assert_eq!((&buffer[..n], from), (text, address));
@@ -93,13 +91,16 @@ fn who_loses_its_socket_to_nobody_is_sent_to_as_before() {
     let config =
         RuntimeConfig { listeners: listeners.to_vec(), udp_send_queue: 8, ..RuntimeConfig::default() };
     let counters = Arc::new(Counters::default());
-    let mut datagrams = Datagrams::new(&config, Arc::clone(&counters));
     let poller = Poller::new(2).expect("an epoll");
-    for (data, (fd, lent)) in [(listening, Lent::No), (spare, Lent::Unbound)].into_iter().enumerate() {
-        poller.add(fd.as_fd(), Interest::READ, data as u64).expect("a watch");
-        let socket = crate::listen::UdpSocket { id: ListenerId(0), fd: Arc::new(fd), peer: None, lent };
-        datagrams.add(socket, data as u64);
-    }
+    let sockets = [(listening, Lent::No), (spare, Lent::Unbound)].map(|(fd, lent)| super::UdpSocket {
+        id: ListenerId(0),
+        fd: Arc::new(fd),
+        peer: None,
+        lent,
+    });
+    let watch = (&poller, |number| number as u64);
+    let mut datagrams =
+        Datagrams::new(&config, sockets.into(), Arc::clone(&counters), watch, Time::ZERO).expect("a watch");
     let flow = Flow::udp(ListenerId(0), to);
     let elsewhere =
         (9..).map(|port| SocketAddr::from(([255; 4], port))).find(|at| place_of(at) != place_of(&to));
@@ -117,8 +118,8 @@ fn who_loses_its_socket_to_nobody_is_sent_to_as_before() {
     assert_eq!(count(&mut datagrams, &flow, 200), 1);
     count(&mut datagrams, &nowhere, 1_000);
     datagrams.connect_busy(Time::from_micros(2_000_000), &listeners);
-    let lent = datagrams.sockets.get_mut(1).expect("it");
-    assert_eq!((lent.peer, lent.lent), (None, Lent::Bound));
+    let lent = datagrams.sockets.get(1).expect("it");
+    assert_eq!((lent.peer(), lent.lent()), (None, Lent::Bound));
 
     let mut out = Outbox::new();
     for text in [&[b'x'; 500][..], b"second", b"third"] {
@@ -130,23 +131,23 @@ fn who_loses_its_socket_to_nobody_is_sent_to_as_before() {
         hear(&[b'x'; 500]);
     }
     for kernel_cuts in [false, true] {
-        let mut batch = SendBatch::new(64, kernel_cuts.then(|| Arc::new(true.into())));
+        datagrams.send = SendBatch::new(64, kernel_cuts.then(|| Arc::new(true.into())));
         for _ in 0..10 {
             (0..3).for_each(|index| assert!(datagrams.enqueue(&flow, index)));
             datagrams.enqueue(&flow, 0);
         }
-        datagrams.send(&out, &mut batch, &poller, |_| panic!("it can be sent"));
+        datagrams.send(&out, &poller, |_| panic!("it can be sent"));
         for _ in 0..10 {
             [&[b'x'; 500][..], b"second", b"third", &[b'x'; 500]].iter().for_each(|text| hear(text));
         }
     }
     assert_eq!(count(&mut datagrams, &flow, 1), 1, "by the socket that has no peer");
-    assert!(datagrams.sockets.get_mut(1).expect("it").keep(b"waited", to, 8, &poller));
+    assert!(datagrams.sockets.get_mut(1).expect("it").keep(b"waited", to, &poller));
     datagrams.writable(1, &poller);
     hear(b"waited");
 
     count(&mut datagrams, &flow, 200);
     datagrams.connect_busy(Time::from_micros(3_000_000), &listeners);
-    assert_eq!(datagrams.sockets.get(1).expect("it").peer, Some(to));
+    assert_eq!(datagrams.sockets.get(1).expect("it").peer(), Some(to));
     assert_eq!(counters.read().udp_send_errors, 0);
 }

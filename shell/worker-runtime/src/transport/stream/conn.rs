@@ -1,0 +1,351 @@
+//! One stream connection.
+
+use super::caps::Caps;
+use super::directory::Key;
+use super::input::Input;
+use super::link::Link;
+use super::output::{Outgoing, Output, Ticket};
+use super::phase::{Phase, State};
+use super::standing::Standing;
+use crate::config::StreamLimits;
+use crate::sys::{Interest, Poller};
+use std::io;
+use std::mem;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+use wire::{ConnId, Flow, ListenerId, Time};
+
+/// Whom a connection is with.
+struct Peer {
+    remote: SocketAddr,
+    /// Our end.
+    listener: ListenerId,
+    /// Whether the peer opened it (and is counted for its source).
+    inbound: bool,
+    /// Whether a whole message has come, or we opened it ourselves.
+    useful: bool,
+}
+
+/// One stream connection.
+pub struct Conn {
+    link: Link,
+    peer: Peer,
+    phase: Phase,
+    standing: Standing,
+    /// Whether it is in the list of connections with input left over.
+    waiting: bool,
+    /// Whether it is in the list of connections with output to send.
+    dirty: bool,
+    /// When it was accepted or begun.
+    opened: Time,
+    /// When the present state, or the silence in it, has lasted too long.
+    deadline: Time,
+    /// Before this, no ping is answered.
+    next_pong: Time,
+    /// Bytes received and not consumed, while there are any.
+    input: Option<Box<Input>>,
+    outgoing: Outgoing,
+}
+
+/// An idle connection is small: with its number in the table it is two cache lines.
+const _: () = assert!(size_of::<Conn>() <= 120);
+
+/// What becomes of a message that is to be queued.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Queue {
+    /// It is queued.
+    Takes,
+    /// It yields, because much is queued.
+    Congested,
+    /// There is no room for it, or the connection is ending.
+    Refuses,
+}
+
+impl Conn {
+    /// One that a peer opened, which has until then for its first message.
+    pub fn accepted(
+        fd: OwnedFd,
+        remote: SocketAddr,
+        listener: ListenerId,
+        deadline: Time,
+        now: Time,
+    ) -> Conn {
+        let peer = Peer { remote, listener, inbound: true, useful: false };
+        Conn::new((Link::accepted(fd), peer), Phase::open(), Standing::accepted(), deadline, now)
+    }
+
+    /// One that is being opened, for which the peer has until then.
+    pub fn begun(fd: OwnedFd, remote: SocketAddr, listener: ListenerId, deadline: Time, now: Time) -> Conn {
+        let peer = Peer { remote, listener, inbound: false, useful: true };
+        Conn::new((Link::begun(fd), peer), Phase::connecting(), Standing::begun(), deadline, now)
+    }
+
+    fn new((link, peer): (Link, Peer), phase: Phase, standing: Standing, deadline: Time, now: Time) -> Conn {
+        let (opened, next_pong) = (now, Time::ZERO);
+        let (input, outgoing) = (None, Outgoing::new());
+        let (waiting, dirty) = (false, false);
+        Conn { link, peer, phase, standing, waiting, dirty, opened, deadline, next_pong, input, outgoing }
+    }
+
+    /// What it is found by.
+    pub fn key(&self) -> Key {
+        Key::new(self.link.transport(), self.peer.remote)
+    }
+
+    /// The peer's address.
+    pub fn remote(&self) -> SocketAddr {
+        self.peer.remote
+    }
+
+    /// The flow of messages that come in on it.
+    pub fn flow(&self, id: ConnId) -> Flow {
+        let Peer { remote, listener, .. } = self.peer;
+        Flow { transport: self.link.transport(), listener, remote, conn: Some(id) }
+    }
+
+    /// Whether the peer opened it.
+    pub fn is_inbound(&self) -> bool {
+        self.peer.inbound
+    }
+
+    /// Whether a whole message has come, or we opened it ourselves.
+    pub fn is_useful(&self) -> bool {
+        self.peer.useful
+    }
+
+    /// A whole message has come.
+    pub fn has_message(&mut self) {
+        self.peer.useful = true;
+    }
+
+    /// Where it stands.
+    #[inline]
+    pub fn state(&self) -> State {
+        self.phase.state()
+    }
+
+    /// How far it has come.
+    pub fn phase(&self) -> &Phase {
+        &self.phase
+    }
+
+    /// How far it has come.
+    pub fn phase_mut(&mut self) -> &mut Phase {
+        &mut self.phase
+    }
+
+    /// How much it matters.
+    pub fn standing(&mut self) -> &mut Standing {
+        &mut self.standing
+    }
+
+    /// Whether it has never mattered.
+    pub fn is_loose(&self) -> bool {
+        self.standing.is_loose()
+    }
+
+    /// Has its socket watched, as connection `id`.
+    pub fn register(&self, id: ConnId, poller: &Poller) -> io::Result<()> {
+        self.link.register(id, poller)
+    }
+
+    /// Has its socket watched for this from now on.
+    pub fn watch(&mut self, interest: Interest, id: ConnId, poller: &Poller) {
+        self.link.watch(interest, id, poller);
+    }
+
+    /// Has its socket watched for room where output waits for it, and for nothing else.
+    pub fn watch_for_room_only(&mut self, id: ConnId, poller: &Poller) {
+        let interest = if self.outgoing.is_blocked() { Interest::WRITE } else { Interest::NONE };
+        self.link.watch(interest, id, poller);
+    }
+
+    /// When it has to be looked at.
+    pub fn due(&self) -> Time {
+        self.deadline.min(self.outgoing.stall())
+    }
+
+    /// When its present state has lasted too long.
+    pub fn set_deadline(&mut self, deadline: Time) {
+        self.deadline = deadline;
+    }
+
+    /// Whether the peer takes nothing for too long.
+    pub fn is_stalled(&self, now: Time) -> bool {
+        self.outgoing.stall() <= now
+    }
+
+    /// It is silent from now on, if messages come on it and none has begun; `message`: one has just come.
+    pub fn falls_silent(&mut self, limits: &StreamLimits, now: Time, message: bool) {
+        if self.peer.useful && self.input.is_none() {
+            self.deadline = self.standing.silence(limits, now, message);
+        }
+    }
+
+    /// Sets the deadline that fits what has been read; `message`: a whole one was.
+    pub fn set_read_deadline(&mut self, limits: &StreamLimits, now: Time, message: bool) {
+        let silence = match self.peer.useful {
+            true => self.standing.silence(limits, now, message),
+            false => self.opened + limits.first_message,
+        };
+        let input = self.input.as_ref().filter(|_| !self.waiting);
+        let end = input.and_then(|input| input.must_end(limits.message, limits.min_bytes_per_second));
+        self.deadline = end.map_or(silence, |end| silence.min(end));
+    }
+
+    /// What becomes of a message of so many bytes that is to be queued.
+    pub fn takes(&mut self, len: usize, ticket: &Ticket, limits: &StreamLimits, now: Time) -> Queue {
+        let takes = match self.phase.state() {
+            State::Open | State::HalfClosed | State::Ending => {
+                if ticket.yields && self.outgoing.is_congested(len, limits, now) {
+                    return Queue::Congested;
+                }
+                true
+            }
+            State::Connecting => self.outgoing.pending() + len <= limits.max_queued_connecting,
+            State::Closing | State::Lingering => false,
+        };
+        if takes { Queue::Takes } else { Queue::Refuses }
+    }
+
+    /// Queues a message, in the buffer that `fresh` gives if there is none. Bytes that are queued then.
+    pub fn push(
+        &mut self,
+        message: &[u8],
+        ticket: Ticket,
+        (caps, now): (&Caps, Time),
+        fresh: impl FnOnce() -> Box<Output>,
+    ) -> usize {
+        if ticket.keeps > 0 {
+            self.standing.mark(&ticket, caps, now);
+        }
+        self.outgoing.push(message, ticket, fresh)
+    }
+
+    /// Bytes that are queued.
+    pub fn pending(&self) -> usize {
+        self.outgoing.pending()
+    }
+
+    /// Whether nothing is queued.
+    pub fn has_no_output(&self) -> bool {
+        self.outgoing.is_empty()
+    }
+
+    /// Notes that it is in the list of those with output to send; `false` if it was.
+    pub fn make_dirty(&mut self) -> bool {
+        !mem::replace(&mut self.dirty, true)
+    }
+
+    /// Notes that it was taken from that list.
+    pub fn clean(&mut self) {
+        self.dirty = false;
+    }
+
+    /// If it is not open yet, it must be by then; `true` if that is earlier than before.
+    pub fn hurries(&mut self, until: Time) -> bool {
+        let earlier = self.phase.state() == State::Connecting && until < self.deadline;
+        if earlier {
+            self.deadline = until;
+        }
+        earlier
+    }
+
+    /// Whether a ping is to be answered: not soon after another, nor where other output is queued, which says
+    /// as well that we are alive.
+    pub fn may_pong(&mut self, interval: Duration, now: Time) -> bool {
+        let may = now >= self.next_pong && self.outgoing.is_empty();
+        if may {
+            self.next_pong = now + interval;
+        }
+        may
+    }
+
+    /// Writes as much as the kernel takes. How many bytes that was; `None` if nothing can be written now.
+    pub fn send(&mut self, now: Time) -> Option<io::Result<usize>> {
+        if self.phase.state() == State::Connecting || self.outgoing.is_blocked() {
+            return None;
+        }
+        self.outgoing.send(&self.link, now)
+    }
+
+    /// The kernel has no room for the rest of the output. It must have some by `until`.
+    pub fn block(&mut self, until: Time, now: Time, id: ConnId, poller: &Poller) {
+        self.outgoing.block(until, now);
+        self.link.watch_for_room(id, poller);
+    }
+
+    /// The kernel has room again; `true` if something is queued.
+    pub fn unblock(&mut self) -> bool {
+        self.outgoing.unblock()
+    }
+
+    /// The buffer for output, of which everything has left.
+    pub fn take_output(&mut self) -> Option<Box<Output>> {
+        self.outgoing.take_buffer()
+    }
+
+    /// Forgets what was sent long ago.
+    pub fn forget(&mut self, patience: Duration, now: Time) {
+        self.outgoing.forget(patience, now);
+    }
+
+    /// The outcome of opening it.
+    pub fn outcome(&self) -> io::Result<()> {
+        self.link.opened()
+    }
+
+    /// Reads without waiting. Zero is the end of the stream.
+    #[inline]
+    pub fn read(&self, room: &mut [u8]) -> io::Result<usize> {
+        self.link.read(room)
+    }
+
+    /// Ends our direction.
+    pub fn finish(&self) -> io::Result<()> {
+        self.link.finish()
+    }
+
+    /// Makes its close a reset.
+    pub fn reset_on_close(&self) {
+        self.link.reset_on_close();
+    }
+
+    /// The bytes that are left over.
+    pub fn input(&self) -> Option<&Input> {
+        self.input.as_deref()
+    }
+
+    /// Leaves bytes with it.
+    pub fn set_input(&mut self, input: Box<Input>) {
+        debug_assert!(self.input.is_none(), "what was left over before was taken");
+        self.input = Some(input);
+    }
+
+    /// Takes the bytes that are left over.
+    pub fn take_input(&mut self) -> Option<Box<Input>> {
+        self.input.take()
+    }
+
+    /// Whether it is in the list of connections with input left over.
+    #[inline]
+    pub fn is_waiting(&self) -> bool {
+        self.waiting
+    }
+
+    /// Notes that it is in that list; `false` if it was.
+    pub fn wait(&mut self) -> bool {
+        !mem::replace(&mut self.waiting, true)
+    }
+
+    /// Notes that it was taken from that list.
+    pub fn wait_no_more(&mut self) {
+        self.waiting = false;
+    }
+
+    /// What it holds when it is closed: input, output with who wants to hear of it, and the socket.
+    pub fn into_parts(self) -> (Option<Box<Input>>, Outgoing, Link) {
+        (self.input, self.outgoing, self.link)
+    }
+}
