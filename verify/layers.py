@@ -27,20 +27,22 @@ import structure
 BELOW = {
     'wire': set(),
     'timing': {'wire'},
+    'kernel-programs': set(),
     'sip-message': {'wire'},
     'sip-transaction': {'wire', 'sip-message'},
     'sip-auth': {'wire', 'sip-message'},
     'sip-registrar': {'wire', 'sip-message'},
     'sip-proxy': {'wire', 'sip-message', 'sip-transaction'},
-    'sip-steering': {'wire', 'sip-message'},
+    'sip-steering': {'sip-message', 'kernel-programs'},
     'sip-health': {'wire'},
     'sip-node': {
         'wire', 'sip-message', 'sip-transaction', 'sip-auth', 'sip-registrar', 'sip-proxy', 'sip-steering',
         'sip-health',
     },
     'sip-balancer': {'wire', 'timing', 'sip-message', 'sip-proxy', 'sip-steering', 'sip-health'},
-    # The shell handles no SIP: of the core it sees only the vocabulary and the wheel for deadlines.
-    'worker-runtime': {'wire', 'timing'},
+    # The shell handles no SIP: of the core it sees only the vocabulary, the wheel for deadlines and the form of
+    # programs for the kernel.
+    'worker-runtime': {'wire', 'timing', 'kernel-programs'},
     # ... except the store, which writes down binding records and credentials as the core defines them.
     'store': {'wire', 'sip-registrar', 'sip-auth'},
     # ... and control, whose keys and counters are those of the core: it reads into the core's settings, and names

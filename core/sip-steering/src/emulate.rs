@@ -5,9 +5,9 @@
 
 use crate::program::{HEADER, MAP_LOOKUP_ELEM, SK_SELECT_REUSEPORT, SKB_LOAD_BYTES};
 use crate::sieve::{FROM_IP, KTIME_GET_NS, SKB_LOAD_BYTES_RELATIVE};
+use kernel_programs::{SieveProgram, SteeringProgram};
 use std::net::IpAddr;
 use std::ops::Range;
-use wire::{SieveProgram, SteeringProgram};
 
 /// What a run of the program came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

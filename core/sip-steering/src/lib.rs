@@ -32,6 +32,7 @@ mod table;
 mod tests;
 
 pub use hash::{LONGEST, Ownership};
+pub use kernel_programs::{SieveProgram, SteeringProgram};
 pub use memory::memory_bits;
 pub use program::REACH;
 pub use sieve::SIEVE_STEPS;

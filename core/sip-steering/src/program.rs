@@ -17,7 +17,7 @@
 use crate::asm::Reg::{self, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 use crate::asm::{Alu, Assembler, If, Label, Size};
 use crate::hash::{FINISH, LAST_END, Ownership, SHIFTS, WORDS};
-use wire::SteeringProgram;
+use kernel_programs::SteeringProgram;
 
 /// How far inside a message the line of the Call-ID may begin, in bytes.
 pub const REACH: usize = 3_900;

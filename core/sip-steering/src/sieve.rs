@@ -7,7 +7,7 @@
 //! it does with calls to emergency services: those named by a URN, and those to one of the numbers in the
 //! table, or to what begins as they do where there are too many of them.
 //!
-//! The shares stand in a map that the worker writes ([`wire::SieveProgram`]). They are good until the time
+//! The shares stand in a map that the worker writes ([`SieveProgram`]). They are good until the time
 //! written beside them, so that a worker that stands still has nothing dropped for long.
 //!
 //! Shares move. An INVITE that it has dropped it drops again when it is repeated, wherever the threshold is
@@ -28,7 +28,7 @@ use crate::program::{
     SPACE, Search, TAB, add, constants, finish, owner,
 };
 use crate::table::{BEGINNING, BUCKETS, NUMBERS, NUMBERS_AT, OTHERS, ROWS, SALTS, SHIFT, Threshold, WORDS};
-use wire::SieveProgram;
+use kernel_programs::SieveProgram;
 
 /// Looks at a line, at 64 bytes of it or at a byte of To, before the program gives up.
 pub const SIEVE_STEPS: i32 = 448;

@@ -2,9 +2,9 @@
 
 use crate::emulate::{self, Sifted};
 use crate::{Ownership, Table, Threshold, memory_bits, part, place};
+use kernel_programs::SieveProgram;
 use proptest::prelude::*;
 use std::net::IpAddr;
-use wire::SieveProgram;
 
 const WORKERS: u16 = 4;
 const NOW: u64 = 1_000_000_000;

@@ -3,8 +3,8 @@
 use crate::emulate::{self, Run};
 use crate::program::STEPS;
 use crate::{LONGEST, Ownership, REACH};
+use kernel_programs::SteeringProgram;
 use proptest::prelude::*;
-use wire::SteeringProgram;
 
 const WORKERS: u16 = 64;
 

@@ -12,7 +12,7 @@ mod flow;
 mod load;
 mod machine;
 mod outbox;
-mod steering;
+mod sieve;
 mod time;
 
 pub use credit::Credit;
@@ -20,5 +20,5 @@ pub use flow::{ConnId, Flow, ListenerId, Transport};
 pub use load::Load;
 pub use machine::{Frame, FrameError, Machine};
 pub use outbox::{Close, Outbox, Transmit};
-pub use steering::{Sieve, SieveProgram, SteeringProgram};
+pub use sieve::Sieve;
 pub use time::Time;

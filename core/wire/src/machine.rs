@@ -144,8 +144,8 @@ pub trait Machine {
         let _ = (now, load);
     }
 
-    /// What the kernel is to drop before it reaches this worker, by the machine's
-    /// [`SieveProgram`](crate::SieveProgram), from now on and until it is asked again, which is after each
+    /// What the kernel is to drop before it reaches this worker, by the
+    /// program loaded for it, from now on and until it is asked again, which is after each
     /// [`Machine::pace`]; `None`: nothing. It is good for a short while only, so that what stands still drops
     /// nothing.
     fn sieve(&self) -> Option<Sieve<'_>> {

@@ -6,11 +6,12 @@
 //! into memory that is shared with the kernel; no system call is made for it.
 
 use crate::sys::{self, Mapping};
+use kernel_programs::SieveProgram;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use wire::{SieveProgram, Time};
+use wire::Time;
 
 /// How long a generation of dropped calls takes new entries, of the time for which a client repeats a
 /// request. It is a little longer than a client's longest wait between two repetitions, which is half of that

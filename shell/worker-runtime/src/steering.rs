@@ -4,11 +4,12 @@ use crate::listen::Bound;
 use crate::sieve::Sieves;
 use crate::sys::{self, Mapping, Use, errno};
 use crate::transport::udp::{Lent, UdpSocket};
+use kernel_programs::{SieveProgram, SteeringProgram};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
-use wire::{ListenerId, SieveProgram, SteeringProgram};
+use wire::ListenerId;
 
 /// The instruction that loads a map: its operation, and the source that says so.
 const LOAD_MAP: u64 = 0x1018;

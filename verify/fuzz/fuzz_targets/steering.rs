@@ -5,9 +5,8 @@
 use fuzz::Feed;
 use libfuzzer_sys::fuzz_target;
 use sip_message::{Index, Limits, Parsed, parse};
-use sip_steering::{Ownership, emulate};
+use sip_steering::{Ownership, SteeringProgram, emulate};
 use std::sync::LazyLock;
-use wire::SteeringProgram;
 
 const WORKERS: u16 = 16;
 

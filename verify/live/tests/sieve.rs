@@ -4,12 +4,12 @@ use live::PATIENCE;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use sip_steering::{Ownership, Table, Threshold, emulate, memory_bits};
+use sip_steering::{Ownership, SieveProgram, Table, Threshold, emulate, memory_bits};
 use std::io::Write;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
-use wire::{ConnId, Flow, Frame, FrameError, Load, Machine, Outbox, Sieve, SieveProgram, Time, Transport};
+use wire::{ConnId, Flow, Frame, FrameError, Load, Machine, Outbox, Sieve, Time, Transport};
 use worker_runtime::{Bound, Listener, Runtime, RuntimeConfig};
 
 /// Tells of each message, and has the kernel drop what the table says.

@@ -4,12 +4,12 @@ use live::{Link, PATIENCE, Req, Server, Setup, Via, eventually, fresh_ip, load, 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use sip_steering::{Ownership, emulate};
+use sip_steering::{Ownership, SteeringProgram, emulate};
 use std::io::Write;
 use std::net::{SocketAddr, UdpSocket};
 use std::process::Stdio;
 use std::sync::{Arc, mpsc};
-use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, SteeringProgram, Time, Transport};
+use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time, Transport};
 use worker_runtime::{Bound, Listener, Runtime, RuntimeConfig};
 
 const WORKERS: u16 = 3;

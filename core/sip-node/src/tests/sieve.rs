@@ -4,10 +4,9 @@
 use crate::Emergency;
 use crate::overload::{Kind, screen};
 use proptest::prelude::*;
-use sip_steering::{Ownership, Table, Threshold, emulate};
+use sip_steering::{Ownership, SieveProgram, Table, Threshold, emulate};
 use std::net::IpAddr;
 use std::sync::OnceLock;
-use wire::SieveProgram;
 
 const STARTS: &[&str] = &[
     "INVITE sip:b@c SIP/2.0",

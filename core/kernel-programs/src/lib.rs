@@ -1,4 +1,6 @@
-//! What the kernel is told of ownership and of overload.
+//! The form of the eBPF programs that run before a datagram reaches a worker, and the layout of the maps
+//! that they share with it. The crate that writes a program and the one that loads it agree by this one.
+#![forbid(unsafe_code)]
 
 use core::time::Duration;
 
@@ -8,7 +10,7 @@ use core::time::Duration;
 ///
 /// Where it chooses nobody, the kernel deals the datagram out by the addresses and ports in it. Either
 /// way is right, because the worker that gets a message of another one hands it over; so the program
-/// only has to agree with [`Machine::owner`](crate::Machine::owner) where it decides.
+/// only has to agree with the machine's `owner` where it decides.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SteeringProgram {
     /// The instructions. Loads of a map name it by its number here; whoever loads the program puts the
@@ -31,8 +33,8 @@ impl SteeringProgram {
 /// [`SteeringProgram`].
 ///
 /// It goes by a table with an entry for each worker, which the worker writes: until when it is good, how many
-/// datagrams were dropped by it, and the numbers that [`Machine::sieve`](crate::Machine::sieve) answers.
-/// Whatever is not dropped the machine judges, so the program may let pass what it likes.
+/// datagrams were dropped by it, and the numbers that the machine's `sieve` answers. Whatever is not
+/// dropped the machine judges, so the program may let pass what it likes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SieveProgram {
     /// The instructions. Loads of a map name it by its number here.
@@ -54,8 +56,7 @@ impl SieveProgram {
     /// Number of the map with [`GENERATIONS`](SieveProgram::GENERATIONS) of memory for each worker (`ARRAY`),
     /// as bits. In the first two the program remembers what it dropped: it looks into both and writes into
     /// the young one, and the worker clears the old one from time to time, which is the young one from then
-    /// on. In the other two stands what the machine knows ([`Sieve::known`]), which the worker writes and
-    /// clears.
+    /// on. In the other two stands what the machine knows, which the worker writes and clears.
     pub const MEMORY: i32 = 3;
     /// Generations of memory that a worker has.
     pub const GENERATIONS: usize = 4;
@@ -76,14 +77,4 @@ impl SieveProgram {
     pub const fn entry(&self) -> usize {
         (SieveProgram::WORDS + 4 * self.words as usize).next_multiple_of(64)
     }
-}
-
-/// What the kernel is to drop for a worker, in the terms of the machine's [`SieveProgram`].
-#[derive(Clone, Copy, Debug)]
-pub struct Sieve<'a> {
-    /// The numbers of the worker's entry in the table.
-    pub words: &'a [u32],
-    /// Bits of memory, by number: what passes from now on, whatever its share. Those that are new since the
-    /// machine was asked last.
-    pub known: &'a [u32],
 }
