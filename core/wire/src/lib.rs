@@ -9,6 +9,7 @@
 
 mod credit;
 mod flow;
+mod generator;
 mod load;
 mod machine;
 mod outbox;
@@ -17,6 +18,7 @@ mod time;
 
 pub use credit::Credit;
 pub use flow::{ConnId, Flow, ListenerId, Transport};
+pub use generator::{Generator, send_fresh};
 pub use load::Load;
 pub use machine::{Frame, FrameError, Machine};
 pub use outbox::{Close, Outbox, Transmit};

@@ -78,13 +78,6 @@ pub trait Machine {
     /// One whole message that this worker owns.
     fn receive(&mut self, now: Time, flow: Flow, message: &[u8], out: &mut Outbox);
 
-    /// As [`Machine::receive`], for a message that came at `arrived` and had to wait until `now`. A
-    /// machine that measures counts from when it came.
-    fn receive_late(&mut self, now: Time, arrived: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
-        let _ = arrived;
-        self.receive(now, flow, message, out);
-    }
-
     /// As [`Machine::receive`], for a message that most probably is worker `me`'s own, because the kernel
     /// gave it to it. Answers the owner if that is another one, and has done nothing then. It is the same as
     /// asking [`Machine::owner`] before; a machine that finds the owner on its way anyhow does it more
@@ -102,12 +95,6 @@ pub trait Machine {
             self.receive(now, flow, message, out);
         }
         owner
-    }
-
-    /// The connection that was begun for the message sent with this token by [`Outbox::send_fresh`]. Whether
-    /// it comes about is seen by what becomes of the message.
-    fn connected(&mut self, now: Time, token: u64, conn: ConnId) {
-        let _ = (now, token, conn);
     }
 
     /// A stream broke at `head` (possibly empty). May answer once; the shell then closes the

@@ -73,11 +73,8 @@ impl Outbox {
         self.send_with(flow, token, |out| out.extend_from_slice(message))
     }
 
-    /// As [`Outbox::send`], on a stream connection of its own, of which
-    /// [`Machine::connected`](crate::Machine::connected) is told. Such messages with one token, one after the
-    /// other in an outbox, share it.
-    pub fn send_fresh(&mut self, flow: Flow, token: u64, message: &[u8]) {
-        self.send(flow, token, message);
+    /// What was queued last goes on a stream connection of its own, see [`send_fresh`](crate::send_fresh).
+    pub(crate) fn freshens(&mut self) {
         if let Some(transmit) = self.transmits.last_mut() {
             transmit.fresh = true;
         }

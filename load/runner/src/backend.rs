@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 use wire::{Time, Transport};
-use worker_runtime::{Bound, Listener, RuntimeConfig, RuntimeHandle, monotonic_now};
+use worker_runtime::{Bound, GeneratorOptions, Listener, RuntimeConfig, RuntimeHandle, monotonic_now};
 
 /// Options of a run that only serves.
 #[derive(Args, Clone, Debug)]
@@ -72,9 +72,12 @@ pub fn serve(args: &LoadArgs, signals: &Receiver<Signal>) -> Result<u8, String> 
     let config = RuntimeConfig {
         listeners: listen(Transport::Udp).chain(listen(Transport::Tcp)).collect(),
         first: args.realtime,
-        exact_deadlines: true,
-        grain: grain(args),
-        stamps: true,
+        generator: GeneratorOptions {
+            exact_deadlines: true,
+            grain: grain(args),
+            stamps: true,
+            together: false,
+        },
         streams: streams(),
         ..RuntimeConfig::default()
     };
@@ -85,7 +88,7 @@ pub fn serve(args: &LoadArgs, signals: &Receiver<Signal>) -> Result<u8, String> 
     let streams = bound.listeners().iter().map(|l| l.address).skip(backends.len());
     let machine =
         Backend::new(&backends, args.seed.unwrap_or_else(fresh_seed), started).with_streams(streams);
-    let runtime = bound.start(vec![machine]).map_err(|error| error.to_string())?;
+    let runtime = bound.start_generator(vec![machine]).map_err(|error| error.to_string())?;
     let handle = runtime.handle();
     // Scripts wait for this line.
     say::err(format_args!(

@@ -50,7 +50,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 use traces::Traces;
 use users::UsersPlan;
-use wire::{Machine, Time};
+use wire::{Generator, Time};
 use worker_runtime::{Bound, Counts, Listener, RuntimeHandle, monotonic_now};
 
 /// What was asked for did not come true.
@@ -356,7 +356,7 @@ fn measure_users(
 }
 
 /// Runs machines that are ready to their end.
-fn drive<M: Machine<Notice = Notice> + Send + 'static>(
+fn drive<M: Generator<Notice = Notice> + Send + 'static>(
     args: &LoadArgs,
     mut story: Story,
     bound: Bound,
@@ -371,7 +371,7 @@ fn drive<M: Machine<Notice = Notice> + Send + 'static>(
             plain(&story.schedule.text(&story.title, plan::wall_micros() + to_come))
         ));
     }
-    let runtime = bound.start(machines).map_err(|error| error.to_string())?;
+    let runtime = bound.start_generator(machines).map_err(|error| error.to_string())?;
     let handle = runtime.handle();
     // Scripts wait for this line. Of a search's trials the first one says it.
     static SAID: Once = Once::new();

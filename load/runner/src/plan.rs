@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use wire::{Time, Transport};
-use worker_runtime::{Bound, RuntimeConfig, StreamLimits};
+use worker_runtime::{Bound, GeneratorOptions, RuntimeConfig, StreamLimits};
 
 /// A run that can begin.
 pub struct Plan {
@@ -187,17 +187,12 @@ impl Plan {
         let sockets = Sockets::new(args, needs, &injections)?;
         let workers = sockets.workers;
         let (listeners, own_from) = (sockets.listeners.clone(), sockets.shared);
-        // What counts is when a call was meant to begin, so a late sleeper would measure itself.
-        let exact_deadlines = true;
         let config = RuntimeConfig {
             listeners,
             own_from,
             first: args.realtime,
-            exact_deadlines,
-            grain: grain(args),
-            together: !grain(args).is_zero(),
+            generator: generator(args),
             segment: segment(args),
-            stamps: true,
             own_connections: sockets.connections,
             // With a socket for each call there are enough of them.
             peer: (client.is_some() && !args.self_test && args.transport == "u1").then_some(sent_to),
@@ -326,6 +321,13 @@ impl Plan {
 /// How long messages may wait for each other, to the microsecond.
 pub(super) fn grain(args: &LoadArgs) -> Duration {
     Duration::from_micros((args.grain.clamp(0.0, 1_000.0) * 1_000.0) as u64)
+}
+
+/// How the workers of a generator take what comes. What counts is when a call was meant to begin, so a late
+/// sleeper would measure itself.
+pub(super) fn generator(args: &LoadArgs) -> GeneratorOptions {
+    let grain = grain(args);
+    GeneratorOptions { exact_deadlines: true, grain, stamps: true, together: !grain.is_zero() }
 }
 
 /// What says whether messages go through the kernel together; none: each goes alone.

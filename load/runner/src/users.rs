@@ -2,7 +2,7 @@
 
 use super::args::LoadArgs;
 use super::injections::NO_LINES;
-use super::plan::{fresh_seed, grain, listed, local_address, read, segment, streams, waiting};
+use super::plan::{fresh_seed, generator, listed, local_address, read, segment, streams, waiting};
 use super::say;
 use super::sockets::unnoted;
 use super::target::{host_of, remote};
@@ -263,11 +263,8 @@ impl UsersPlan {
             listeners,
             own_from,
             first: args.realtime,
-            exact_deadlines: true,
-            grain: grain(args),
-            together: !grain(args).is_zero(),
+            generator: generator(args),
             segment: segment(args),
-            stamps: true,
             peer: (transport == Transport::Udp).then_some(remote),
             streams: streams(),
             ..RuntimeConfig::default()

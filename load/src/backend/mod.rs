@@ -24,7 +24,7 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use sip_message::{Index, Limits, Message, Method, Name, Parsed, Response, parse, reason_phrase};
 use transactions::{State, Ticket, Transactions};
-use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time, Transport};
+use wire::{ConnId, Flow, Frame, FrameError, Generator, Machine, Outbox, Time, Transport};
 
 /// RFC 3261 section 17.1.1.1.
 const T1_MS: u64 = 500;
@@ -518,11 +518,6 @@ impl Machine for Backend {
         self.message(now, now, flow, message, out);
     }
 
-    /// The model counts from when it came.
-    fn receive_late(&mut self, now: Time, arrived: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
-        self.message(now, arrived.max(self.start), flow, message, out);
-    }
-
     fn refuse(&mut self, _now: Time, _flow: Flow, _head: &[u8], _error: FrameError, _out: &mut Outbox) {
         self.garbage += 1;
     }
@@ -551,5 +546,12 @@ impl Machine for Backend {
         // A microsecond later, so that it has come when the time of it has.
         let work = works.min_by(f64::total_cmp).map(|at| self.start + after(at + 1e-6));
         work.into_iter().chain(self.transactions.next()).min()
+    }
+}
+
+impl Generator for Backend {
+    /// The model counts from when it came.
+    fn receive_late(&mut self, now: Time, arrived: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
+        self.message(now, arrived.max(self.start), flow, message, out);
     }
 }

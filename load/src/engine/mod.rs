@@ -44,7 +44,7 @@ use std::sync::Arc;
 use trace::Trace;
 use users::Callers;
 use wheel::Wheel;
-use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time, Transport};
+use wire::{ConnId, Flow, Frame, FrameError, Generator, Machine, Outbox, Time, Transport};
 
 /// A request that nobody has answered for so long when the run is over has failed. What is younger may yet be
 /// answered.
@@ -307,21 +307,6 @@ impl Machine for Engine {
         self.close_ended(out);
     }
 
-    /// Everything is counted from the arrival, and what is sent upon it was meant to leave then: the
-    /// wait is lateness of ours.
-    fn receive_late(&mut self, now: Time, arrived: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
-        self.woken = now;
-        self.metrics.scheduled_send(now, arrived);
-        let first = out.transmits().len();
-        self.message(arrived, flow, message, out);
-        self.trace(now, Some((arrived, flow, message)), first, out);
-        self.close_ended(out);
-    }
-
-    fn connected(&mut self, _now: Time, token: u64, conn: ConnId) {
-        self.has_connection(token, conn);
-    }
-
     fn refuse(&mut self, now: Time, _flow: Flow, _head: &[u8], _error: FrameError, _out: &mut Outbox) {
         self.metrics.unexpected(now, Unexpected::Malformed);
     }
@@ -387,5 +372,22 @@ impl Machine for Engine {
         // A call that waits for room begins when another ends.
         let begin = self.next_call.filter(|_| !self.is_full());
         timers.into_iter().chain(begin).min()
+    }
+}
+
+impl Generator for Engine {
+    /// Everything is counted from the arrival, and what is sent upon it was meant to leave then: the
+    /// wait is lateness of ours.
+    fn receive_late(&mut self, now: Time, arrived: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
+        self.woken = now;
+        self.metrics.scheduled_send(now, arrived);
+        let first = out.transmits().len();
+        self.message(arrived, flow, message, out);
+        self.trace(now, Some((arrived, flow, message)), first, out);
+        self.close_ended(out);
+    }
+
+    fn connected(&mut self, _now: Time, token: u64, conn: ConnId) {
+        self.has_connection(token, conn);
     }
 }

@@ -15,7 +15,7 @@ use core::num::NonZeroU64;
 use core::time::Duration;
 use std::mem;
 use std::sync::Arc;
-use wire::{Outbox, Time};
+use wire::{Outbox, Time, send_fresh};
 
 /// Steps that a call may take without waiting for anything, so that a loop in a scenario does not stop
 /// the worker. The call fails.
@@ -457,7 +457,7 @@ impl Engine {
         let name = ladder_name(slot, call);
         match own && call.flow.conn.is_none() {
             _ if lost => {}
-            true => out.send_fresh(call.flow, name + 1, &call.sent),
+            true => send_fresh(out, call.flow, name + 1, &call.sent),
             false => drop(out.send(call.flow, name + 1, &call.sent)),
         }
         if begins && !lost {

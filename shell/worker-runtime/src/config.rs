@@ -48,18 +48,8 @@ pub struct RuntimeConfig {
     /// [`RUN_FIRST`](crate::RUN_FIRST)); where the system forbids it they say so and run as others do. Off by
     /// default. Who looks after the workers must not run so: it would wait for a worker that never rests.
     pub first: bool,
-    /// Whether a worker is woken at its machine's deadlines to the microsecond. Otherwise it sleeps
-    /// in whole milliseconds, which lets near deadlines share a wake-up.
-    pub exact_deadlines: bool,
-    /// Where traffic is dense, a worker sleeps to the next multiple of this and takes what has come, and
-    /// what was due, in one go; messages are handed over with the time at which the kernel took them
-    /// ([`Machine::receive_late`](wire::Machine::receive_late)). At most a second; zero: each message
-    /// wakes its worker, as it does wherever a worker has no datagram sockets.
-    pub grain: Duration,
-    /// Whether messages in datagrams come with that time also where there is no grain: for a machine that has
-    /// to know how long they lay there while it did something else, or stood still. All are taken in batches
-    /// then, and the wall clock is read for each. Off by default.
-    pub stamps: bool,
+    /// What the workers of a load generator do otherwise.
+    pub generator: GeneratorOptions,
     /// How long a worker with nothing to do looks for more before it sleeps, at most a second, where the next
     /// message usually comes within that time: whatever comes then need not wait for a sleeping processor to
     /// wake. It takes processor time that nobody else needs just then, and the power. Zero, the default:
@@ -80,10 +70,6 @@ pub struct RuntimeConfig {
     /// Cheaper by a third or more where many come together, but a capture on this machine may show one, and
     /// one ICMP message may tell of several. Only while this is true; never by default.
     pub segment: Option<Arc<AtomicBool>>,
-    /// Whether datagrams that were handed to the kernel as one are received as one (`UDP_GRO`): they are all
-    /// for whom the first is for, and the kernel drops none of them in an overload. What is sent does not
-    /// depend on it. Off by default.
-    pub together: bool,
     /// Whether another process may serve the same ports at the same time, as in a rolling restart.
     /// Otherwise a port in use is an error even where `SO_REUSEPORT` would share it.
     pub share_ports: bool,
@@ -118,14 +104,11 @@ impl Default for RuntimeConfig {
             own_connections: 0,
             pin: Vec::new(),
             first: false,
-            exact_deadlines: false,
-            grain: Duration::ZERO,
-            stamps: false,
+            generator: GeneratorOptions::default(),
             busy_poll: Duration::ZERO,
             peer: None,
             connected: 0,
             segment: None,
-            together: false,
             share_ports: false,
             batch: 64,
             udp_buffer: 4 << 20,
@@ -149,6 +132,35 @@ impl fmt::Debug for RuntimeConfig {
             .field("batch", &self.batch)
             .field("streams", &self.streams)
             .finish_non_exhaustive()
+    }
+}
+
+/// How workers take what comes where their machines measure it
+/// ([`Bound::start_generator`](crate::Bound::start_generator)). All off by default.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct GeneratorOptions {
+    /// Whether a worker is woken at its machine's deadlines to the microsecond. Otherwise it sleeps
+    /// in whole milliseconds, which lets near deadlines share a wake-up.
+    pub exact_deadlines: bool,
+    /// Where traffic is dense, a worker sleeps to the next multiple of this and takes what has come, and
+    /// what was due, in one go; messages are handed over with the time at which the kernel took them
+    /// ([`Generator::receive_late`](wire::Generator::receive_late)). At most a second; zero: each message
+    /// wakes its worker, as it does wherever a worker has no datagram sockets.
+    pub grain: Duration,
+    /// Whether messages in datagrams come with that time also where there is no grain: for a machine that has
+    /// to know how long they lay there while it did something else, or stood still. All are taken in batches
+    /// then, and the wall clock is read for each.
+    pub stamps: bool,
+    /// Whether datagrams that were handed to the kernel as one are received as one (`UDP_GRO`): they are all
+    /// for whom the first is for, and the kernel drops none of them in an overload. What is sent does not
+    /// depend on it.
+    pub together: bool,
+}
+
+impl GeneratorOptions {
+    /// Whether the kernel notes when datagrams come.
+    pub(crate) fn are_stamped(&self) -> bool {
+        self.stamps || !self.grain.is_zero()
     }
 }
 

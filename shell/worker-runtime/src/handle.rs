@@ -6,7 +6,7 @@ use crate::listen::Bound;
 use crate::shared::Shared;
 use crate::sys;
 use crate::transport::stream::{Caps, Directory, StreamShared};
-use crate::worker::Worker;
+use crate::worker::{Host, Notice, Worker};
 use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
@@ -35,9 +35,10 @@ impl<N: Send + 'static> Runtime<N> {
         Bound::new(config, machines.len())?.start(machines)
     }
 
-    pub(crate) fn run<M>(bound: Bound, machines: Vec<M>) -> Result<Runtime<N>, StartError>
+    pub(crate) fn run<H>(bound: Bound, machines: Vec<H>) -> Result<Runtime<N>, StartError>
     where
-        M: Machine<Notice = N> + Send + 'static,
+        H: Host,
+        H::Machine: Machine<Notice = N>,
     {
         let Bound { config, listeners, sockets, steered, sieves } = bound;
         if machines.len() != sockets.len() {
@@ -110,10 +111,10 @@ fn room_for_connections(descriptors: u64, open: usize) -> usize {
 }
 
 /// Starts the threads, which wait for each other's success: either all run or none has done anything.
-fn spawn_all<M: Machine + Send + 'static>(
-    workers: Vec<Worker<M>>,
+fn spawn_all<H: Host>(
+    workers: Vec<Worker<H>>,
     config: &RuntimeConfig,
-    shared: &Arc<Shared<M::Notice>>,
+    shared: &Arc<Shared<Notice<H>>>,
 ) -> io::Result<Vec<JoinHandle<()>>> {
     let mut threads = Vec::with_capacity(workers.len());
     let mut gates = Vec::with_capacity(workers.len());
@@ -159,7 +160,7 @@ fn go_first(worker: usize, wanted: bool) {
 }
 
 /// Runs a worker and notes how it ends.
-fn guard<M: Machine>(index: u16, worker: Worker<M>, shared: &Shared<M::Notice>, hook: Option<&PanicHook>) {
+fn guard<H: Host>(index: u16, worker: Worker<H>, shared: &Shared<Notice<H>>, hook: Option<&PanicHook>) {
     let result = catch_unwind(AssertUnwindSafe(|| worker.run()));
     shared.live.fetch_sub(1, Ordering::SeqCst);
     let message = match result {

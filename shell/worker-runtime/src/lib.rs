@@ -28,7 +28,9 @@ mod sys;
 mod transport;
 mod worker;
 
-pub use config::{Listener, PanicHook, RuntimeConfig, StartError, StreamLimits, WorkerPanic};
+pub use config::{
+    GeneratorOptions, Listener, PanicHook, RuntimeConfig, StartError, StreamLimits, WorkerPanic,
+};
 pub use counters::Counts;
 pub use handle::{PostError, Runtime, RuntimeHandle};
 pub use listen::Bound;

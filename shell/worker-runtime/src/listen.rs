@@ -6,11 +6,12 @@ use crate::sieve::Sieves;
 use crate::sys;
 use crate::transport::stream;
 use crate::transport::udp::{self, UdpSocket};
+use crate::worker::{Generating, Serving};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
-use wire::{ListenerId, Machine, Transport};
+use wire::{Generator, ListenerId, Machine, Transport};
 
 /// Free ports tried where any will do.
 const PORT_ATTEMPTS: u32 = 16;
@@ -99,7 +100,19 @@ impl Bound {
         self,
         machines: Vec<M>,
     ) -> Result<Runtime<M::Notice>, StartError> {
-        Runtime::run(self, machines)
+        Runtime::run(self, machines.into_iter().map(Serving).collect())
+    }
+
+    /// As [`Bound::start`], for the machines of a load generator, which are told when messages came if
+    /// [`GeneratorOptions`](crate::GeneratorOptions) ask for that.
+    ///
+    /// # Errors
+    /// As those of [`Bound::start`].
+    pub fn start_generator<G: Generator + Send + 'static>(
+        self,
+        machines: Vec<G>,
+    ) -> Result<Runtime<G::Notice>, StartError> {
+        Runtime::run(self, machines.into_iter().map(Generating).collect())
     }
 }
 

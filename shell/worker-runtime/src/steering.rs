@@ -104,7 +104,7 @@ impl Bound {
             sieves: Arc::clone(&self.sieves),
             workers: self.sockets.len(),
             // Where the kernel joins datagrams it would judge several by the first.
-            sockets: match self.config.together {
+            sockets: match self.config.generator.together {
                 true => 0,
                 false => {
                     let hears = |socket: &&UdpSocket| socket.lent.hears();
@@ -140,7 +140,7 @@ impl Sifter {
     /// Loads this program, and answers for how many sockets it may drop. The kernel's check takes some tenths
     /// of a second; the workers may run meanwhile, and use it from then on. Nothing is dropped before a
     /// machine says so. None is loaded where the kernel joins datagrams
-    /// ([`RuntimeConfig::together`](crate::RuntimeConfig::together)).
+    /// ([`RuntimeConfig::together`](crate::GeneratorOptions::together)).
     ///
     /// # Errors
     /// What the kernel refused. The workers serve all the same, and take each datagram to leave it
@@ -265,7 +265,8 @@ mod tests {
         let refused = bound.sifter().load(&program).unwrap_err();
         assert!(refused.is_permission() || refused.to_string().contains("R0 !read_ok"), "{refused}");
         assert!(bound.sieves.get().is_none() && !refused.mend().is_empty());
-        let together = Bound::new(RuntimeConfig { together: true, ..config }, 1).unwrap();
+        let generator = crate::GeneratorOptions { together: true, ..Default::default() };
+        let together = Bound::new(RuntimeConfig { generator, ..config }, 1).unwrap();
         assert_eq!(together.sifter().load(&program).unwrap(), 0);
     }
 

@@ -69,7 +69,7 @@ impl Machine for Chain {
 fn run(exact: bool, enough: impl Fn(u64, u64) -> bool) -> u64 {
     let seen = Arc::new(Seen { shortest: AtomicU64::new(u64::MAX), ..Seen::default() });
     let mut config = config("127.0.0.1");
-    config.exact_deadlines = exact;
+    config.generator.exact_deadlines = exact;
     let runtime = Runtime::start(config, vec![Chain { set: None, seen: Arc::clone(&seen) }]).unwrap();
     let handle = runtime.handle();
     let shortest = wait("the alarms", || {

@@ -7,8 +7,8 @@ use std::net::UdpSocket;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time, Transport};
-use worker_runtime::{Runtime, RuntimeConfig, monotonic_now};
+use wire::{ConnId, Flow, Frame, FrameError, Generator, Machine, Outbox, Time, Transport};
+use worker_runtime::{Bound, Runtime, RuntimeConfig, monotonic_now};
 
 const GRAIN: Duration = Duration::from_millis(1);
 
@@ -41,16 +41,6 @@ impl Machine for Echo {
         out.send(flow, 0, message);
     }
 
-    fn receive_late(&mut self, now: Time, arrived: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
-        let sent = Time::from_micros(u64::from_ne_bytes(message.try_into().unwrap()));
-        // Two clocks are read one after the other, each to the microsecond. What came after the round began
-        // came when it began.
-        let possible = arrived == now || (sent <= arrived + Duration::from_micros(50) && arrived < now);
-        self.0.impossible.fetch_add(u64::from(!possible), Ordering::Relaxed);
-        self.0.late.fetch_add(1, Ordering::Relaxed);
-        self.receive(now, flow, message, out);
-    }
-
     fn refuse(&mut self, _: Time, _: Flow, _: &[u8], _: FrameError, _: &mut Outbox) {}
 
     fn disconnected(&mut self, _: Time, _: ConnId, _: &mut Outbox) {}
@@ -66,10 +56,22 @@ impl Machine for Echo {
     }
 }
 
+impl Generator for Echo {
+    fn receive_late(&mut self, now: Time, arrived: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
+        let sent = Time::from_micros(u64::from_ne_bytes(message.try_into().unwrap()));
+        // Two clocks are read one after the other, each to the microsecond. What came after the round began
+        // came when it began.
+        let possible = arrived == now || (sent <= arrived + Duration::from_micros(50) && arrived < now);
+        self.0.impossible.fetch_add(u64::from(!possible), Ordering::Relaxed);
+        self.0.late.fetch_add(1, Ordering::Relaxed);
+        self.receive(now, flow, message, out);
+    }
+}
+
 /// Sends messages until as many as are wanted have come to the machine late, and answers what it has seen and
 /// how often its worker woke.
 fn run(grain: Duration, peer: bool, enough: impl Fn(&Seen) -> bool) -> (Arc<Seen>, u64) {
-    run_with(|config| config.grain = grain, peer, enough)
+    run_with(|config| config.generator.grain = grain, peer, enough)
 }
 
 /// The same with a runtime of other settings.
@@ -83,7 +85,7 @@ fn run_with(
     let mut config = config("127.0.0.1");
     change(&mut config);
     config.peer = peer.then(|| socket.local_addr().unwrap());
-    let runtime = Runtime::start(config, vec![Echo(Arc::clone(&seen))]).unwrap();
+    let runtime = Bound::new(config, 1).unwrap().start_generator(vec![Echo(Arc::clone(&seen))]).unwrap();
     let handle = runtime.handle();
     socket.set_nonblocking(true).unwrap();
     let mut buffer = [0; 64];
@@ -108,9 +110,9 @@ fn run_with(
 fn the_time_of_arrival_goes_with_a_message_from_worker_to_worker() {
     let seen = Arc::new(Seen::default());
     let mut config = config("127.0.0.1");
-    config.grain = GRAIN;
+    config.generator.grain = GRAIN;
     let machines = vec![Echo(Arc::clone(&seen)), Echo(Arc::clone(&seen))];
-    let runtime = Runtime::start(config, machines).unwrap();
+    let runtime = Bound::new(config, 2).unwrap().start_generator(machines).unwrap();
     let handle = runtime.handle();
     let to = handle.listeners()[0].address;
     let tell = |socket: &UdpSocket| socket.send_to(&monotonic_now().as_micros().to_ne_bytes(), to).unwrap();
@@ -153,7 +155,7 @@ fn without_a_grain_no_message_is_late() {
 #[test]
 fn stamps_without_a_grain_come_with_every_message() {
     for peer in [false, true] {
-        let stamped = |config: &mut RuntimeConfig| config.stamps = true;
+        let stamped = |config: &mut RuntimeConfig| config.generator.stamps = true;
         let (seen, _) = run_with(stamped, peer, |seen| seen.late.load(Ordering::Relaxed) >= 2_000);
         assert_eq!(seen.impossible.load(Ordering::Relaxed), 0);
         let late = seen.late.load(Ordering::Relaxed);
@@ -199,7 +201,7 @@ fn calls_in_ten_grains(transport: Transport) -> usize {
     let calls = Arc::new(Mutex::new(Vec::new()));
     let mut config = config("127.0.0.1");
     config.listeners.retain(|listener| listener.transport == transport);
-    config.grain = Duration::from_millis(40);
+    config.generator.grain = Duration::from_millis(40);
     let runtime = Runtime::start(config, vec![Clockwork(Arc::clone(&calls))]).unwrap();
     let judged = monotonic_now() + Duration::from_secs(1);
     let end = judged + Duration::from_millis(400);

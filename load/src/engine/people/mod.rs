@@ -42,7 +42,7 @@ use sip_message::{Index, Limits, Message, Method, Parsed, Response, Uri, find_ca
 use slab::Slab;
 use std::mem;
 use timer::GIVE_UP;
-use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time, Transport};
+use wire::{ConnId, Flow, Frame, FrameError, Generator, Machine, Outbox, Time, Transport};
 use words::{Kind, Place, Words, read_branch, read_call_id};
 
 /// Deeds begun in one go before received messages get their turn.
@@ -380,14 +380,6 @@ impl Machine for People {
         self.message(now, flow, message, out);
     }
 
-    /// Everything is counted from the arrival, and what is sent upon it was meant to leave then: the
-    /// wait is lateness of ours.
-    fn receive_late(&mut self, now: Time, arrived: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
-        self.woken = now;
-        self.metrics.scheduled_send(now, arrived);
-        self.message(arrived, flow, message, out);
-    }
-
     fn refuse(&mut self, now: Time, _flow: Flow, _head: &[u8], _error: FrameError, _out: &mut Outbox) {
         self.metrics.unexpected(now, Unexpected::Malformed);
     }
@@ -444,6 +436,16 @@ impl Machine for People {
         let timers = self.timers.iter().filter_map(Wheel::next).map(Time::from_micros);
         let begin = self.population.next_due().filter(|_| !self.stopping);
         timers.chain(begin).min()
+    }
+}
+
+impl Generator for People {
+    /// Everything is counted from the arrival, and what is sent upon it was meant to leave then: the
+    /// wait is lateness of ours.
+    fn receive_late(&mut self, now: Time, arrived: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
+        self.woken = now;
+        self.metrics.scheduled_send(now, arrived);
+        self.message(arrived, flow, message, out);
     }
 }
 

@@ -1,9 +1,10 @@
 //! Emptying the outbox: each transmit to the socket, connection or worker it is for.
 
 use super::Worker;
+use super::host::Host;
 use crate::shared::Hop;
 use crate::transport::stream::{Key, Reason, Ticket};
-use wire::{ConnId, Machine, Outbox, Transmit, Transport};
+use wire::{ConnId, Outbox, Transmit, Transport};
 
 /// So many datagrams are never cheaper to send together.
 const FEW: usize = 2;
@@ -14,7 +15,7 @@ fn ticket(transmit: &Transmit, me: u16) -> Ticket {
     Ticket { token, origin: me, yields, keeps, uses, hurries }
 }
 
-impl<M: Machine> Worker<M> {
+impl<H: Host> Worker<H> {
     /// As [`Worker::dispatch`], unless more of this grain is to leave with it at the end of the round.
     pub(super) fn dispatch_unless_dense(&mut self) {
         if !self.sleep.is_dense() {

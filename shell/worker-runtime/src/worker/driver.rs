@@ -1,6 +1,7 @@
 //! The machine of a worker, and where the messages go that its sockets receive: to the machine, or to the
 //! worker that owns them.
 
+use super::host::{Host, Notice};
 use super::links::Links;
 use crate::counters::Counters;
 use crate::monotonic_now;
@@ -9,10 +10,10 @@ use std::sync::Arc;
 use wire::{ConnId, Flow, Machine, Outbox, Time};
 
 /// A machine, what it wants sent, and the links to the other workers' machines.
-pub(super) struct Driver<M: Machine> {
-    machine: M,
+pub(super) struct Driver<H: Host> {
+    host: H,
     out: Outbox,
-    links: Links<M::Notice>,
+    links: Links<Notice<H>>,
     counters: Arc<Counters>,
     /// When this round began.
     now: Time,
@@ -22,16 +23,16 @@ pub(super) struct Driver<M: Machine> {
     stamped: bool,
 }
 
-impl<M: Machine> Driver<M> {
-    /// Of a machine whose datagrams the kernel has `steered` or not, and `stamped` or not.
+impl<H: Host> Driver<H> {
+    /// Hosts a machine whose datagrams the kernel has `steered` or not, and `stamped` or not.
     pub fn new(
-        machine: M,
-        links: Links<M::Notice>,
+        host: H,
+        links: Links<Notice<H>>,
         counters: Arc<Counters>,
         (steered, stamped): (bool, bool),
         now: Time,
-    ) -> Driver<M> {
-        Driver { machine, out: Outbox::new(), links, counters, now, steered, stamped }
+    ) -> Driver<H> {
+        Driver { host, out: Outbox::new(), links, counters, now, steered, stamped }
     }
 
     /// When this round began.
@@ -48,14 +49,14 @@ impl<M: Machine> Driver<M> {
 
     /// The machine, to be asked something.
     #[inline]
-    pub fn machine(&self) -> &M {
-        &self.machine
+    pub fn machine(&self) -> &H::Machine {
+        self.host.machine()
     }
 
     /// Has the machine do something.
     #[inline]
-    pub fn drive<R>(&mut self, act: impl FnOnce(&mut M, Time, &mut Outbox) -> R) -> R {
-        act(&mut self.machine, self.now, &mut self.out)
+    pub fn drive<R>(&mut self, act: impl FnOnce(&mut H::Machine, Time, &mut Outbox) -> R) -> R {
+        act(self.host.machine_mut(), self.now, &mut self.out)
     }
 
     /// What the machine wants sent.
@@ -84,13 +85,13 @@ impl<M: Machine> Driver<M> {
 
     /// The links to the other workers.
     #[inline]
-    pub fn links(&self) -> &Links<M::Notice> {
+    pub fn links(&self) -> &Links<Notice<H>> {
         &self.links
     }
 
     /// The links to the other workers.
     #[inline]
-    pub fn links_mut(&mut self) -> &mut Links<M::Notice> {
+    pub fn links_mut(&mut self) -> &mut Links<Notice<H>> {
         &mut self.links
     }
 
@@ -116,13 +117,13 @@ impl<M: Machine> Driver<M> {
 
     /// A connection was begun for the message with this token.
     pub fn connected(&mut self, token: u64, conn: ConnId) {
-        self.machine.connected(self.now, token, conn);
+        self.host.connected(self.now, token, conn);
     }
 
     /// Takes something that another thread posted.
-    pub fn notice(&mut self, notice: M::Notice) {
+    pub fn notice(&mut self, notice: Notice<H>) {
         self.counters.notices.one();
-        self.machine.notice(self.now, notice, &mut self.out);
+        self.host.machine_mut().notice(self.now, notice, &mut self.out);
     }
 
     /// The worker that owns this, if it is not this one.
@@ -131,31 +132,26 @@ impl<M: Machine> Driver<M> {
         if workers <= 1 {
             return None;
         }
-        let owner = self.machine.owner(bytes, workers)? % workers;
+        let owner = self.machine().owner(bytes, workers)? % workers;
         (owner != self.links.me()).then_some(owner)
     }
 
     fn deliver(&mut self, flow: Flow, bytes: &[u8], arrived: Option<Time>) {
-        match arrived {
-            // A message that came after the round began came when it began.
-            Some(arrived) => {
-                let arrived = arrived.min(self.now);
-                self.machine.receive_late(self.now, arrived, flow, bytes, &mut self.out);
-            }
-            None => self.machine.receive(self.now, flow, bytes, &mut self.out),
-        }
+        // A message that came after the round began came when it began.
+        let arrived = arrived.map(|arrived| arrived.min(self.now));
+        self.host.receive(self.now, arrived, flow, bytes, &mut self.out);
     }
 }
 
 /// A message that is received whole is lost if its owner's ring is full.
-impl<M: Machine> Sink for Driver<M> {
+impl<H: Host> Sink for Driver<H> {
     fn message(&mut self, flow: Flow, bytes: &[u8], arrived: Option<Time>) {
         if bytes.is_empty() {
             return;
         }
         let other = if self.steered && arrived.is_none() {
             let place = (self.links.me(), self.links.workers());
-            self.machine.receive_steered(self.now, flow, bytes, place, &mut self.out)
+            self.host.machine_mut().receive_steered(self.now, flow, bytes, place, &mut self.out)
         } else {
             let other = self.other_owner(bytes);
             if other.is_none() {

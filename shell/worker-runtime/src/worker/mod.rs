@@ -4,6 +4,7 @@ mod alarm;
 mod dispatch;
 mod driver;
 mod grain;
+mod host;
 mod links;
 mod overload;
 mod pressure;
@@ -20,6 +21,7 @@ use crate::sys::{Event, Interest, Poller};
 use crate::transport::stream::{Reason, Streams, Ticket};
 use crate::transport::udp::Datagrams;
 use driver::Driver;
+pub use host::{Generating, Host, Notice, Serving};
 use links::Links;
 use overload::Overload;
 use sleep::{Sleep, Wait, Woken};
@@ -48,8 +50,8 @@ const SETTLE_ROUNDS: usize = 4;
 const EVENTS: usize = 256;
 
 /// One thread's worth of the runtime.
-pub struct Worker<M: Machine> {
-    driver: Driver<M>,
+pub struct Worker<H: Host> {
+    driver: Driver<H>,
     poller: Poller,
     sleep: Sleep,
     overload: Overload,
@@ -61,16 +63,16 @@ pub struct Worker<M: Machine> {
     drained: bool,
 }
 
-impl<M: Machine> Worker<M> {
+impl<H: Host> Worker<H> {
     /// Worker number `me` with its sockets registered, which the kernel has `steered` datagrams into or not;
     /// nothing runs yet.
     pub fn new(
         me: u16,
-        machine: M,
+        host: H,
         sockets: WorkerSockets,
         (config, steered): (&RuntimeConfig, bool),
-        shared: Arc<Shared<M::Notice>>,
-    ) -> io::Result<Worker<M>> {
+        shared: Arc<Shared<Notice<H>>>,
+    ) -> io::Result<Worker<H>> {
         let now = monotonic_now();
         let poller = Poller::new(EVENTS)?;
         let counters = Arc::clone(&shared.counters[usize::from(me)]);
@@ -94,7 +96,7 @@ impl<M: Machine> Worker<M> {
         let links = Links::new(me, shared);
         let told = (steered, datagrams.are_stamped());
         Ok(Worker {
-            driver: Driver::new(machine, links, counters, told, now),
+            driver: Driver::new(host, links, counters, told, now),
             poller,
             sleep,
             overload: Overload::new(config.patience),
@@ -340,7 +342,7 @@ impl<M: Machine> Worker<M> {
         &mut self,
         ticket: Ticket,
         hop: Hop,
-        report: impl FnOnce(&mut M, Time, u64, &mut wire::Outbox),
+        report: impl FnOnce(&mut H::Machine, Time, u64, &mut wire::Outbox),
     ) {
         if ticket.origin == self.driver.links().me() {
             self.driver.drive(|machine, now, out| report(machine, now, ticket.token, out));

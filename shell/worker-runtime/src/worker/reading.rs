@@ -1,6 +1,7 @@
 //! Reading streams: bytes to messages, a bounded number at a time.
 
 use super::Worker;
+use super::host::Host;
 use crate::transport::stream::{Begun, Bytes, Input, Read, Reason};
 use wire::{ConnId, Flow, Frame, FrameError, Machine};
 
@@ -28,7 +29,7 @@ struct Digest {
     stop: Stop,
 }
 
-impl<M: Machine> Worker<M> {
+impl<H: Host> Worker<H> {
     /// Reads once from a connection that has something.
     pub(super) fn read_stream(&mut self, id: ConnId) {
         match self.streams.read(id, &self.poller, self.driver.now()) {

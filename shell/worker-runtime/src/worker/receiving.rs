@@ -1,12 +1,13 @@
 //! Receiving datagrams, and answering them: one by one while there are few, else in batches.
 
 use super::Worker;
+use super::host::Host;
 use crate::monotonic_now;
 use crate::shared::Hop;
 use crate::transport::udp::{BATCH_PAYS, Looks, Taken};
 use wire::Machine;
 
-impl<M: Machine> Worker<M> {
+impl<H: Host> Worker<H> {
     /// Takes datagrams from socket `number` and sends what the machine answers. What is left there,
     /// epoll reports again.
     pub(super) fn receive_datagrams(&mut self, number: usize) {

@@ -64,9 +64,9 @@ impl Sleep {
         now: Time,
     ) -> io::Result<Sleep> {
         // Of a message on a stream nobody knows when it came: its wait would count as the peer's.
-        let grain = if datagrams { config.grain } else { Duration::ZERO };
+        let grain = if datagrams { config.generator.grain } else { Duration::ZERO };
         Ok(Sleep {
-            alarm: Alarm::new(config.exact_deadlines, poller, data)?,
+            alarm: Alarm::new(config.generator.exact_deadlines, poller, data)?,
             grain: Grain::new(grain, now),
             spin: Spin::new(config.busy_poll),
             pressure: Pressure::new(now),

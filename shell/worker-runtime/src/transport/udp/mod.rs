@@ -92,18 +92,18 @@ impl Datagrams {
         let hearing = sockets.iter().filter(|socket| socket.lent.hears());
         let size = hearing.clone().map(|socket| sys::receive_buffer(socket.fd.as_fd())).min().unwrap_or(0);
         let room = Room::new(config.udp_hold, hearing.count(), size, config.udp_buffer_most, now);
-        let stamped = config.stamps || (!sockets.is_empty() && !config.grain.is_zero());
+        let stamped = config.generator.are_stamped();
         let mut datagrams = Datagrams {
             sockets: Vec::with_capacity(sockets.len()),
             hearing: 0,
             by_listener: vec![u16::MAX; config.listeners.len()],
             max_waiting: config.udp_send_queue,
             peers: Peers::new(),
-            batched: config.together || config.stamps,
+            batched: config.generator.together || config.generator.stamps,
             stamped,
             defers: config.segment.is_some(),
             pending: Vec::new(),
-            recv: RecvBatch::new(config.batch, config.together || stamped),
+            recv: RecvBatch::new(config.batch, config.generator.together || stamped),
             send: SendBatch::new(config.batch, config.segment.clone()),
             room,
             reports: Reports::new(Arc::clone(&counters)),

@@ -135,10 +135,10 @@ impl Opening<'_> {
     /// An open socket, which tells what is asked of all.
     fn socket(&self, fd: OwnedFd, peer: Option<SocketAddr>, lent: Lent) -> io::Result<UdpSocket> {
         let address = self.address;
-        if self.config.stamps || !self.config.grain.is_zero() {
+        if self.config.generator.are_stamped() {
             sys::ask_for_stamps(fd.as_fd())?;
         }
-        if self.config.together
+        if self.config.generator.together
             && let Err(error) = sys::ask_to_join(fd.as_fd())
         {
             tracing::debug!(%address, %error, "the kernel joins no datagrams here; each is taken alone");
