@@ -5,7 +5,7 @@
 use core::time::Duration;
 
 /// A program that runs in the kernel for each datagram to a port that several workers share, and chooses
-/// the worker whose socket gets it: eBPF of type `SK_REUSEPORT`, as numbers in the layout of
+/// the worker whose socket gets it. It is eBPF of type `SK_REUSEPORT`, as numbers in the layout of
 /// `struct bpf_insn` (`include/uapi/linux/bpf.h`) on a little-endian machine.
 ///
 /// Where it chooses nobody, the kernel deals the datagram out by the addresses and ports in it. Either
@@ -13,7 +13,7 @@ use core::time::Duration;
 /// only has to agree with the machine's `owner` where it decides.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SteeringProgram {
-    /// The instructions. Loads of a map name it by its number here; whoever loads the program puts the
+    /// The instructions. Loads of a map name it by its number here; the loader of the program puts the
     /// map's descriptor there.
     pub code: Vec<u64>,
     /// Bytes of memory that each CPU needs for the program alone ([`SteeringProgram::SCRATCH`]).

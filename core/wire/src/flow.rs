@@ -86,14 +86,26 @@ impl fmt::Display for Transport {
 pub struct ListenerId(pub u16);
 
 /// A stream connection, unique for the life of the process. The top 16 bits name the worker that
-/// owns it; the rest counts.
+/// owns it, the next one says whether the peer opened it; the rest counts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId(u64);
 
 impl ConnId {
+    const ACCEPTED: u64 = 1 << 47;
+
     /// The connection number `sequence` (48 bits) of `worker`.
     pub const fn new(worker: u16, sequence: u64) -> ConnId {
         ConnId(((worker as u64) << 48) | (sequence & 0xffff_ffff_ffff))
+    }
+
+    /// The same, of a connection that the peer opened (`sequence` has 47 bits).
+    pub const fn accepted(worker: u16, sequence: u64) -> ConnId {
+        ConnId(ConnId::new(worker, sequence).0 | ConnId::ACCEPTED)
+    }
+
+    /// Whether the peer opened it.
+    pub const fn is_accepted(self) -> bool {
+        self.0 & ConnId::ACCEPTED != 0
     }
 
     /// The worker that owns the connection.
@@ -136,9 +148,33 @@ pub struct Flow {
     pub conn: Option<ConnId>,
 }
 
+/// Flows are copied with every message.
+const _: () = assert!(size_of::<Flow>() == 56);
+
 impl Flow {
+    /// Whether nothing but this flow leads to `remote`: the peer opened the connection, and listens at
+    /// another address or at none (RFC 5626 section 1).
+    pub fn is_only_way(&self) -> bool {
+        self.conn.is_some_and(ConnId::is_accepted)
+    }
+
     /// A datagram flow.
     pub const fn udp(listener: ListenerId, remote: SocketAddr) -> Flow {
         Flow { transport: Transport::Udp, listener, remote, conn: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connection_says_who_opened_it() {
+        let [ours, theirs] = [ConnId::new(3, 77), ConnId::accepted(3, 77)];
+        assert!(ours != theirs && !ours.is_accepted() && theirs.is_accepted());
+        assert_eq!((theirs.worker(), ConnId::from_u64(theirs.as_u64())), (3, theirs));
+        let flow = Flow::udp(ListenerId(0), SocketAddr::from(([192, 0, 2, 1], 5060)));
+        let by = |conn| Flow { transport: Transport::Tcp, conn, ..flow }.is_only_way();
+        assert_eq!([None, Some(ours), Some(theirs)].map(by), [false, false, true]);
     }
 }

@@ -1,4 +1,4 @@
-//! What the kernel is told of an overload.
+//! What the kernel drops in an overload.
 
 /// What the kernel is to drop for a worker, in the terms of the program that was loaded for it.
 #[derive(Clone, Copy, Debug)]

@@ -31,7 +31,7 @@ pub(super) enum Wait {
 /// What ended a worker's sleep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Woken {
-    /// So many reports of epoll.
+    /// This number of reports of epoll.
     Events(usize),
     /// The end of a grain: any socket may have something.
     Grain,
@@ -39,7 +39,7 @@ pub(super) enum Woken {
 
 /// How long epoll may wait.
 enum Timeout {
-    /// Until it reports something, or so many milliseconds; -1 for ever.
+    /// Until it reports something, or this number of milliseconds; -1 for ever.
     Milliseconds(i32),
     /// The worker has slept already.
     Over,
@@ -87,7 +87,7 @@ impl Sleep {
         self.grain.is_dense()
     }
 
-    /// So many messages came, or deadlines, each of which would have woken the worker.
+    /// This number of messages came, or deadlines, each of which would have woken the worker.
     #[inline]
     pub fn note(&mut self, events: usize) {
         self.grain.note(events);

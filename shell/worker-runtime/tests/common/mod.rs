@@ -100,7 +100,7 @@ impl Machine for Lines {
             }
             _ if line.starts_with(">>") => {
                 let mut words = line[2..].splitn(3, ' ').map(|w| w.parse().unwrap());
-                let conn = ConnId::new(words.next().unwrap() as u16, words.next().unwrap());
+                let conn = ConnId::accepted(words.next().unwrap() as u16, words.next().unwrap());
                 out.send(Flow { conn: Some(conn), ..flow }, words.next().unwrap(), b"across\n");
             }
             _ if line.starts_with('>') => self.send(&line[1..], out),

@@ -70,8 +70,8 @@ impl Acceptor {
         }
         self.reserve = sys::null_descriptor().ok();
         if self.reserve.is_none() {
-            // Another thread was quicker. A worker that is told of waiting connections again and
-            // again would do nothing else.
+            // Another thread was quicker. A worker to which waiting connections are
+            // reported again and again would do nothing else.
             self.resume = Some(now + PAUSE);
             self.watch(poller, Interest::NONE);
         }
@@ -132,7 +132,7 @@ impl Streams {
             Err(error) => {
                 return match errno(&error) {
                     libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM => Attempt::Exhausted,
-                    // The peer was gone already, or the network told of its own errors (accept(2)).
+                    // The peer was gone already, or the network reported its own errors (accept(2)).
                     _ => Attempt::Passed,
                 };
             }

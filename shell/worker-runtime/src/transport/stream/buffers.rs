@@ -19,7 +19,7 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// None yet, which may hold so many bytes.
+    /// None yet, which may hold `most` bytes together.
     pub fn new(most: usize) -> Buffers {
         Buffers { inputs: Vec::new(), outputs: Vec::new(), held: 0, most }
     }
@@ -50,18 +50,18 @@ impl Buffers {
         }
     }
 
-    /// Connections hold so many bytes more.
+    /// Connections hold this number of bytes more.
     pub fn hold(&mut self, bytes: usize) {
         self.held += bytes;
     }
 
-    /// Connections hold so many bytes less.
+    /// Connections hold this number of bytes less.
     pub fn let_go(&mut self, bytes: usize) {
         debug_assert!(bytes <= self.held, "what is let go was held");
         self.held -= bytes;
     }
 
-    /// Whether so many bytes more would be too many.
+    /// Whether this number of bytes more would be too many.
     pub fn lack_room_for(&self, bytes: usize) -> bool {
         self.held + bytes > self.most
     }

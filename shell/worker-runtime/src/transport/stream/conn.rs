@@ -16,7 +16,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 use wire::{ConnId, Flow, ListenerId, Time};
 
-/// Whom a connection is with.
+/// The other end of a connection, and ours.
 struct Peer {
     remote: SocketAddr,
     /// Our end.
@@ -194,7 +194,7 @@ impl Conn {
         self.deadline = end.map_or(silence, |end| silence.min(end));
     }
 
-    /// What becomes of a message of so many bytes that is to be queued.
+    /// What becomes of a message of `len` bytes that is to be queued.
     pub fn takes(&mut self, len: usize, ticket: &Ticket, limits: &StreamLimits, now: Time) -> Queue {
         let takes = match self.phase.state() {
             State::Open | State::HalfClosed | State::Ending => {

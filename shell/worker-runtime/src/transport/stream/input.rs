@@ -79,7 +79,7 @@ impl Input {
         (self.resume, self.begun, self.since) = (begun.resume, begun.message, since);
     }
 
-    /// Notes that so many bytes more are consumed, and what the framing said of the rest. Whether any are
+    /// Notes that `bytes` more are consumed, and what the framing said of the rest. Whether any are
     /// left.
     pub fn consume(&mut self, bytes: usize, begun: Begun, now: Time) -> bool {
         if bytes > 0 || !self.begun {

@@ -8,8 +8,8 @@ use wire::{ConnId, Transport};
 /// What stands between the bytes of the socket and the bytes of the stream.
 ///
 /// A layer that changes bytes (TLS, the frames of WebSocket, one on top of the other for WSS) is a variant
-/// with its session. It changes [`Link::read`], [`Link::write`], [`Link::finish`] and [`Link::transport`], and
-/// nothing outside this file. Where a layer keeps the boundaries of messages
+/// with its session. It changes [`Link::read`], [`Link::write`], [`Link::finish`] and [`Link::transport`],
+/// and nothing outside this file. Where a layer keeps the boundaries of messages
 /// ([`Transport::keeps_boundaries`]) it stands for the machine's framing as well.
 enum Layer {
     /// They are the same.
@@ -51,7 +51,7 @@ impl Link {
     pub fn watch(&mut self, interest: Interest, id: ConnId, poller: &Poller) {
         if self.interest != interest {
             self.interest = interest;
-            // The descriptor is open and watched, so this fails only for want of kernel memory;
+            // The descriptor is open and watched, so this fails only where the kernel lacks memory;
             // the connection's deadline closes it then.
             let _ = poller.modify(self.socket.as_fd(), interest, super::sequence(id));
         }

@@ -55,7 +55,7 @@ pub struct StreamShared {
     pub directory: Directory,
 }
 
-/// What the machines are to be told of connections.
+/// What the machines have to know of connections.
 #[derive(Default)]
 pub struct News {
     /// Messages that could not be sent.
@@ -460,7 +460,7 @@ fn is_refusal(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ConnectionRefused
 }
 
-/// Whether a connection could not be begun for want of something here: ports, descriptors, memory.
+/// Whether a connection could not be begun because something lacks here: ports, descriptors, memory.
 fn is_shortage(error: &io::Error) -> bool {
     let wants = [libc::EADDRNOTAVAIL, libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
     error.kind() == io::ErrorKind::OutOfMemory || wants.contains(&sys::errno(error))

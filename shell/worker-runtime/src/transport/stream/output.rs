@@ -128,7 +128,7 @@ impl Output {
 pub struct Outgoing {
     output: Option<Box<Output>>,
     recent: Option<Box<Recent>>,
-    /// Until then it counts as congested: it was of late, for longer than a burst lasts.
+    /// Until then it counts as congested: it was lately, for longer than a burst lasts.
     narrow: Time,
 }
 
@@ -197,7 +197,7 @@ impl Outgoing {
         self.output.take()
     }
 
-    /// Whether so many bytes more are too many for what could be left unsent.
+    /// Whether `more` bytes are too many for what could be left unsent.
     pub fn is_congested(&mut self, more: usize, limits: &StreamLimits, now: Time) -> bool {
         let Some(output) = self.output.as_ref().filter(|output| output.stall != Time::FAR) else {
             return false;
@@ -219,7 +219,7 @@ impl Outgoing {
         }
     }
 
-    /// Who wants to hear of what was queued still, and of what had left of late.
+    /// Who wants to hear of what was queued still, and of what had left lately.
     pub fn into_tickets(self) -> (impl Iterator<Item = Ticket>, impl Iterator<Item = Ticket>) {
         let queued = self.output.map(|output| output.tickets).unwrap_or_default();
         let left = self.recent.map(|recent| recent.0).unwrap_or_default();

@@ -122,7 +122,7 @@ impl Phase {
         self.state = State::HalfClosed;
     }
 
-    /// It is to be closed when so many workers have answered what they have of it.
+    /// It is to be closed when this number of workers have answered what they have of it.
     pub fn begins_to_end(&mut self, reason: Reason, workers: u16) {
         (self.state, self.reason, self.owed) = (State::Ending, reason, workers);
     }

@@ -102,8 +102,8 @@ impl Streams {
         Read::Nothing
     }
 
-    /// The first `len` bytes of the scratch buffer have come, and what was left over is `in_front` of them. If
-    /// nothing else waits they are handled where they are; only what is left over is copied.
+    /// The first `len` bytes of the scratch buffer have come, and what was left over is `in_front` of them.
+    /// If nothing else waits they are handled where they are; only what is left over is copied.
     fn take_up(&mut self, id: ConnId, in_front: bool, len: usize, now: Time) -> Read {
         if self.table.get(id).is_none_or(|conn| conn.state() != State::Open) {
             return Read::Nothing; // Closing: read to keep the connection orderly, and dropped.
@@ -137,8 +137,8 @@ impl Streams {
         self.park(id, input)
     }
 
-    /// Leaves with their connection, of bytes that were left over before, those after the first `consumed`, if
-    /// there are any. `false` as for [`Streams::leave`].
+    /// Leaves with their connection, of bytes that were left over before, those after the first `consumed`,
+    /// if there are any. `false` as for [`Streams::leave`].
     #[must_use]
     pub fn leave_rest(
         &mut self,

@@ -10,7 +10,7 @@ use wire::Time;
 /// How much a connection matters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Weight {
-    /// Somebody has registered or was called on it, or nobody asks.
+    /// A user has registered or was called on it, or no machine asks.
     Full,
     /// Never so far.
     Loose,

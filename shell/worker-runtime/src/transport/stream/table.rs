@@ -5,11 +5,12 @@ use wire::ConnId;
 
 /// Connections per allocation, so that growth never moves what is there.
 const CHUNK: usize = 256;
-/// Bits of a connection's sequence number that name its slot; the rest count the slot's uses.
+/// Bits of a connection's sequence number that name its slot. One says whether it was accepted, and the rest
+/// count the slot's uses.
 const SLOT_BITS: u32 = 22;
 const MAX_SLOTS: u32 = 1 << SLOT_BITS;
 /// A slot used so often is never used again, so that an identifier is unique for ever.
-const MAX_GENERATION: u32 = 1 << (48 - SLOT_BITS);
+const MAX_GENERATION: u32 = 1 << (47 - SLOT_BITS);
 
 struct Entry {
     generation: u32,
@@ -52,8 +53,12 @@ impl Table {
         (id.as_u64() as u32) & (MAX_SLOTS - 1)
     }
 
-    fn id(&self, slot: u32, generation: u32) -> ConnId {
-        ConnId::new(self.worker, (u64::from(generation) << SLOT_BITS) | u64::from(slot))
+    fn id(&self, slot: u32, generation: u32, accepted: bool) -> ConnId {
+        let sequence = (u64::from(generation) << SLOT_BITS) | u64::from(slot);
+        match accepted {
+            true => ConnId::accepted(self.worker, sequence),
+            false => ConnId::new(self.worker, sequence),
+        }
     }
 
     fn entry(&self, slot: u32) -> Option<&Entry> {
@@ -75,11 +80,12 @@ impl Table {
             self.free.extend((first..first + CHUNK as u32).rev());
         }
         let Some(slot) = self.free.pop() else { return Err(conn) };
+        let accepted = conn.is_inbound();
         let Some(entry) = self.entry_mut(slot) else { return Err(conn) };
         entry.conn = Some(conn);
         let generation = entry.generation;
         self.open += 1;
-        Ok(self.id(slot, generation))
+        Ok(self.id(slot, generation, accepted))
     }
 
     /// Takes a connection out.
@@ -99,7 +105,8 @@ impl Table {
     /// The connection `id`, if it is still there.
     pub fn get(&self, id: ConnId) -> Option<&Conn> {
         let entry = self.entry(Table::slot_of(id))?;
-        if self.id(Table::slot_of(id), entry.generation) == id { entry.conn.as_ref() } else { None }
+        let conn = entry.conn.as_ref()?;
+        (self.id(Table::slot_of(id), entry.generation, conn.is_inbound()) == id).then_some(conn)
     }
 
     /// The connection `id`, if it is still there.
@@ -111,7 +118,7 @@ impl Table {
     /// The identifier of the connection in a slot.
     pub fn at_slot(&self, slot: u32) -> Option<ConnId> {
         let entry = self.entry(slot)?;
-        entry.conn.as_ref().map(|_| self.id(slot, entry.generation))
+        entry.conn.as_ref().map(|conn| self.id(slot, entry.generation, conn.is_inbound()))
     }
 }
 
@@ -131,7 +138,7 @@ mod tests {
     fn an_identifier_names_one_connection_only() {
         let mut table = Table::new(7);
         let first = table.insert(conn()).ok().expect("room");
-        assert_eq!(first.worker(), 7);
+        assert!(first.worker() == 7 && first.is_accepted());
         assert!(table.get(first).is_some() && table.at_slot(Table::slot_of(first)) == Some(first));
         assert!(table.remove(first).is_some());
         let second = table.insert(conn()).ok().expect("room");

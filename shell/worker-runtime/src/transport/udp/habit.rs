@@ -35,12 +35,12 @@ pub struct Looks {
 }
 
 impl Habit {
-    /// So many came in one batch.
+    /// This number of datagrams came in one batch.
     pub fn received(&mut self, count: usize) {
         self.batches = count >= BATCH_PAYS;
     }
 
-    /// The looks when so many were taken.
+    /// The looks when this number was taken.
     pub fn after(&mut self, taken: usize) -> &mut Looks {
         if taken == 1 { &mut self.after_one } else { &mut self.after_more }
     }

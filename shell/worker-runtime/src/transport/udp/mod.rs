@@ -208,7 +208,7 @@ impl Datagrams {
         true
     }
 
-    /// Sends what was enqueued. `fail` is told of transmits that the kernel refused.
+    /// Sends what was enqueued. `fail` gets the tokens of transmits that the kernel refused.
     pub fn send(&mut self, out: &Outbox, poller: &Poller, mut fail: impl FnMut(u64)) {
         for number in self.pending.drain(..) {
             if let Some(socket) = self.sockets.get_mut(usize::from(number)) {
@@ -298,12 +298,12 @@ impl Datagrams {
     /// How datagrams are taken from socket `number` now; `None` if there is no such socket.
     pub fn turn(&mut self, number: usize) -> Option<Turn> {
         let socket = self.sockets.get_mut(number)?;
-        // Many that are connected do not keep those waiting that are not.
+        // Connected sockets do not keep the others waiting.
         let batches = if socket.lent() == Lent::No || socket.peer().is_none() { BATCHES } else { 1 };
         Some(Turn { batches, batched: self.batched || socket.habit().batches })
     }
 
-    /// When to look for more in socket `number`, of which so many datagrams were taken.
+    /// When to look for more in socket `number`, of which `taken` datagrams were taken.
     pub fn looks(&mut self, number: usize, taken: usize) -> Option<&mut Looks> {
         self.sockets.get_mut(number).map(|socket| socket.habit().after(taken))
     }

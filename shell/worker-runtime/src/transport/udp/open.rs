@@ -40,7 +40,7 @@ impl Lent {
     }
 }
 
-/// Opens a listener's sockets for so many workers, all or none, and answers those of each.
+/// Opens a listener's sockets for this number of workers, all or none, and answers those of each.
 pub fn open(
     config: &RuntimeConfig,
     address: SocketAddr,

@@ -15,7 +15,7 @@ const WAYS: usize = 2;
 /// How long is counted.
 const WINDOW: Duration = Duration::from_secs(1);
 /// Datagrams to a peer in that time from which on a socket of its own pays: the two system calls that make it
-/// one cost less than a tenth of what so many sends save.
+/// one cost less than a tenth of what these sends save.
 const BUSY: u32 = 100;
 /// Peers remembered that could not be connected to.
 const DENIED: usize = 8;
@@ -106,7 +106,8 @@ impl Peers {
         self.places.get_mut(first..first + WAYS)?.try_into().ok()
     }
 
-    /// A datagram to a peer that is not counted: whoever is sent more than all others here together stays.
+    /// A datagram to a peer that is not counted. The peer stays that is sent more than all others here
+    /// together.
     fn strange(&mut self, flow: &Flow) {
         let ways = self.ways(&flow.remote).into_iter().flatten();
         let Some(least) = ways.filter(|place| place.socket.is_none()).min_by_key(|place| place.sent) else {
@@ -205,8 +206,8 @@ fn is_of_one_link(peer: &SocketAddr) -> bool {
     matches!(peer.ip(), IpAddr::V6(ip) if ip.is_unicast_link_local())
 }
 
-/// The first of a peer's places. Not keyed: whoever finds addresses that share them with another peer's, and
-/// is sent more, keeps that peer from a socket of its own, which costs work and nothing else.
+/// The first of a peer's places. Not keyed: an attacker who finds addresses that share them with another
+/// peer's, and is sent more, keeps that peer from a socket of its own, which costs work and nothing else.
 #[inline]
 pub(super) fn place_of(peer: &SocketAddr) -> usize {
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;

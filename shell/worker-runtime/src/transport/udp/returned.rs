@@ -13,7 +13,7 @@ const WAITING: usize = 256;
 /// Bytes kept of a datagram that came back: as many as ICMP repeats at most (RFC 1812 section 4.3.2.3).
 const QUOTED: usize = 548;
 
-/// Reports of one worker that its machine and the others' have not been told of yet.
+/// Reports of one worker that its machine and the others' do not know yet.
 pub(super) struct Reports {
     waiting: Vec<(SocketAddr, Box<[u8]>)>,
     counters: Arc<Counters>,

@@ -24,7 +24,7 @@ pub struct Room {
     least: u64,
     most: u64,
     size: u64,
-    /// What was wanted of late.
+    /// What was wanted lately.
     wanted: u64,
     /// When it was last counted, and what had come by then.
     since: Time,
@@ -33,7 +33,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// Of so many sockets with buffers of so many bytes, which may become `most`.
+    /// Of this number of sockets with buffers of `size` bytes, which may become `most`.
     pub fn new(hold: Duration, sockets: usize, size: usize, most: usize, now: Time) -> Room {
         let hold = if sockets > SOCKETS { Duration::ZERO } else { hold };
         let size = size as u64;
@@ -41,7 +41,7 @@ impl Room {
         Room { hold, least: size, most, size, wanted: size, since: now, datagrams: 0, bytes: 0 }
     }
 
-    /// So many datagrams have come since the start, of so many bytes in all. What to ask for, if not what
+    /// What has come since the start: datagrams, and their bytes. What to ask for, if not what
     /// there is.
     #[inline]
     pub fn wants(&mut self, now: Time, datagrams: u64, bytes: u64) -> Option<usize> {

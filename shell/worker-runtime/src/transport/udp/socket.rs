@@ -33,13 +33,13 @@ pub(super) struct Socket {
     peer: Option<SocketAddr>,
     /// The number of the one at the same address that is connected for good, and where to.
     twin: Option<(SocketAddr, u16)>,
-    /// It is one of those that are connected to whom much is sent, and may be without a peer.
+    /// Whether it is one of those that are connected to busy peers, and may be without one.
     lent: Lent,
     data: u64,
     habit: Habit,
     /// Looks in a row that found nothing.
     idle: u8,
-    /// Transmits of the outbox at hand that go out here.
+    /// Transmits of the present outbox that go out here.
     queue: Vec<u32>,
     waiting: Waiting,
 }
@@ -51,7 +51,7 @@ struct Waiting {
 }
 
 impl Socket {
-    /// One that epoll reports as `data`, in which so many datagrams may wait for room.
+    /// One that epoll reports as `data`, in which `most` datagrams may wait for room.
     pub fn new(UdpSocket { id, fd, peer, lent }: UdpSocket, data: u64, most: usize) -> Socket {
         let (habit, queue, waiting) =
             (Habit::default(), Vec::new(), Waiting { datagrams: VecDeque::new(), most });
@@ -97,7 +97,7 @@ impl Socket {
         &mut self.habit
     }
 
-    /// So many datagrams came in a batch.
+    /// This number of datagrams came in a batch.
     pub fn received(&mut self, count: usize) {
         self.habit.received(count);
         self.idle = if count > 0 { 0 } else { self.idle.saturating_add(1) };
@@ -174,7 +174,7 @@ impl Socket {
         }
     }
 
-    /// Sends what was enqueued. `fail` is told of transmits that the kernel refused.
+    /// Sends what was enqueued. `fail` gets the tokens of transmits that the kernel refused.
     pub fn send_queue(
         &mut self,
         out: &Outbox,

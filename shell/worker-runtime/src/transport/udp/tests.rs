@@ -76,10 +76,10 @@ fn what_cannot_be_connected_anew_still_sends_to_the_peer_it_had() {
     }
 }
 
-/// The one socket that is lent is taken from a peer for one that nothing can be connected to: the first is
-/// sent to all the same, one at a time, many at once and what waited, and gets the socket back.
+/// The one socket that is lent is taken from a peer for one that nothing can be connected to. The first is
+/// sent to all the same, one at a time, many at once and what waited. Then it gets the socket back.
 #[test]
-fn who_loses_its_socket_to_nobody_is_sent_to_as_before() {
+fn peer_without_its_socket_is_sent_to_as_before() {
     let peer = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let to = peer.local_addr().expect("its address");
     peer.set_read_timeout(Some(std::time::Duration::from_secs(5))).expect("patience");
