@@ -14,8 +14,8 @@ use sip_auth::{
     Recent, Secret, ha1, response,
 };
 use sip_node::{
-    Auth, Challenge, Counter, Keys, Listener, Mode, Node, NodeConfig, OverloadRules, Proxy, Services,
-    Settings, Span, StoreDown, Trying,
+    Auth, Counter, Keys, Listener, Node, NodeConfig, OverloadRules, Proxy, Services, Settings, Span,
+    StoreDown,
 };
 use sip_registrar::{BindingView, Change, ContactAt, Reply, Table};
 use std::cell::RefCell;
@@ -84,28 +84,9 @@ fn settings() -> Settings {
         aliases: Vec::new(),
         listeners: vec![Listener::new(Transport::Udp, address, None)],
         admin: None,
-        auth: Auth {
-            enabled: true,
-            challenge: Challenge::All,
-            realm: None,
-            bind_from: true,
-            in_dialog: false,
-            fronts: Vec::new(),
-            authenticator: Arc::new(Authenticator::new(&secret, sip_auth::Config::default())),
-        },
+        auth: Auth::new(Arc::new(Authenticator::new(&secret, sip_auth::Config::default()))),
         registrar: sip_registrar::Config::default(),
-        proxy: Proxy {
-            mode: Mode::Stateful,
-            parallel: true,
-            record_route: true,
-            recurse: false,
-            max_breadth: 60,
-            max_forwards: 70,
-            timer_c_ms: 185_000,
-            trying: Trying::Learned,
-            mtu: 1300,
-            strangers: sip_node::Strangers::default(),
-        },
+        proxy: Proxy::default(),
         voicemail: None,
         emergency: None,
         trunks: Vec::new(),

@@ -17,6 +17,12 @@ pub struct Emergency {
     pub silent_after_ms: u32,
 }
 
+impl Default for Emergency {
+    fn default() -> Emergency {
+        Emergency { targets: Vec::new(), numbers: Vec::new(), strangers: false, silent_after_ms: 1_000 }
+    }
+}
+
 impl Emergency {
     /// Whether a Request-URI, which may be followed by a blank and more, names a service for emergencies by
     /// how it is written: whose number it is, its host would say, which is not looked at.
@@ -59,12 +65,7 @@ mod tests {
 
     fn emergency() -> Emergency {
         let numbers = [&b"112"[..], b"15", b"+112"].map(<[u8]>::to_vec).to_vec();
-        Emergency {
-            targets: vec![b"sip:192.0.2.1".to_vec()],
-            numbers,
-            strangers: false,
-            silent_after_ms: 1_000,
-        }
+        Emergency { targets: vec![b"sip:192.0.2.1".to_vec()], numbers, ..Emergency::default() }
     }
 
     #[test]

@@ -124,6 +124,19 @@ pub struct Auth {
 }
 
 impl Auth {
+    /// Everything is challenged, by this authenticator, in the domain of the user.
+    pub fn new(authenticator: Arc<Authenticator>) -> Auth {
+        Auth {
+            enabled: true,
+            challenge: Challenge::All,
+            realm: None,
+            bind_from: true,
+            in_dialog: false,
+            fronts: Vec::new(),
+            authenticator,
+        }
+    }
+
     /// Whether a proxy or balancer in front of this server has this address.
     pub fn is_front(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
@@ -186,6 +199,23 @@ pub struct Proxy {
     pub strangers: crate::Strangers,
 }
 
+impl Default for Proxy {
+    fn default() -> Proxy {
+        Proxy {
+            mode: Mode::Stateful,
+            parallel: true,
+            record_route: true,
+            recurse: false,
+            max_breadth: 60,
+            max_forwards: 70,
+            timer_c_ms: 185_000,
+            trying: Trying::Learned,
+            mtu: 1_300,
+            strangers: crate::Strangers::default(),
+        }
+    }
+}
+
 /// When an INVITE that has no other response yet gets a 100 (RFC 3261 section 17.2.1). In an overload: at
 /// once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -207,6 +237,12 @@ pub struct Voicemail {
     pub no_answer_ms: u32,
     /// How long it may say nothing at all, milliseconds.
     pub silent_after_ms: u32,
+}
+
+impl Default for Voicemail {
+    fn default() -> Voicemail {
+        Voicemail { uri: Vec::new(), on: Reroute::ALWAYS, no_answer_ms: 20_000, silent_after_ms: 2_000 }
+    }
 }
 
 /// Another server that calls are exchanged with.
@@ -234,6 +270,24 @@ pub struct Trunk {
     pub retry_on: Vec<u16>,
     /// How long a target may say nothing at all, milliseconds.
     pub silent_after_ms: u32,
+}
+
+impl Default for Trunk {
+    fn default() -> Trunk {
+        Trunk {
+            name: Vec::new(),
+            targets: Vec::new(),
+            sources: Vec::new(),
+            prefixes: Vec::new(),
+            domains: Vec::new(),
+            strip: 0,
+            prepend: Vec::new(),
+            may_transit: false,
+            overload_control: false,
+            retry_on: Vec::new(),
+            silent_after_ms: 2_000,
+        }
+    }
 }
 
 /// What a static route does.

@@ -5,8 +5,8 @@ use sip_auth::{
 };
 use sip_message::Method;
 use sip_node::{
-    Auth, Challenge, Counter, Keys, Listener, Mode, NodeConfig, OverloadRules, Proxy, Question, Route,
-    RouteAction, Services, Settings, Span, StoreDown, Trunk, Trying, Voicemail,
+    Auth, Counter, Keys, Listener, Mode, NodeConfig, OverloadRules, Proxy, Question, Route, RouteAction,
+    Services, Settings, Span, StoreDown, Trunk, Trying, Voicemail,
 };
 use sip_proxy::context::Reroute;
 use sip_registrar::{BindingView, Change, ContactAt, Expected, Reply, Table};
@@ -146,10 +146,9 @@ fn trunk() -> Trunk {
         domains: vec![b"carrier.example.net".to_vec()],
         strip: 1,
         prepend: b"00".to_vec(),
-        may_transit: false,
         overload_control: true,
         retry_on: vec![480],
-        silent_after_ms: 2_000,
+        ..Trunk::default()
     }
 }
 
@@ -168,15 +167,10 @@ pub fn settings(choice: u8) -> Settings {
         admin: Some(ADMIN.parse().expect("an address")),
         auth: Auth {
             enabled: bit(0),
-            challenge: Challenge::All,
-            realm: None,
-            bind_from: true,
-            in_dialog: false,
-            fronts: Vec::new(),
-            authenticator: Arc::new(Authenticator::new(
+            ..Auth::new(Arc::new(Authenticator::new(
                 &Secret { key: [9; 16], epoch: 1 },
                 sip_auth::Config::default(),
-            )),
+            )))
         },
         registrar: sip_registrar::Config::default(),
         proxy: Proxy {
@@ -185,20 +179,16 @@ pub fn settings(choice: u8) -> Settings {
             parallel: !bit(3),
             record_route: !bit(4),
             recurse: bit(5),
-            max_breadth: 60,
-            max_forwards: 70,
-            timer_c_ms: 185_000,
             trying: if bit(3) { Trying::Learned } else { Trying::After(200) },
             mtu: if bit(6) { 600 } else { 1_300 },
-            strangers: sip_node::Strangers::default(),
+            ..Proxy::default()
         },
         voicemail: bit(7).then(|| Voicemail {
             uri: b"sip:voicemail@198.51.100.9".to_vec(),
             on: [Reroute::BUSY, Reroute::NO_ANSWER, Reroute::REJECTED, Reroute::UNREGISTERED]
                 .into_iter()
                 .fold(Reroute::NEVER, Reroute::and),
-            no_answer_ms: 20_000,
-            silent_after_ms: 2_000,
+            ..Voicemail::default()
         }),
         emergency: None,
         trunks: vec![trunk()],

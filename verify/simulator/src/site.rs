@@ -133,7 +133,7 @@ impl Site {
             uri: VOICEMAIL.as_bytes().to_vec(),
             on: Reroute::ALWAYS,
             no_answer_ms: 8_000,
-            silent_after_ms: 2_000,
+            ..n::Voicemail::default()
         });
         let algorithms = vec![spec.algorithm];
         let auth = sip_auth::Config {
@@ -149,30 +149,17 @@ impl Site {
             aliases: Vec::new(),
             listeners: vec![listener(Transport::Udp), listener(Transport::Tcp)],
             admin: Some(SocketAddr::new(spec.address.ip(), 8080)),
-            auth: n::Auth {
-                enabled: true,
-                challenge: n::Challenge::All,
-                realm: None,
-                bind_from: true,
-                in_dialog: false,
-                fronts: Vec::new(),
-                authenticator: Arc::new(Authenticator::new(&secret, auth)),
-            },
+            auth: n::Auth::new(Arc::new(Authenticator::new(&secret, auth))),
             registrar: sip_registrar::Config::default(),
             proxy: n::Proxy {
-                mode: n::Mode::Stateful,
                 parallel: spec.parallel,
                 record_route: spec.record_route,
-                recurse: false,
                 max_breadth: 60 + revision % 8,
-                max_forwards: 70,
-                timer_c_ms: 185_000,
                 trying: match revision % 3 {
                     0 => n::Trying::Learned,
                     n => n::Trying::After(u32::from(n - 1) * 200),
                 },
-                mtu: 1_300,
-                strangers: n::Strangers::default(),
+                ..n::Proxy::default()
             },
             voicemail,
             emergency: None,
@@ -194,13 +181,8 @@ fn trunk(spec: &TrunkSpec, transit: bool) -> n::Trunk {
         name: spec.neighbour.to_string().into_bytes(),
         targets: vec![format!("sip:{domain};maddr={ip}").into_bytes()],
         sources: vec![(ip, 32)],
-        prefixes: Vec::new(),
         domains: vec![domain.clone().into_bytes()],
-        strip: 0,
-        prepend: Vec::new(),
         may_transit: transit,
-        overload_control: false,
-        retry_on: Vec::new(),
-        silent_after_ms: 2_000,
+        ..n::Trunk::default()
     }
 }

@@ -170,7 +170,7 @@ mod tests {
             let limits = sip_message::Limits::default();
             if let sip_message::Parsed::Good(message) = sip_message::parse(text.as_bytes(), &mut index, &limits) {
                 let tagged = !message.to_tag().is_empty();
-                let help = Emergency { targets: Vec::new(), numbers: vec![b"112".to_vec()], strangers: false, silent_after_ms: 1_000 };
+                let help = Emergency { numbers: vec![b"112".to_vec()], ..Emergency::default() };
                 let kind = screen(text.as_bytes(), Some(&help));
                 let urgent = message.is_request() && crate::emergency::is_urgent(Some(&help), &message);
                 prop_assert_eq!(matches!(kind, Kind::Emergency(..)), urgent && !matches!(kind, Kind::Unsure));
@@ -194,7 +194,7 @@ mod tests {
         #[test]
         fn any_bytes_are_something(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             let _ = screen(&bytes, None);
-            let help = Emergency { targets: Vec::new(), numbers: vec![bytes.clone()], strangers: false, silent_after_ms: 1_000 };
+            let help = Emergency { numbers: vec![bytes.clone()], ..Emergency::default() };
             let _ = screen(&[b"INVITE ", &bytes[..]].concat(), Some(&help));
             let _ = screen(&[b"INVITE sip:", &bytes[..]].concat(), Some(&help));
         }

@@ -17,14 +17,13 @@ pub(super) fn lab(change: impl FnOnce(&mut Settings)) -> Lab {
         s.emergency = Some(Emergency {
             targets: vec![b"sip:192.0.2.112".to_vec()],
             numbers: vec![b"112".to_vec()],
-            strangers: false,
-            silent_after_ms: 1_000,
+            ..Emergency::default()
         });
         s.voicemail = Some(Voicemail {
             uri: b"sip:mailbox@192.0.2.60".to_vec(),
             on: sip_proxy::context::Reroute::BUSY,
             no_answer_ms: 0,
-            silent_after_ms: 2_000,
+            ..Voicemail::default()
         });
         change(s);
     });

@@ -197,7 +197,7 @@ fn call_to_voicemail() -> (Lab, Req, Sent, Sent) {
             uri: b"sip:mailbox@203.0.113.5".to_vec(),
             on: sip_proxy::context::Reroute::ALWAYS,
             no_answer_ms: 0,
-            silent_after_ms: 2_000,
+            ..Voicemail::default()
         });
     });
     let invite = Req::invite();

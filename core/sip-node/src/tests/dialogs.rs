@@ -379,7 +379,7 @@ fn whoever_answers_for_a_user_of_ours_may_speak_in_the_dialog() {
             uri: b"sip:mailbox@203.0.113.60".to_vec(),
             on: sip_proxy::context::Reroute::ALWAYS,
             no_answer_ms: 0,
-            silent_after_ms: 2_000,
+            ..Voicemail::default()
         });
     });
     let got = lab.invite(CAROL, Req::invite().text()).remove(0);
@@ -544,7 +544,7 @@ fn a_token_registers_nobody() {
             uri: b"sip:mailbox@203.0.113.60".to_vec(),
             on: sip_proxy::context::Reroute::ALWAYS,
             no_answer_ms: 0,
-            silent_after_ms: 2_000,
+            ..Voicemail::default()
         });
     });
     let got = lab.invite(CAROL, Req::invite().text()).remove(0);

@@ -12,8 +12,7 @@ pub(crate) fn help() -> Emergency {
     Emergency {
         targets: [&b"sip:203.0.113.110"[..], b"sip:203.0.113.111"].map(<[u8]>::to_vec).to_vec(),
         numbers: [&b"112"[..], b"+112"].map(<[u8]>::to_vec).to_vec(),
-        strangers: false,
-        silent_after_ms: 1_000,
+        ..Emergency::default()
     }
 }
 
@@ -219,8 +218,7 @@ fn the_next_target_is_tried_and_no_mailbox_answers() {
             s.voicemail = Some(Voicemail {
                 uri: b"sip:mailbox@203.0.113.60".to_vec(),
                 on: Reroute::ALWAYS,
-                no_answer_ms: 20_000,
-                silent_after_ms: 2_000,
+                ..Voicemail::default()
             });
         });
         lab.bind("112", &format!("<sip:112@{BOB}>"), udp(BOB));

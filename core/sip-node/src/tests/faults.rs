@@ -317,7 +317,7 @@ fn messages_at_the_limits_stay_whole_although_they_grow() {
             uri: b"sip:mailbox@203.0.113.60".to_vec(),
             on: sip_proxy::context::Reroute::ALWAYS,
             no_answer_ms: 0,
-            silent_after_ms: 2_000,
+            ..Voicemail::default()
         });
     });
     lab.phones(&[BOB]);
@@ -341,9 +341,7 @@ proptest::proptest! {
             s.voicemail = Some(Voicemail {
                 uri: b"sip:mailbox@mail.example".to_vec(),
                 on: sip_proxy::context::Reroute::ALWAYS,
-                no_answer_ms: 10_000,
-                silent_after_ms: 2_000,
-            });
+                no_answer_ms: 10_000, ..Voicemail::default() });
         });
         lab.phones(&[BOB, BOB2]);
         lab.bind("bob", &format!("<sip:bob@{BOB3}>;q=0.2"), udp(BOB3));

@@ -219,26 +219,14 @@ pub(crate) fn settings() -> Settings {
         ],
         admin: Some("127.0.0.1:8080".parse().unwrap()),
         auth: Auth {
-            enabled: true,
-            challenge: Challenge::All,
-            realm: None,
-            bind_from: true,
             in_dialog: true,
-            fronts: Vec::new(),
-            authenticator: Arc::new(Authenticator::new(&secret, sip_auth::Config::default())),
+            ..Auth::new(Arc::new(Authenticator::new(&secret, sip_auth::Config::default())))
         },
         registrar: sip_registrar::Config::default(),
         proxy: Proxy {
-            mode: Mode::Stateful,
-            parallel: true,
-            record_route: true,
-            recurse: false,
-            max_breadth: 60,
-            max_forwards: 70,
             timer_c_ms: sip_proxy::context::Policy::TIMER_C_MS,
             trying: Trying::After(0),
-            mtu: 1_300,
-            strangers: Strangers::default(),
+            ..Proxy::default()
         },
         voicemail: None,
         emergency: None,
@@ -258,13 +246,7 @@ pub(crate) fn trunk(targets: &[&str], prefix: &str) -> Trunk {
         targets: targets.iter().map(|t| t.as_bytes().to_vec()).collect(),
         sources: vec![("203.0.113.0".parse().unwrap(), 24)],
         prefixes: vec![prefix.as_bytes().to_vec()],
-        domains: Vec::new(),
-        strip: 0,
-        prepend: Vec::new(),
-        may_transit: false,
-        overload_control: false,
-        retry_on: Vec::new(),
-        silent_after_ms: 2_000,
+        ..Trunk::default()
     }
 }
 

@@ -355,7 +355,7 @@ fn voicemail_that_is_a_phone_gets_a_large_call_by_datagram() {
             uri: b"sip:dave@here.example".to_vec(),
             on: sip_proxy::context::Reroute::UNREGISTERED,
             no_answer_ms: 0,
-            silent_after_ms: 2_000,
+            ..Voicemail::default()
         });
     });
     lab.bind("dave", &format!("<sip:dave@{BOB2}>"), udp(BOB2));

@@ -14,7 +14,7 @@ fn with_mailbox(uri: &str, change: impl FnOnce(&mut Settings)) -> Lab {
             uri: uri.as_bytes().to_vec(),
             on: sip_proxy::context::Reroute::ALWAYS,
             no_answer_ms: 0,
-            silent_after_ms: 2_000,
+            ..Voicemail::default()
         });
         change(s);
     })

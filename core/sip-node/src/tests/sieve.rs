@@ -80,7 +80,7 @@ proptest! {
         }
         let ownership = Ownership::new(b"sixteen bytes---");
         let mut table = Table::default();
-        let help = Emergency { targets: Vec::new(), numbers: vec![b"112".to_vec()], strangers: false, silent_after_ms: 1_000 };
+        let help = Emergency { numbers: vec![b"112".to_vec()], ..Emergency::default() };
         table.set_numbers(help.numbers.iter().map(|number| &number[..]));
         if dropped(&message, &ownership, &table) {
             let Kind::New(call_id, invite) = screen(&message, Some(&help)) else {

@@ -10,8 +10,7 @@ fn lab(change: impl FnOnce(&mut Settings)) -> Lab {
         s.voicemail = Some(Voicemail {
             uri: b"sip:mailbox@203.0.113.60".to_vec(),
             on: Reroute::ALWAYS,
-            no_answer_ms: 20_000,
-            silent_after_ms: 2_000,
+            ..Voicemail::default()
         });
         change(s);
     })

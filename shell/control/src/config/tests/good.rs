@@ -250,3 +250,17 @@ fn of_a_balancers_file_only_what_a_balancer_reads_is_shown() {
     // Whoever writes for both sees both.
     assert!(shown("[balance]\n[auth]\n").contains("\n[registrar]\n") && shown("").contains("\n[auth]\n"));
 }
+
+#[test]
+fn defaults_of_the_file_are_those_of_the_core() {
+    let same = |ours: &dyn std::fmt::Debug, core: &dyn std::fmt::Debug| {
+        assert_eq!(format!("{ours:?}"), format!("{core:?}"));
+    };
+    same(&Proxy::default().settings(&Timers::default()), &sip_node::Proxy::default());
+    same(&Trunk::default().settings(), &sip_node::Trunk::default());
+    same(&Voicemail::default().settings(), &sip_node::Voicemail::default());
+    same(&Emergency::default().settings(), &sip_node::Emergency::default());
+    same(&Registrar::default().settings(), &sip_registrar::Config::default());
+    let workers = sip_node::OverloadRules::default().workers;
+    same(&Overload::default().settings(workers.into()), &sip_node::OverloadRules::default());
+}
