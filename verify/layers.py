@@ -43,8 +43,9 @@ BELOW = {
     # The shell handles no SIP: of the core it sees only the vocabulary, the wheel for deadlines and the form of
     # programs for the kernel.
     'worker-runtime': {'wire', 'timing', 'kernel-programs'},
-    # ... except the store, which writes down binding records and credentials as the core defines them.
-    'store': {'wire', 'sip-registrar', 'sip-auth'},
+    # ... except the location service and the store, which keep bindings and credentials as the core defines them.
+    'location': {'wire', 'sip-registrar'},
+    'store': {'wire', 'location', 'sip-registrar', 'sip-auth'},
     # ... and control, whose keys and counters are those of the core: it reads into the core's settings, and names
     # what a node counts.
     'control': {'wire', 'sip-message', 'sip-auth', 'sip-registrar', 'sip-proxy', 'sip-node', 'sip-balancer'},

@@ -4,9 +4,9 @@ use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Once;
+use std::sync::{Arc, Once};
 
-use crate::error::{Kind, Result, StoreError};
+use location::{Files, Kind, Result, StoreError};
 
 /// Name of the database inside the data directory.
 pub const DATABASE_FILE: &str = "strowger.db";
@@ -14,6 +14,18 @@ pub const DATABASE_FILE: &str = "strowger.db";
 pub const SECRET_FILE: &str = "secret";
 /// Name of the file whose lock says that a server runs on this directory.
 const LOCK_FILE: &str = "server.lock";
+
+/// The file system of the log of bindings.
+#[cfg(not(test))]
+pub(crate) fn files() -> Arc<dyn Files> {
+    Arc::new(location::SystemFiles)
+}
+
+/// The same with the faults that tests ask for.
+#[cfg(test)]
+pub(crate) fn files() -> Arc<dyn Files> {
+    Arc::new(location::testing::FaultyFiles)
+}
 
 /// Creates `dir` (mode 0700, parents too) if it is not there, and warns if others may read it.
 pub(crate) fn prepare(dir: &Path) -> Result<()> {
@@ -191,8 +203,9 @@ fn read_secret(path: &Path) -> Result<Option<[u8; 32]>> {
 
 #[cfg(test)]
 mod tests {
+    use location::testing::TempDir;
+
     use super::*;
-    use crate::testing::TempDir;
 
     fn mode(path: &Path) -> u32 {
         fs::metadata(path).unwrap().permissions().mode() & 0o777

@@ -18,12 +18,12 @@ use std::time::Duration;
 
 use csv::ByteRecord;
 use hashbrown::HashTable;
+use location::{Kind, Result, StoreError};
 use sip_auth::{Algorithm, Credentials, Ha1, NameForm, ha1};
 
-use crate::error::{Kind, Result, StoreError};
 use crate::import::dialect::{Dialect, Escapes, signs};
 use crate::names::{NameHasher, NameKey};
-use crate::subscribers::{Subscribers, upsert};
+use crate::sqlite::subscribers::Subscribers;
 use crate::user::{HASH_COLUMNS, UserName, check_password, hash_password};
 
 /// Lines written in one transaction: some tens of milliseconds of holding the lock.
@@ -525,28 +525,21 @@ fn write_batch(
     batch: &mut Vec<Entry>,
     report: &mut ImportReport,
 ) -> Result<()> {
-    let path = subscribers.database.path.clone();
-    let fail = |error| {
-        let mut error = StoreError::sql(&path, "write the subscribers", &error);
-        error.problem.push_str(&format!(" ({} were written before)", report.written));
-        error
-    };
-    let behavior = rusqlite::TransactionBehavior::Immediate;
     // Hashed before the lock is taken.
     let mut hashed = Vec::with_capacity(batch.len());
     for entry in batch.drain(..) {
         let credentials = match &entry.password {
             None => entry.hashes,
-            Some(password) => hash_password(&entry.name, password)
-                .map_err(|problem| StoreError::new(Kind::Input, &path, problem, "correct the line"))?,
+            Some(password) => hash_password(&entry.name, password).map_err(|problem| {
+                StoreError::new(Kind::Input, subscribers.path(), problem, "correct the line")
+            })?,
         };
         hashed.push((entry.name, credentials));
     }
-    let transaction = subscribers.database.connection.transaction_with_behavior(behavior).map_err(fail)?;
-    for (name, credentials) in &hashed {
-        upsert(&transaction, name, credentials).map_err(fail)?;
-    }
-    transaction.commit().map_err(fail)?;
+    subscribers.write_all(&hashed).map_err(|mut error| {
+        error.problem.push_str(&format!(" ({} were written before)", report.written));
+        error
+    })?;
     report.written += hashed.len() as u64;
     hashed.iter().for_each(|(name, _)| report.note(name.domain()));
     Ok(())

@@ -3,6 +3,7 @@
 //! A cache of millions of users that held their names would mostly hold names. With a random key
 //! nobody can make two names meet, and 2^64 users would be needed for two to meet by chance.
 
+use location::in_one_piece;
 use siphasher::sip128::SipHasher13;
 
 /// Makes [`NameKey`]s. Each value has its own random key.
@@ -43,19 +44,6 @@ impl NameHasher {
             in_one_piece(&[user, &[0xff], lower], |bytes| SipHasher13::new_with_key(&self.key).hash(bytes));
         NameKey(hash.h1, hash.h2)
     }
-}
-
-/// Gives `parts` to `hash` one after the other without a break: hashing one piece is far cheaper than
-/// hashing many small ones.
-pub(crate) fn in_one_piece<R>(parts: &[&[u8]], hash: impl FnOnce(&[u8]) -> R) -> R {
-    let mut room = [0; 192];
-    let mut len = 0;
-    for part in parts {
-        let Some(place) = room.get_mut(len..len + part.len()) else { return hash(&parts.concat()) };
-        place.copy_from_slice(part);
-        len += part.len();
-    }
-    hash(room.get(..len).unwrap_or_default())
 }
 
 #[cfg(test)]

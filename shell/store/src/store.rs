@@ -5,21 +5,19 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use wire::Time;
+use location::{
+    Appender, Clock, Health, INTERVAL, Keeper, Kind, LoadOptions, LoadReport, LocationLimits, LogDir, Mover,
+    OnFailure, Result, Sealed, SharedLocation, Start, StoreError, Writer, WriterOptions, finish, load,
+};
 
 use crate::cache::CredentialCache;
-use crate::clock::Clock;
-use crate::database::{Database, Patience};
 use crate::directory::{self, ServerLock};
-use crate::error::{Kind, Result, StoreError};
-use crate::health::{Health, OnFailure};
-use crate::location::appender::{Appender, Keeper};
-use crate::location::load::{LoadReport, Start, forget_removed, load, newest_change};
-use crate::location::mover::{Identity, Mover, Sealed, random_key};
-use crate::location::writer::{INTERVAL, Writer};
-use crate::location::{LocationLimits, SharedLocation};
 use crate::names::NameHasher;
-use crate::watch::{Gone, Watch};
+use crate::source::{Gone, Known, SubscriberSource};
+use crate::sqlite::bindings::LocationTable;
+use crate::sqlite::database::{Database, Patience};
+use crate::sqlite::removed::{forget_removed, newest_change};
+use crate::sqlite::watch::Watch;
 
 /// Between two looks for changes by other processes.
 const WATCH_INTERVAL: Duration = Duration::from_millis(250);
@@ -27,14 +25,6 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(250);
 const EXPIRE_INTERVAL: Duration = Duration::from_millis(250);
 /// Addresses of record that one round of expiry may look at.
 const EXPIRE_BUDGET: usize = 100_000;
-/// Attempts to write what is left at the end.
-const LAST_ATTEMPTS: u32 = 5;
-/// How long the last move into the table may take. What is left is moved after the next start.
-const LAST_MOVE: Duration = Duration::from_secs(5);
-
-/// How long the end may take to write all bindings anew, where a part of the log is lost.
-const LAST_REPAIR: Duration = Duration::from_secs(30);
-
 /// How to open a [`Store`].
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
@@ -73,6 +63,7 @@ impl StoreOptions {
 pub struct Store {
     location: Arc<SharedLocation>,
     appender: Arc<Appender>,
+    clock: Clock,
     credentials: Arc<CredentialCache>,
     loaded: LoadReport,
     path: PathBuf,
@@ -90,10 +81,11 @@ impl Store {
         let dir = &options.data_dir;
         directory::prepare(dir)?;
         let lock = ServerLock::take(dir)?;
-        let mut database = Database::open(dir, Patience::SERVER)?;
+        let files = LogDir::new(directory::files(), dir);
+        let database = Database::open(dir, Patience::SERVER)?;
         let path = database.path.clone();
-        let location = Arc::new(SharedLocation::new(random_key(&path)?, options.limits, options.on_failure));
-        let credentials = Arc::new(CredentialCache::new(NameHasher::new(random_key(&path)?)));
+        let location = Arc::new(SharedLocation::new(files.random_key()?, options.limits, options.on_failure));
+        let credentials = Arc::new(CredentialCache::new(NameHasher::new(files.random_key()?)));
         let pair = options.clock.pair();
         let removed = Arc::clone(&location);
         // A user who is gone must not be called any more.
@@ -104,17 +96,22 @@ impl Store {
             };
         });
         let newest = newest_change(&database)?;
+        let mut table = LocationTable::new(database, dir)?;
         // Subscribers and bindings are read side by side.
         let (watch, start) = std::thread::scope(|scope| {
-            let cache = Arc::clone(&credentials);
-            let watch = scope.spawn(|| Watch::open(dir, cache, removed));
-            let start = random_key(&path)
-                .and_then(|key| load(dir, &mut database, &location, &options.sockets, pair, key, newest));
+            let mut known = Known::new(Arc::clone(&credentials), removed);
+            let watch = scope.spawn(move || -> Result<(Watch, Known)> {
+                let mut watch = Watch::open(dir)?;
+                watch.load(&mut known)?;
+                Ok((watch, known))
+            });
+            let loading = LoadOptions::new(&files, &options.sockets, pair, newest);
+            let start = load(loading, &mut table, &location);
             (watch.join(), start)
         });
         let fault = |_| StoreError::new(Kind::System, &path, "reading it met a fault of ours", "report it");
         let (watch, Start { report: loaded, log, sealed, seen }) = (watch.map_err(fault)??, start?);
-        forget_removed(&database, &location, seen, newest)?;
+        forget_removed(table.database(), &location, seen, newest)?;
         tracing::info!(
             subscribers = credentials.len(),
             bindings = loaded.live,
@@ -122,25 +119,35 @@ impl Store {
             path = %path.display(),
             "store loaded"
         );
-        let (clock, sealed) = (options.clock.clone(), Arc::new(Sealed::new(sealed)));
-        let (identity, sockets) = (Identity::of(&database)?, options.sockets);
-        let mut writer = Writer::new(
-            Arc::clone(&location),
-            identity,
+        let (clock, sockets) = (options.clock.clone(), options.sockets);
+        let mut writer = Writer::new(WriterOptions {
+            location: Arc::clone(&location),
             log,
-            Arc::clone(&sealed),
+            sealed: Arc::clone(&sealed),
             sockets,
-            clock.clone(),
-            pair,
-        );
-        writer.follow_removals(watch.removals());
+            clock: clock.clone(),
+            loaded: pair,
+            table_there: table.watcher()?,
+        });
+        writer.follow_removals(watch.0.removals());
         let expired = (loaded.expired != 0).then_some(pair);
-        let mover = Mover::new(Arc::clone(&location), database, dir, sealed, clock, expired)?;
+        let mover = Mover::new(Arc::clone(&location), Box::new(table), files, sealed, clock, expired);
         let stop = Arc::new(Stop::default());
         let (appender, threads) = (writer.appender(), Vec::new());
-        let mut store =
-            Store { location, appender, credentials, loaded, path, stop, on_thread, threads, _lock: lock };
-        store.start(writer, mover, watch, options.clock)?;
+        let clock = options.clock;
+        let mut store = Store {
+            location,
+            appender,
+            clock,
+            credentials,
+            loaded,
+            path,
+            stop,
+            on_thread,
+            threads,
+            _lock: lock,
+        };
+        store.start(writer, mover, watch)?;
         Ok(store)
     }
 
@@ -151,7 +158,7 @@ impl Store {
 
     /// For one thread that changes bindings and tells others that they are changed.
     pub fn keeper(&self) -> Keeper {
-        Keeper::new(Arc::clone(&self.appender))
+        Keeper::new(Arc::clone(&self.location), self.appender.clone(), self.clock.clone())
     }
 
     /// The hashes of the subscribers.
@@ -169,7 +176,8 @@ impl Store {
         self.finish()
     }
 
-    fn start(&mut self, writer: Writer, mover: Mover, watch: Watch, clock: Clock) -> Result<()> {
+    fn start(&mut self, writer: Writer, mover: Mover, (watch, known): (Watch, Known)) -> Result<()> {
+        let clock = self.clock.clone();
         let mover = Arc::new(Mutex::new(mover));
         let (moving, stop) = (Arc::clone(&mover), Arc::clone(&self.stop));
         self.spawn("store-move", MOVER_STEPS_BACK, move || move_loop(&moving, &stop))?;
@@ -181,7 +189,7 @@ impl Store {
             write_loop(writer, &mover, &location, &ends, &stop);
         })?;
         let stop = Arc::clone(&self.stop);
-        self.spawn("store-watch", STEPS_BACK, move || watch_loop(watch, &stop))?;
+        self.spawn("store-watch", STEPS_BACK, move || watch_loop(Box::new(watch), known, &stop))?;
         let (location, stop) = (Arc::clone(&self.location), Arc::clone(&self.stop));
         self.spawn("store-expire", STEPS_BACK, move || expire_loop(&location, &clock, &stop))
     }
@@ -288,61 +296,6 @@ fn write_loop(
     finish(&mut writer, &mut mover.lock().unwrap_or_else(PoisonError::into_inner), location, clock);
 }
 
-/// Writes what waits, and moves the log into the table as far as there is time.
-pub(crate) fn finish(writer: &mut Writer, mover: &mut Mover, location: &SharedLocation, clock: &Clock) {
-    let (moved, repaired) = (clock.now() + LAST_MOVE, clock.now() + LAST_REPAIR);
-    let mut outcome = Ok(false);
-    for _ in 0..LAST_ATTEMPTS {
-        write_rest(writer, mover, location, || clock.now() >= repaired, moved);
-        outcome = writer.seal().and_then(|()| mover.run(moved));
-        // A file that cannot be read any more, found only now: memory is about to go, and has what it said.
-        if !mover.sealed().needs_repair() || clock.now() >= repaired {
-            break;
-        }
-    }
-    if writer.rescanning() {
-        tracing::error!(
-            "there was no time to write all bindings anew; what a damaged or lost log of bindings had is known again \
-             when phones register"
-        );
-    }
-    match outcome {
-        Ok(true) => {}
-        Ok(false) => tracing::info!(
-            "the location table is older than the log beside it, which the next start reads as well"
-        ),
-        Err(error) => {
-            tracing::warn!(%error, "bindings stay in the log beside the database; the next start reads it");
-        }
-    }
-}
-
-/// Rounds until nothing waits and no walk over all bindings is under way, or too many could not write. What
-/// waits is written however late it is; the walk is left where it is when that is `late`.
-fn write_rest(
-    writer: &mut Writer,
-    mover: &mut Mover,
-    location: &SharedLocation,
-    late: impl Fn() -> bool,
-    until: Time,
-) {
-    let mut attempts = LAST_ATTEMPTS;
-    while attempts != 0 {
-        writer.round();
-        match (location.pending(), writer.rescanning()) {
-            (0, rescanning) if !rescanning || late() => return,
-            (0, _) => {}
-            _ => {
-                attempts -= 1;
-                // Where the log has no more room, moving makes some.
-                if let Err(error) = mover.run(until) {
-                    tracing::debug!(%error, "the location table cannot be written");
-                }
-            }
-        }
-    }
-}
-
 /// Without the mover the log grows until it is too long; then this says why.
 struct MoverGuard(Arc<Sealed>);
 
@@ -362,10 +315,10 @@ fn move_loop(mover: &Mutex<Mover>, stop: &Stop) {
     }
 }
 
-fn watch_loop(mut watch: Watch, stop: &Stop) {
+fn watch_loop(mut source: Box<dyn SubscriberSource>, mut known: Known, stop: &Stop) {
     let mut failing = false;
     while !stop.wait(WATCH_INTERVAL) {
-        match watch.poll() {
+        match source.changes(&mut known) {
             Ok(()) if failing => {
                 tracing::info!("changes of subscribers are followed again");
                 failing = false;

@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use rusqlite::Row;
-use sip_auth::{Algorithm, Credentials, Ha1, NameForm, canonical_user};
+use sip_auth::{Algorithm, Credentials, NameForm, canonical_user};
 
 /// Longest user name, in bytes.
 pub const MAX_USER: usize = 128;
@@ -140,22 +139,10 @@ pub(crate) fn hash_text(credentials: &Credentials, form: NameForm, algorithm: Al
     ha1.as_bytes().iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
-/// Reads the [`HASH_COLUMNS`] of a row, from column `first` on. Text that is no hash is passed over,
-/// so that a row edited by hand loses that one hash and nothing else.
-pub(crate) fn read_hashes(row: &Row<'_>, first: usize) -> rusqlite::Result<Credentials> {
-    let mut credentials = Credentials::new();
-    for (index, (_, form, algorithm)) in HASH_COLUMNS.iter().enumerate() {
-        if let Ok(text) = row.get_ref(first + index)?.as_bytes()
-            && let Some(ha1) = Ha1::from_hex(*algorithm, text)
-        {
-            credentials.set(*form, ha1);
-        }
-    }
-    Ok(credentials)
-}
-
 #[cfg(test)]
 mod tests {
+    use sip_auth::Ha1;
+
     use super::*;
 
     #[test]

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use proptest::prelude::*;
 
 use super::*;
-use crate::testing::TempDir;
+use location::testing::TempDir;
 
 fn import_with(subscribers: &mut Subscribers, text: &[u8], options: &ImportOptions) -> Result<ImportReport> {
     subscribers.import_from(Cursor::new(text.to_vec()), Path::new("users.csv"), options, &mut |_| {})

@@ -7,12 +7,11 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
+use location::testing::{TempDir, record};
 use sip_registrar::Change;
 
 use super::*;
-use crate::location::row::tests::record;
-use crate::subscribers::Subscribers;
-use crate::testing::TempDir;
+use crate::sqlite::subscribers::Subscribers;
 use crate::user::UserName;
 
 /// Names the data directory of a child.
