@@ -4,7 +4,7 @@
 //! phone's address.
 
 use crate::rng::Rng;
-use crate::text::{Reader, Request, string};
+use crate::text::{Reader, Request, Sender, string};
 use std::net::SocketAddr;
 use wire::Transport;
 
@@ -141,13 +141,15 @@ fn draft(rng: &mut Rng, know: &Knowledge<'_>) -> Draft {
 
 fn write(rng: &mut Rng, draft: &Draft) -> Vec<u8> {
     let branch = format!("z9hG4bKx{:x}", rng.next());
+    let sender = Sender {
+        transport: draft.transport,
+        sent_by: draft.via.clone().unwrap_or_else(|| ATTACKER.into()),
+        rport: rng.chance(500),
+    };
     Request {
         method: draft.method,
         uri: &draft.uri,
-        transport: draft.transport,
-        sent_by: draft.via.clone().unwrap_or_else(|| ATTACKER.into()),
         branch: &branch,
-        rport: rng.chance(500),
         from: &draft.from,
         to: &draft.to,
         call_id: &format!("x{:x}", rng.next()),
@@ -155,7 +157,7 @@ fn write(rng: &mut Rng, draft: &Draft) -> Vec<u8> {
         lines: &draft.lines,
         body: if rng.chance(300) { "\0\r\n\r\nINVITE sip:a SIP/2.0\r\n" } else { "" },
     }
-    .write()
+    .write(&sender)
 }
 
 /// A request to somewhere else.

@@ -36,14 +36,18 @@ pub(crate) fn address_of(uri: &[u8]) -> Option<SocketAddr> {
     Some(SocketAddr::new(uri.host_ip()?, uri.port.unwrap_or(5060)))
 }
 
+/// What all requests of a sender have in common.
+pub(crate) struct Sender {
+    pub transport: Transport,
+    pub sent_by: String,
+    pub rport: bool,
+}
+
 /// The parts of a request that its sender chooses.
 pub(crate) struct Request<'a> {
     pub method: &'a str,
     pub uri: &'a str,
-    pub transport: Transport,
-    pub sent_by: String,
     pub branch: &'a str,
-    pub rport: bool,
     pub from: &'a str,
     pub to: &'a str,
     pub call_id: &'a str,
@@ -54,10 +58,10 @@ pub(crate) struct Request<'a> {
 }
 
 impl Request<'_> {
-    pub fn write(&self) -> Vec<u8> {
-        let Request { method, uri, sent_by, branch, from, to, call_id, cseq, lines, body, .. } = self;
-        let via = self.transport.via_name();
-        let rport = if self.rport { ";rport" } else { "" };
+    pub fn write(&self, sender: &Sender) -> Vec<u8> {
+        let Request { method, uri, branch, from, to, call_id, cseq, lines, body } = self;
+        let (via, sent_by) = (sender.transport.via_name(), &sender.sent_by);
+        let rport = if sender.rport { ";rport" } else { "" };
         let length = body.len();
         format!(
             "{method} {uri} SIP/2.0\r\nVia: SIP/2.0/{via} {sent_by};branch={branch}{rport}\r\n\

@@ -2,7 +2,7 @@
 
 use super::client::{Party, Purpose, State};
 use super::{Dialog, Packet, Phone};
-use crate::text::{string, uri_of};
+use crate::text::{Request, string, uri_of};
 use core::time::Duration;
 use sip_message::{Message, Name};
 use wire::Time;
@@ -126,7 +126,19 @@ impl Phone {
             let from = format!("<sip:{}>;tag={tag}", phone.profile.aor());
             let (callee, talk) = (u8::from(spec.callee_hangs_up), spec.talk);
             let body = format!("{} {callee} {talk}{}", spec.number, " ".repeat(spec.padding));
-            phone.write("INVITE", &uri, branch, &from, &format!("<{uri}>"), &call_id, cseq, &lines, &body)
+            let (method, uri, to) = ("INVITE", &*uri, &*format!("<{uri}>"));
+            Request {
+                method,
+                uri,
+                branch,
+                from: &from,
+                to,
+                call_id: &call_id,
+                cseq,
+                lines: &lines,
+                body: &body,
+            }
+            .write(&phone.profile.sender())
         });
     }
 
@@ -237,7 +249,9 @@ impl Phone {
         let from = format!("<sip:{}>;tag={}", self.profile.aor(), call.tag);
         let (aor, call_id) = (format!("<{uri}>"), call.call_id.clone());
         self.begin(now, Purpose::Cancel, "CANCEL", cseq, to, |phone, _| {
-            phone.write("CANCEL", &uri, &branch, &from, &aor, &call_id, cseq, "", "")
+            let (method, uri, branch, from, to) = ("CANCEL", &*uri, &*branch, &*from, &*aor);
+            Request { method, uri, branch, from, to, call_id: &call_id, cseq, lines: "", body: "" }
+                .write(&phone.profile.sender())
         });
         if let Some(cancel) = self.clients.last_mut() {
             // The branch of the INVITE (9.1).

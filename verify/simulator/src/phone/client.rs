@@ -41,6 +41,14 @@ pub(crate) enum State {
     Done,
 }
 
+/// The request that begins a transaction.
+pub(crate) struct Opening {
+    pub branch: String,
+    pub method: &'static str,
+    pub cseq: u32,
+    pub purpose: Purpose,
+}
+
 pub(crate) struct Client {
     pub branch: String,
     pub method: &'static str,
@@ -67,15 +75,8 @@ pub(crate) enum Ended {
 }
 
 impl Client {
-    pub fn new(
-        now: Time,
-        branch: String,
-        method: &'static str,
-        cseq: u32,
-        purpose: Purpose,
-        reliable: bool,
-        packet: &Packet,
-    ) -> Client {
+    pub fn new(now: Time, opening: Opening, reliable: bool, packet: &Packet) -> Client {
+        let Opening { branch, method, cseq, purpose } = opening;
         Client {
             branch,
             method,

@@ -9,10 +9,10 @@ pub(crate) use callee::{Leg, LegState};
 pub(crate) use caller::{Call, CallSpec, Final, Stage};
 
 use crate::rng::Rng;
-use crate::text::{Reader, Request, address_of, string, uri_of};
+use crate::text::{Reader, Request, Sender, address_of, string, uri_of};
 use crate::translation::Translation;
 use callee::Answer;
-use client::{Client, Ended, Party, Purpose, State};
+use client::{Client, Ended, Opening, Party, Purpose, State};
 use core::time::Duration;
 use sip_auth::{Algorithm, Question, ha1, response};
 use sip_message::{AuthParams, Message, Method, Name};
@@ -85,6 +85,11 @@ pub(crate) struct Profile {
 impl Profile {
     pub fn aor(&self) -> String {
         format!("{}@{}", self.user, self.domain)
+    }
+
+    /// What all its requests have in common.
+    pub fn sender(&self) -> Sender {
+        Sender { transport: self.transport, sent_by: self.claimed.to_string(), rport: self.rport }
     }
 
     pub fn contact(&self) -> String {
@@ -211,26 +216,6 @@ impl Phone {
         self.profile.transport.is_reliable()
     }
 
-    /// Writes a request. `lines` are whole header lines.
-    #[expect(clippy::too_many_arguments, reason = "the fields of a request")]
-    fn write(
-        &self,
-        method: &str,
-        uri: &str,
-        branch: &str,
-        from: &str,
-        to: &str,
-        call_id: &str,
-        cseq: u32,
-        lines: &str,
-        body: &str,
-    ) -> Vec<u8> {
-        let p = &self.profile;
-        let (transport, sent_by, rport) = (p.transport, p.claimed.to_string(), p.rport);
-        Request { method, uri, transport, sent_by, branch, rport, from, to, call_id, cseq, lines, body }
-            .write()
-    }
-
     /// Sends a request in a transaction of its own.
     fn begin(
         &mut self,
@@ -244,7 +229,8 @@ impl Phone {
         let branch = self.token("z9hG4bK");
         let bytes = write(self, &branch);
         let packet = Packet { to, conn: None, bytes };
-        self.clients.push(Client::new(now, branch, method, cseq, purpose, self.reliable(), &packet));
+        let opening = Opening { branch, method, cseq, purpose };
+        self.clients.push(Client::new(now, opening, self.reliable(), &packet));
         self.out.push(packet);
     }
 
@@ -317,7 +303,9 @@ impl Phone {
             let lines = format!("Contact: <{}>{q}\r\nExpires: {expires}\r\n{credentials}", p.contact());
             let aor = format!("<sip:{}@{}>", p.user, p.domain);
             let (from, call_id) = (format!("{aor};tag=r{cseq}"), phone.registration.call_id.clone());
-            phone.write("REGISTER", &uri, branch, &from, &aor, &call_id, cseq, &lines, "")
+            let (method, uri, from, to) = ("REGISTER", &*uri, &*from, &*aor);
+            Request { method, uri, branch, from, to, call_id: &call_id, cseq, lines: &lines, body: "" }
+                .write(&p.sender())
         });
     }
 
@@ -377,7 +365,18 @@ impl Phone {
             let from = format!("<sip:{}>;tag={}", phone.profile.aor(), ask.tag);
             let body = if ask.method == "MESSAGE" { "hello" } else { "" };
             let to = format!("<{uri}>");
-            phone.write(ask.method, &uri, branch, &from, &to, &ask.call_id, ask.tries, &credentials, body)
+            Request {
+                method: ask.method,
+                uri: &uri,
+                branch,
+                from: &from,
+                to: &to,
+                call_id: &ask.call_id,
+                cseq: ask.tries,
+                lines: &credentials,
+                body,
+            }
+            .write(&phone.profile.sender())
         });
     }
 
@@ -539,7 +538,9 @@ impl Phone {
         if method != "ACK" {
             lines.push_str(&self.credentials(method, &d.target, fresh));
         }
-        self.write(method, &d.target, branch, &d.local, &d.remote, &d.call_id, cseq, &lines, "")
+        let Dialog { target: uri, local: from, remote: to, call_id, .. } = d;
+        Request { method, uri, branch, from, to, call_id, cseq, lines: &lines, body: "" }
+            .write(&self.profile.sender())
     }
 
     /// Where requests of a dialog go first.
