@@ -27,7 +27,7 @@ pub use cache::CredentialCache;
 pub use directory::{DATABASE_FILE, SECRET_FILE, load_or_create_secret};
 pub use import::{BadLine, Import, ImportOptions, ImportReport, Prefer, Progress};
 pub use location::{
-    Clock, ClockPair, Cursor, Health, Keeper, Kind, LoadReport, LocationLimits, OnFailure, Result, SharedLocation,
+    Clock, Cursor, Health, Keeper, Kind, LoadReport, LocationLimits, OnFailure, Result, SharedLocation,
     StoreError,
 };
 pub use sqlite::subscribers::{Added, Subscriber, Subscribers};

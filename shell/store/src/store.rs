@@ -13,7 +13,7 @@ use location::{
 use crate::cache::CredentialCache;
 use crate::directory::{self, ServerLock};
 use crate::names::NameHasher;
-use crate::source::{Gone, Known, SubscriberSource};
+use crate::source::{Gone, Known, Removed, SubscriberSource};
 use crate::sqlite::bindings::LocationTable;
 use crate::sqlite::database::{Database, Patience};
 use crate::sqlite::removed::{forget_removed, newest_change};
@@ -87,19 +87,11 @@ impl Store {
         let location = Arc::new(SharedLocation::new(files.random_key()?, options.limits, options.on_failure));
         let credentials = Arc::new(CredentialCache::new(NameHasher::new(files.random_key()?)));
         let pair = options.clock.pair();
-        let removed = Arc::clone(&location);
-        // A user who is gone must not be called any more.
-        let removed = Box::new(move |gone: Gone<'_>| {
-            _ = match gone {
-                Gone::One(aor) => removed.remove(aor),
-                Gone::Those(gone) => removed.remove_where(gone),
-            };
-        });
         let newest = newest_change(&database)?;
         let mut table = LocationTable::new(database, dir)?;
         // Subscribers and bindings are read side by side.
         let (watch, start) = std::thread::scope(|scope| {
-            let mut known = Known::new(Arc::clone(&credentials), removed);
+            let mut known = Known::new(Arc::clone(&credentials), forgetting(&location));
             let watch = scope.spawn(move || -> Result<(Watch, Known)> {
                 let mut watch = Watch::open(dir)?;
                 watch.load(&mut known)?;
@@ -244,6 +236,17 @@ impl Drop for Store {
             tracing::error!(%error, "closing the store");
         }
     }
+}
+
+/// A user who is gone must not be called any more.
+fn forgetting(location: &Arc<SharedLocation>) -> Removed {
+    let location = Arc::clone(location);
+    Box::new(move |gone: Gone<'_>| {
+        _ = match gone {
+            Gone::One(aor) => location.remove(aor),
+            Gone::Those(gone) => location.remove_where(gone),
+        };
+    })
 }
 
 /// How far the threads of the store step back for the workers, in steps of nice(2). Where they share a

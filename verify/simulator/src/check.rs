@@ -77,10 +77,15 @@ struct Confirmed {
     until: Time,
 }
 
-/// When a server was last killed and came back, and whether the wall clock was set meanwhile.
+/// When a server last ended and came back, and whether the wall clock was set meanwhile.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outage {
     pub crash: Time,
+    /// What was confirmed by then outlives it. After a kill that is the time of the crash, after a power cut
+    /// the time when all was on the disk last.
+    pub kept: Time,
+    /// It was in the midst of an operation of its disk: what it had not said yet may be there.
+    pub within: bool,
     pub restart: Time,
     pub clock_set: bool,
 }
@@ -93,10 +98,17 @@ pub(crate) struct Monitor {
     finals: BTreeMap<(Key, SocketAddr), Vec<Answer>>,
     bindings: BTreeMap<(usize, String, String), Vec<Confirmed>>,
     outages: BTreeMap<usize, Outage>,
+    /// REGISTERs by server and address-of-record: when the last came, and the latest end that any asked for.
+    asked: BTreeMap<(usize, String), (Time, Time)>,
+    /// The same: when one last may have been carried out without a 200, and
+    /// until when what it asked for may last.
+    unsure: BTreeMap<(usize, String), (Time, Time)>,
     /// The contacts that the phones of an address-of-record use.
     pub contacts: BTreeMap<String, Vec<String>>,
     /// Everybody that a server may have a reason to talk to.
     pub peers: Vec<SocketAddr>,
+    /// By how much bindings may end early or late after a restart, because clocks were set a little.
+    pub drift: Duration,
     /// The servers have too little room to remember every answer.
     pub forgetful: bool,
     /// Addresses that play no fair game.
@@ -115,7 +127,7 @@ impl Monitor {
     }
 
     /// A message reaches a server.
-    pub fn received(&mut self, who: Who, from: SocketAddr, bytes: &[u8]) {
+    pub fn received(&mut self, now: Time, who: Who, from: SocketAddr, bytes: &[u8]) {
         let mut index = core::mem::take(&mut self.index);
         let (message, good) = match parse(bytes, &mut index, &Limits::default()) {
             Parsed::Good(m) => (Some(m), true),
@@ -130,6 +142,12 @@ impl Monitor {
                 seen.sources.push((from, port));
             }
             seen.good &= good;
+            if m.method() == Method::Register {
+                let asked = m.header(Name::Expires).and_then(|h| parse_u32(h.value)).unwrap_or(3_600);
+                let until = now + Duration::from_secs(asked.into());
+                let last = self.asked.entry((who.site, aor_of(&m))).or_insert((now, until));
+                *last = (now, until.max(last.1));
+            }
             if !good {
                 // Its answer may not even have a method to tell it by.
                 let key = loose_key(who, &m);
@@ -244,8 +262,21 @@ impl Monitor {
                 earlier.push(answer);
             }
         }
-        if first && m.method() == Method::Register && m.status() == 200 {
-            self.confirmed(now, who.site, m);
+        if first && m.method() == Method::Register {
+            match m.status() {
+                200 => self.confirmed(now, who.site, m),
+                // Memory may keep what could not be written.
+                503 => self.doubt(now, who.site, &aor_of(m)),
+                _ => {}
+            }
+        }
+    }
+
+    /// What was asked for an address-of-record may be so without a 200.
+    fn doubt(&mut self, now: Time, site: usize, aor: &str) {
+        let key = (site, aor.to_string());
+        if let Some((_, until)) = self.asked.get(&key) {
+            self.unsure.insert(key, (now, *until));
         }
     }
 
@@ -277,15 +308,25 @@ impl Monitor {
         let before = self.outages.get(&site).is_some_and(|o| o.clock_set);
         let clock_set = outage.clock_set || before;
         self.outages.insert(site, Outage { clock_set, ..outage });
+        if outage.within {
+            let asked = self.asked.iter().filter(|((s, _), (at, _))| *s == site && *at == outage.crash);
+            let asked: Vec<String> = asked.map(|((_, aor), _)| aor.clone()).collect();
+            asked.iter().for_each(|aor| self.doubt(outage.crash, site, aor));
+        }
         for (aor, contact, until) in found {
             // Its end must be one that was promised before the crash.
             self.still_there(*until, site, aor, contact);
         }
         let mut lost = None;
+        let unsure = &self.unsure;
         for ((_, aor, contact), list) in self.bindings.iter_mut().filter(|((s, _, _), _)| *s == site) {
+            let doubted = unsure.get(&(site, aor.clone())).map(|(at, _)| *at);
             let there = found.iter().find(|(a, c, _)| a == aor && c == contact).map(|(_, _, until)| *until);
             // Set forward, the clock may rightly end bindings.
-            if !clock_set && let Some(last) = broken_promise(list, &outage, there) {
+            if !clock_set
+                && let Some(last) = broken_promise(list, &outage, there, self.drift)
+                && doubted.is_none_or(|at| at < last.at)
+            {
                 lost.get_or_insert(format!(
                     "{aor} at {contact}, confirmed at {:?} until {:?}, has {there:?}",
                     last.at, last.until
@@ -307,22 +348,27 @@ impl Monitor {
                 .violate(Check::BindingEnds, format!("{aor} is bound to {contact}: none of its phones"));
         }
         let list = self.bindings.get(&(site, aor.to_string(), contact.to_string()));
+        if let Some((at, until)) = self.unsure.get(&(site, aor.to_string()))
+            && list.and_then(|l| l.last()).is_none_or(|last| last.at <= *at)
+            && now <= *until + Duration::from_secs(2)
+        {
+            return;
+        }
         let Some(last) = list.and_then(|l| l.last()).copied() else {
             return self.violate(Check::BindingEnds, format!("{aor} is bound to {contact}: never confirmed"));
         };
         let limit = match self.outages.get(&site) {
             Some(o) if last.at < o.restart => {
-                // What was said in the last second before a crash may be unsaid: the word before counts.
+                // What was said after that may be unsaid: the word before counts.
                 let recent = list.into_iter().flatten().rev();
-                let known = recent.filter(|c| c.at + Duration::from_secs(1) >= o.crash);
-                let before =
-                    list.and_then(|l| l.iter().rev().find(|c| c.at + Duration::from_secs(1) < o.crash));
+                let known = recent.filter(|c| c.at > o.kept);
+                let before = list.and_then(|l| l.iter().rev().find(|c| c.at <= o.kept));
                 let all = known.chain(before);
                 let all = all.map(|c| c.until + Duration::from_secs(2)).max().unwrap_or(last.until);
                 // If the clock was set back meanwhile, what was granted at any time may be granted again.
                 let granted = list.into_iter().flatten().map(|c| c.until.since(c.at)).max();
                 let again = o.restart + granted.unwrap_or_default() + Duration::from_secs(2);
-                if o.clock_set { all.max(again) } else { all }
+                (if o.clock_set { all.max(again) } else { all }) + self.drift
             }
             _ => last.until,
         };
@@ -335,13 +381,18 @@ impl Monitor {
     }
 }
 
-/// The confirmation that a restarted server has not kept: older than a second at the crash, and the
-/// binding is gone or ends too early. What came in that second may have been kept or not.
-fn broken_promise(list: &[Confirmed], outage: &Outage, there: Option<Time>) -> Option<Confirmed> {
-    let promised = |c: &&Confirmed| c.at + Duration::from_secs(1) < outage.crash;
+/// The confirmation that a restarted server has not kept: one that was to outlive this end, and the binding
+/// is gone or ends too early. What came later may have been kept or not.
+fn broken_promise(
+    list: &[Confirmed],
+    outage: &Outage,
+    there: Option<Time>,
+    drift: Duration,
+) -> Option<Confirmed> {
+    let promised = |c: &&Confirmed| c.at <= outage.kept;
     let last = list.iter().rev().find(promised)?;
     let shortened_later = list.iter().any(|c| c.at > last.at && c.until < last.until);
-    let slack = Duration::from_secs(2);
+    let slack = Duration::from_secs(2) + drift;
     let kept = match there {
         Some(until) => until + slack >= last.until,
         None => last.until <= outage.restart + slack,

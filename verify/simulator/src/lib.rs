@@ -2,9 +2,9 @@
 //!
 //! The servers are the real ones: [`sip_node::Node`]s with all that is below them, driven through
 //! [`wire::Machine`] as the runtime drives them. What stands in for the world is small: a network that
-//! loses, doubles, delays and cuts; a store that commits late and loses the rest in a crash; name
-//! service; phones that register, call, answer and hang up; and somebody who means no good. There is
-//! no thread, no clock and no entropy, so that the same seed gives the same bytes at the same times.
+//! loses, doubles, delays and cuts; a disk that loses, tears and fails, under the real location service and
+//! its real log; name service; phones that register, call, answer and hang up; and an attacker. There is no
+//! thread, no clock and no entropy, so that the same seed gives the same bytes at the same times.
 //!
 //! [`run`] plays one seed and checks what must hold ([`Check`]). A failure prints as the seed, the
 //! check and the last messages as a ladder; `SIM_SEED=n cargo test -p simulator` plays it again.
@@ -12,6 +12,8 @@
 
 mod attack;
 mod check;
+mod cluster;
+mod disk;
 mod mutation;
 mod network;
 mod phone;
@@ -19,6 +21,7 @@ mod rng;
 mod scenario;
 mod services;
 mod site;
+mod store;
 mod text;
 mod trace;
 mod translation;
@@ -26,8 +29,10 @@ mod verdict;
 mod world;
 
 pub use check::{Check, Violation};
+pub use cluster::{ClusterFailure, ClusterMistake, ClusterOutcome, run_cluster};
 pub use mutation::Mutation;
 pub use scenario::Weather;
+pub use store::{StoreFailure, StoreMistake, StoreOutcome, run_store};
 
 use core::fmt;
 use scenario::Scenario;

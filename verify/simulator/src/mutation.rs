@@ -3,6 +3,7 @@
 use crate::phone::Phone;
 use crate::text::string;
 use crate::world::{World, address};
+use location::Cursor;
 use sip_registrar::Record;
 use wire::{Flow, Time};
 
@@ -52,11 +53,16 @@ impl World {
         if !(ending || self.mutates(Mutation::Stranger) && self.now > Time::from_secs(20)) {
             return;
         }
-        let mut table = self.sites[site].shared.table.borrow_mut();
-        for record in self.sites[site].disk.load(self.clock()) {
+        let location = &self.sites[site].shared.location;
+        let (mut found, mut cursor) = (Vec::new(), Some(Cursor::default()));
+        while let Some(from) = cursor {
+            cursor = location.list(from, 100, self.now, |aor, view| found.push(view.to_record(aor)));
+        }
+        for record in found {
             let contact = if ending { record.contact.clone() } else { Box::from(&b"sip:x@203.0.113.66"[..]) };
+            let planted = Record { contact, expires: Time::FAR, ..record };
             // A run has room for all of them.
-            let _ = table.restore(&Record { contact, expires: Time::FAR, ..record });
+            let _ = location.register(&planted.aor, |table, _| table.restore(&planted));
         }
     }
 

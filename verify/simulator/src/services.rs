@@ -1,19 +1,19 @@
-//! What the workers of one simulated server share: a location table, subscribers, a ledger; and the
-//! store behind the table, whose commits come late and whose unwritten rest a crash takes away.
+//! What the workers of one simulated server share: the location service, subscribers, a ledger.
 
-use core::cell::{Cell, RefCell};
+use core::cell::RefCell;
 use core::time::Duration;
+use location::{Keeper, LocationLimits, OnFailure, SharedLocation};
 use sip_auth::{
     Algorithm, Authenticator, Backoff, BackoffRules, Credentials, Decision, Ha1, LocalLedger, Lookup, Name,
     NonceCounts,
 };
 use sip_message::Method;
 use sip_node::{Counter, Question, Services, Span, StoreDown};
-use sip_registrar::{BindingView, Change, ContactAt, Expected, Record, Reply, Table};
+use sip_registrar::{BindingView, Change, ContactAt, Expected, Reply, Table};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
-use store::ClockPair;
+use std::sync::Arc;
 use wire::Time;
 
 /// How long a nonce is good.
@@ -21,12 +21,8 @@ pub(crate) const NONCE_LIFETIME: Duration = Duration::from_secs(40);
 
 /// The state that all workers of a server reach through [`SimServices`].
 pub(crate) struct Shared {
-    pub table: RefCell<Table>,
-    /// Changes that the store has not been given yet.
-    pub changes: RefCell<Vec<Change>>,
+    pub location: Arc<SharedLocation>,
     pub asked: RefCell<Vec<(u16, Question)>>,
-    /// Whether the store takes changes.
-    pub accepting: Cell<bool>,
     ledger: RefCell<LocalLedger>,
     users: Rc<Users>,
 }
@@ -36,11 +32,13 @@ pub(crate) type Users = BTreeMap<(Vec<u8>, Vec<u8>), Credentials>;
 
 impl Shared {
     pub fn new(seed: [u64; 2], users: Rc<Users>) -> Shared {
+        let limits = LocationLimits { stripes: 4, max_aors: 1_000, ..LocationLimits::default() };
+        let mut key = [0; 16];
+        let bytes = seed.into_iter().flat_map(u64::to_le_bytes);
+        key.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
         Shared {
-            table: RefCell::new(Table::new(seed, 1_000, true)),
-            changes: RefCell::default(),
+            location: Arc::new(SharedLocation::new(key, limits, OnFailure::Refuse)),
             asked: RefCell::default(),
-            accepting: Cell::new(true),
             ledger: RefCell::new(LocalLedger {
                 nonces: NonceCounts::new(256, NONCE_LIFETIME),
                 backoff: Backoff::new(256, BackoffRules::default()),
@@ -55,7 +53,11 @@ impl Shared {
 pub(crate) struct SimServices {
     pub worker: u16,
     pub shared: Rc<Shared>,
+    pub keeper: Keeper,
 }
+
+/// Where bindings may not be changed now.
+const STORE_DOWN: StoreDown = StoreDown { retry_after: 5 };
 
 struct Secrets<'a> {
     shared: &'a Shared,
@@ -72,7 +74,7 @@ impl Secrets<'_> {
         let (user, domain) = self.key(user);
         let aor = [&user[..], b"@", &domain].concat();
         let mut found = false;
-        self.shared.table.borrow().bindings(&aor, self.now, |b| found |= is_there(b.flow.remote));
+        self.shared.location.lookup(&aor, self.now, |b| found |= is_there(b.flow.remote));
         found
     }
 }
@@ -97,35 +99,43 @@ impl Lookup for Secrets<'_> {
 
 impl Services for SimServices {
     fn bindings(&self, aor: &[u8], now: Time, each: &mut dyn FnMut(&BindingView<'_>)) {
-        self.shared.table.borrow().bindings(aor, now, |binding| each(&binding));
+        self.shared.location.lookup(aor, now, |binding| each(&binding));
     }
 
     fn expect(&self, aor: &[u8]) -> Option<Expected> {
-        Some(Expected { part: 0, hash: self.shared.table.borrow().expect(aor) })
+        self.shared.location.expect(aor)
     }
 
     fn fetch(&self, expected: Expected) {
-        self.shared.table.borrow().fetch(expected.hash);
+        self.shared.location.fetch(expected);
     }
 
     fn register(
         &self,
-        _aor: &[u8],
+        aor: &[u8],
         changes: bool,
         work: &mut dyn FnMut(&mut Table, &mut Vec<Change>) -> Reply,
     ) -> Result<Reply, StoreDown> {
-        if changes && !self.shared.accepting.get() {
-            return Err(StoreDown { retry_after: 5 });
+        if changes && !self.shared.location.accepting() {
+            return Err(STORE_DOWN);
         }
-        Ok(work(&mut self.shared.table.borrow_mut(), &mut self.shared.changes.borrow_mut()))
+        let work = |table: &mut Table, changes: &mut Vec<Change>| work(table, changes);
+        match changes {
+            true => self.keeper.register(aor, work).ok_or(STORE_DOWN),
+            false => self.shared.location.register(aor, work).ok_or(STORE_DOWN),
+        }
+    }
+
+    fn keep(&self) -> Result<(), StoreDown> {
+        if self.keeper.keep() { Ok(()) } else { Err(STORE_DOWN) }
     }
 
     fn has_contact(&self, address: SocketAddr) -> bool {
-        self.shared.table.borrow().has_contact_address(address)
+        self.shared.location.has_contact_address(address)
     }
 
     fn contacts(&self, contact: &ContactAt<'_>, each: &mut dyn FnMut(&BindingView<'_>) -> bool) -> bool {
-        self.shared.table.borrow().contacts(contact, each)
+        self.shared.location.contacts(contact, each)
     }
 
     fn is_user(&self, user: &[u8], domain: &[u8]) -> bool {
@@ -159,61 +169,4 @@ impl Services for SimServices {
     fn count_method(&self, _method: Method<'_>) {}
 
     fn observe(&self, _what: Span, _micros: u64) {}
-}
-
-/// The key of a row.
-type Key = (Vec<u8>, Vec<u8>, Vec<u8>, u32);
-
-/// A stored binding: its end on the wall clock, and when that was written.
-struct Row {
-    record: Record,
-    expires: i64,
-    written: i64,
-}
-
-/// The file that survives a crash. Times are kept as the real store keeps them ([`ClockPair`]).
-#[derive(Default)]
-pub(crate) struct Disk {
-    rows: BTreeMap<Key, Row>,
-}
-
-impl Disk {
-    /// Commits changes.
-    pub fn commit(&mut self, changes: Vec<Change>, clock: ClockPair) {
-        for change in changes {
-            match change {
-                Change::Put(record) => {
-                    let key = key(&record.aor, &record.contact, &record.instance, record.reg_id);
-                    let (expires, written) = (clock.to_wall_seconds(record.expires), clock.wall_seconds());
-                    self.rows.insert(key, Row { record, expires, written });
-                }
-                Change::Delete { aor, contact, instance, reg_id } => {
-                    self.rows.remove(&key(&aor, &contact, &instance, reg_id));
-                }
-            }
-        }
-    }
-
-    /// The wall clock was set: all rows have to say their end in terms of the new one.
-    pub fn rewrite(&mut self, before: ClockPair, after: ClockPair) {
-        for row in self.rows.values_mut() {
-            // The table knows the true end; the row's is that, to the second.
-            let shift = after.wall_seconds() - before.wall_seconds();
-            (row.expires, row.written) = (row.expires + shift, after.wall_seconds());
-        }
-    }
-
-    /// The bindings that live, as a starting server reads them.
-    pub fn load(&self, clock: ClockPair) -> Vec<Record> {
-        let live = |row: &Row| {
-            let expires = clock.revive(row.written, row.expires)?;
-            let flow = wire::Flow { conn: None, ..row.record.flow };
-            Some(Record { expires, flow, ..row.record.clone() })
-        };
-        self.rows.values().filter_map(live).collect()
-    }
-}
-
-fn key(aor: &[u8], contact: &[u8], instance: &[u8], reg_id: u32) -> Key {
-    (aor.to_vec(), contact.to_vec(), instance.to_vec(), reg_id)
 }

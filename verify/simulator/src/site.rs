@@ -1,14 +1,19 @@
 //! One simulated server: its workers, what they share, its disk, and its life between crashes.
 
-use crate::services::{Disk, NONCE_LIFETIME, Shared, SimServices, Users};
+use crate::disk::{Disk, End, Table};
+use crate::rng::Rng;
+use crate::services::{NONCE_LIFETIME, Shared, SimServices, Users};
+use core::time::Duration;
+use location::testing::MemoryTable;
+use location::{Clock, Health, Keeper, LoadOptions, LogDir, LogLimits, Mover, Writer, WriterOptions, load};
 use sip_auth::{Algorithm, Authenticator, Secret, UriRule};
 use sip_node as n;
 use sip_node::{Keys, Node, NodeConfig};
 use sip_proxy::context::Reroute;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
-use store::ClockPair;
 use wire::{Time, Transport};
 
 /// The listener for datagrams and the one for streams.
@@ -32,7 +37,7 @@ pub(crate) struct SiteSpec {
     pub algorithm: Algorithm,
     /// Whether it lets calls from one trunk out over another.
     pub transit: bool,
-    /// How many milliseconds the store lets changes wait; the promise is one second.
+    /// How many milliseconds after its start the log is brought to the disk first.
     pub commit_ms: u64,
     pub secret: [u8; 16],
     /// Room for transactions, and for calls, of each worker.
@@ -54,6 +59,13 @@ pub(crate) struct Site {
     pub wakes: Vec<Time>,
     pub shared: Rc<Shared>,
     pub disk: Disk,
+    pub clock: Clock,
+    rows: MemoryTable,
+    log: Option<(Writer, Mover)>,
+    /// When all bindings were on the disk last.
+    pub durable: Time,
+    /// Until when the disk fails.
+    pub fails_until: Time,
     pub up: bool,
     /// Counts restarts; what was meant for an earlier life is dropped.
     pub life: u32,
@@ -65,13 +77,18 @@ pub(crate) struct Site {
 
 impl Site {
     /// A server that is down.
-    pub fn new(spec: SiteSpec, users: Rc<Users>) -> Site {
+    pub fn new(spec: SiteSpec, users: Rc<Users>, clock: Clock, rng: Rng) -> Site {
         Site {
             shared: Rc::new(Shared::new([1, 2], users.clone())),
             spec,
             nodes: Vec::new(),
             wakes: Vec::new(),
-            disk: Disk::default(),
+            disk: Disk::new(rng),
+            clock,
+            rows: MemoryTable::default(),
+            log: None,
+            durable: Time::ZERO,
+            fails_until: Time::ZERO,
             up: false,
             life: 0,
             epoch: 0,
@@ -81,45 +98,97 @@ impl Site {
     }
 
     /// Starts the process: reads the disk, then serves.
-    pub fn start(&mut self, now: Time, clock: ClockPair, seed: [u64; 2]) {
+    ///
+    /// # Errors
+    /// The bindings cannot be read: a fault of ours, because the disk works then.
+    pub fn start(&mut self, now: Time, seed: [u64; 2]) -> location::Result<()> {
         self.life += 1;
         self.epoch += 1;
         self.next_conn = 0;
         self.up = true;
         self.shared = Rc::new(Shared::new([seed[1], !seed[0]], self.users.clone()));
-        {
-            let mut table = self.shared.table.borrow_mut();
-            table.expire(now, 1, &mut Vec::new());
-            for record in self.disk.load(clock) {
-                // A table with room for a thousand takes the few of a run.
-                let _ = table.restore(&record);
-            }
-        }
+        self.open_log()?;
+        self.durable = now;
+        let Some((writer, _)) = &self.log else { return Ok(()) };
         let settings = Arc::new(self.settings(0));
         self.nodes = (0..self.spec.workers)
             .map(|worker| {
-                let config = NodeConfig {
-                    worker,
-                    timers: sip_transaction::Timers::default(),
-                    transactions: sip_transaction::Limits {
-                        server: self.spec.room.0,
-                        client: self.spec.room.0,
-                        bytes: 256 << 20,
-                    },
-                    dns_cache: 64,
-                    keys: Keys { dialog: self.spec.secret, hash: self.spec.secret.map(|b| !b) },
-                    seed: [seed[0] ^ u64::from(worker).wrapping_mul(0x9e37_79b9_7f4a_7c15), seed[1]],
-                };
-                let services = SimServices { worker, shared: self.shared.clone() };
+                let config = self.config(worker, seed);
+                let location = Arc::clone(&self.shared.location);
+                let keeper = Keeper::new(location, writer.appender(), self.clock.clone());
+                let services = SimServices { worker, shared: self.shared.clone(), keeper };
                 Node::new(config, settings.clone(), services)
             })
             .collect();
         self.wakes = vec![Time::FAR; self.nodes.len()];
+        Ok(())
     }
 
-    /// Ends the process as `kill -9` does.
-    pub fn crash(&mut self) {
+    /// What a worker begins with.
+    pub fn config(&self, worker: u16, seed: [u64; 2]) -> NodeConfig {
+        NodeConfig {
+            worker,
+            timers: sip_transaction::Timers::default(),
+            transactions: sip_transaction::Limits {
+                server: self.spec.room.0,
+                client: self.spec.room.0,
+                bytes: 256 << 20,
+            },
+            dns_cache: 64,
+            keys: Keys { dialog: self.spec.secret, hash: self.spec.secret.map(|b| !b) },
+            seed: [seed[0] ^ u64::from(worker).wrapping_mul(0x9e37_79b9_7f4a_7c15), seed[1]],
+        }
+    }
+
+    /// Reads the bindings, and begins the log. Files are so small that they are full soon.
+    fn open_log(&mut self) -> location::Result<()> {
+        let dir = LogDir::new(Arc::new(self.disk.clone()), Path::new("/data"));
+        let (location, pair) = (Arc::clone(&self.shared.location), self.clock.pair());
+        let sockets: Vec<String> =
+            ["udp", "tcp"].iter().map(|transport| format!("{transport}:{}", self.spec.address)).collect();
+        let options = LoadOptions { side_by_side: false, ..LoadOptions::new(&dir, &sockets, pair, 0) };
+        let mut table = Table::new(self.disk.clone(), self.rows.clone());
+        let start = load(options, &mut table, &location)?;
+        let mut writer = Writer::new(WriterOptions {
+            location: Arc::clone(&location),
+            log: start.log,
+            sealed: Arc::clone(&start.sealed),
+            sockets,
+            clock: self.clock.clone(),
+            loaded: pair,
+            table_there: Box::new(|| Ok(())),
+        });
+        writer.set_limits(LogLimits { bytes: (1_500, 1_500), age: Duration::from_secs(60), batch: 3 });
+        let expired = (start.report.expired != 0).then_some(pair);
+        let mover = Mover::new(location, Box::new(table), dir, start.sealed, self.clock.clone(), expired);
+        self.log = Some((writer, mover));
+        Ok(())
+    }
+
+    /// A round of the writer; answers when the next one is.
+    pub fn round(&mut self, now: Time) -> Duration {
+        let Some((writer, _)) = &mut self.log else { return Duration::from_secs(1) };
+        let pause = writer.round();
+        let location = &self.shared.location;
+        if location.pending() == 0 && location.health() == Health::Good && !self.disk.is_dead() {
+            self.durable = now;
+        }
+        pause
+    }
+
+    /// A step of the mover; answers when the next one is.
+    pub fn step(&mut self) -> Duration {
+        match &mut self.log {
+            Some((_, mover)) => mover.step(),
+            None => Duration::from_secs(1),
+        }
+    }
+
+    /// Ends the process as `kill -9` does, or a power cut.
+    pub fn crash(&mut self, how: End) {
         self.up = false;
+        self.log = None;
+        self.disk.end(how);
         self.nodes.clear();
         self.wakes.clear();
         self.shared = Rc::new(Shared::new([1, 2], self.users.clone()));

@@ -2,24 +2,27 @@
 
 use crate::attack::{self, ATTACKER, FORGED};
 use crate::check::{Check, Monitor, Outage, Violation, Who};
+use crate::disk::{End, Faults};
 use crate::mutation::Mutation;
 use crate::network::{Network, Place, Ticket};
 use crate::phone::{Packet, Phone, Source};
 use crate::rng::Rng;
-use crate::scenario::{END, RETIRE, ROOM, Scenario, Weather};
+use crate::scenario::{END, Fault, RETIRE, ROOM, Scenario, Weather};
 use crate::services::{SimServices, Users};
-use crate::site::{Site, UDP};
+use crate::site::{Site, SiteSpec, UDP};
 use crate::text::string;
 use crate::trace::{Fate, Trace};
 use crate::translation::Translator;
 use core::time::Duration;
+use location::Clock;
 use sip_auth::Credentials;
 use sip_node::{Node, Notice};
 use sip_proxy::locate::{Answer, Kind, Srv};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
-use store::ClockPair;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use wire::{Flow, Machine, Outbox, Time, Transport};
 
 mod streams;
@@ -42,11 +45,28 @@ enum Event {
     Ask(usize),
     Attack,
     Fault(usize),
-    Restart { site: usize, crash: Time, clock: i64 },
+    Restart { site: usize, outage: Outage, clock: i64 },
     StoreUp(usize),
     Commit { site: usize, life: u32 },
+    Move { site: usize, life: u32 },
     Sweep { site: usize, life: u32 },
     Name { site: usize, life: u32, worker: usize, kind: Kind, name: Box<[u8]> },
+}
+
+/// Monotonic time, and the wall clock minus that, in microseconds.
+#[derive(Default)]
+struct Hands {
+    monotonic: AtomicU64,
+    wall: AtomicI64,
+}
+
+impl Hands {
+    fn clock(self: &Arc<Hands>) -> Clock {
+        let (one, other) = (Arc::clone(self), Arc::clone(self));
+        let monotonic = |hands: &Hands| hands.monotonic.load(Ordering::Relaxed);
+        let wall = move || other.wall.load(Ordering::Relaxed) + monotonic(&other).cast_signed();
+        Clock::new(move || Time::from_micros(monotonic(&one)), wall)
+    }
 }
 
 /// One run.
@@ -69,8 +89,8 @@ pub(crate) struct World {
     events: u64,
     rng: Rng,
     heard: VecDeque<Vec<u8>>,
-    /// The wall clock minus monotonic time, microseconds.
-    wall: i64,
+    /// The clocks as the servers read them.
+    hands: Arc<Hands>,
     names_down_until: Time,
     phone_wakes: Vec<Time>,
     out: Outbox,
@@ -81,7 +101,12 @@ impl World {
     pub fn new(seed: u64, scenario: Scenario, mutation: Option<Mutation>, keep: usize) -> World {
         let mut rng = Rng::new(!seed);
         let users = Rc::new(users(&scenario));
-        let sites: Vec<Site> = scenario.sites.iter().map(|s| Site::new(s.clone(), users.clone())).collect();
+        let hands = Arc::<Hands>::default();
+        hands.wall.store(WALL, Ordering::Relaxed);
+        // A generator of their own: what else a seed decides stays as it is.
+        let mut disks = Rng::new(seed.rotate_left(16));
+        let site = |s: &SiteSpec| Site::new(s.clone(), users.clone(), hands.clock(), disks.fork());
+        let sites: Vec<Site> = scenario.sites.iter().map(site).collect();
         let mut network = Network::new(scenario.net, rng.fork());
         let mut monitor = Monitor::default();
         for (i, site) in sites.iter().enumerate() {
@@ -106,6 +131,9 @@ impl World {
         let attacker = address(ATTACKER);
         network.put(attacker, Place::Attacker);
         monitor.peers.push(attacker);
+        // A clock that is set by no more than this counts as one that drifts.
+        let drifts = |(_, fault): &&(Time, Fault)| matches!(fault, Fault::Clock(-5..=5));
+        monitor.drift = Duration::from_secs(5) * scenario.faults.iter().filter(drifts).count() as u32;
         monitor.forgetful = scenario.sites.iter().any(|s| s.room != ROOM);
         monitor.reflected.insert(address(FORGED), 0);
         monitor.hostile = vec![attacker.ip(), address(FORGED).ip()];
@@ -126,7 +154,7 @@ impl World {
             events: 0,
             rng,
             heard: VecDeque::new(),
-            wall: WALL,
+            hands,
             names_down_until: Time::ZERO,
             out: Outbox::new(),
             scenario,
@@ -138,13 +166,24 @@ impl World {
         self.queue.insert((time.max(self.now), self.sequence), event);
     }
 
-    pub(crate) fn clock(&self) -> ClockPair {
-        let wall = self.wall + i64::try_from(self.now.as_micros()).unwrap_or(0);
-        ClockPair { monotonic: self.now, wall }
+    /// Has the servers' clocks show the time.
+    pub(super) fn set_hands(&self) {
+        self.hands.monotonic.store(self.now.as_micros(), Ordering::Relaxed);
+    }
+
+    /// The wall clock minus monotonic time, microseconds.
+    pub(super) fn wall(&self) -> i64 {
+        self.hands.wall.load(Ordering::Relaxed)
+    }
+
+    /// The wall clock is set by that many seconds.
+    pub(super) fn set_wall(&self, seconds: i64) {
+        self.hands.wall.fetch_add(seconds * 1_000_000, Ordering::Relaxed);
     }
 
     /// Runs to the end, or to the first violation.
     pub fn run(&mut self) {
+        self.set_hands();
         for site in 0..self.sites.len() {
             self.start(site);
         }
@@ -171,6 +210,7 @@ impl World {
                 break;
             }
             self.now = time;
+            self.set_hands();
             self.events += 1;
             if self.events > EVENTS_MAX {
                 self.monitor.violate(Check::Terminates, format!("{EVENTS_MAX} events by {time:?}"));
@@ -222,9 +262,10 @@ impl World {
                 self.attack();
             }
             Event::Fault(i) => self.fault(self.scenario.faults[i].1),
-            Event::Restart { site, crash, clock } => self.restart(site, crash, clock),
-            Event::StoreUp(site) => self.sites[site].shared.accepting.set(true),
+            Event::Restart { site, outage, clock } => self.restart(site, outage, clock),
+            Event::StoreUp(site) => self.store_up(site),
             Event::Commit { site, life } => self.commit(site, life),
+            Event::Move { site, life } => self.move_log(site, life),
             Event::Sweep { site, life } => self.sweep(site, life),
             Event::Name { site, life, worker, kind, name } => self.named(site, life, worker, kind, name),
         }
@@ -241,18 +282,25 @@ impl World {
     }
 
     fn start(&mut self, site: usize) {
-        let (now, clock) = (self.now, self.clock());
+        let now = self.now;
         let seed = [self.rng.next(), self.rng.next()];
-        self.sites[site].start(now, clock, seed);
+        if let Err(error) = self.sites[site].start(now, seed) {
+            return self.monitor.violate(Check::BindingKept, format!("site {site} does not start: {error}"));
+        }
+        if self.mutates(Mutation::DropCommit) {
+            self.sites[site].disk.lie();
+            self.mutated += 1;
+        }
         let life = self.sites[site].life;
         let commit = Duration::from_millis(self.sites[site].spec.commit_ms);
         self.at(now + commit, Event::Commit { site, life });
+        self.at(now + commit, Event::Move { site, life });
         self.at(now + Duration::from_millis(700), Event::Sweep { site, life });
     }
 
-    fn restart(&mut self, site: usize, crash: Time, clock: i64) {
+    fn restart(&mut self, site: usize, outage: Outage, clock: i64) {
         self.start(site);
-        let outage = Outage { crash, restart: self.now, clock_set: clock != self.wall };
+        let outage = Outage { restart: self.now, clock_set: clock != self.wall(), ..outage };
         let found = self.bindings(site);
         self.monitor.restarted(site, outage, &found);
         self.trace.note(self.now, format!("site {site} is back with {} bindings", found.len()));
@@ -260,10 +308,10 @@ impl World {
 
     /// Every binding that a server would use now.
     fn bindings(&self, site: usize) -> Vec<(String, String, Time)> {
-        let table = self.sites[site].shared.table.borrow();
+        let location = &self.sites[site].shared.location;
         let mut found = Vec::new();
         for aor in self.monitor.contacts.keys() {
-            table.bindings(aor.as_bytes(), self.now, |b| {
+            location.lookup(aor.as_bytes(), self.now, |b| {
                 found.push((aor.clone(), string(b.contact), b.expires));
             });
         }
@@ -274,15 +322,59 @@ impl World {
         if !self.is_alive(site, life) {
             return;
         }
-        let mut changes = core::mem::take(&mut *self.sites[site].shared.changes.borrow_mut());
-        if !changes.is_empty() && self.mutates(Mutation::DropCommit) {
-            changes.clear();
-            self.mutated += 1;
+        let pause = self.sites[site].round(self.now);
+        if self.ended(site) {
+            return;
         }
-        let clock = self.clock();
-        self.sites[site].disk.commit(changes, clock);
-        let again = self.now + Duration::from_millis(self.sites[site].spec.commit_ms);
-        self.at(again, Event::Commit { site, life });
+        self.at(self.now + pause, Event::Commit { site, life });
+    }
+
+    /// A step of what moves the log into the table.
+    fn move_log(&mut self, site: usize, life: u32) {
+        if !self.is_alive(site, life) {
+            return;
+        }
+        let pause = self.sites[site].step().max(Duration::from_millis(1));
+        if self.ended(site) {
+            return;
+        }
+        self.at(self.now + pause, Event::Move { site, life });
+    }
+
+    /// Whether the process of a server has ended in the midst of an operation of its disk; then it crashes.
+    fn ended(&mut self, site: usize) -> bool {
+        let ended = self.sites[site].up && self.sites[site].disk.is_dead();
+        if ended {
+            let down = self.rng.millis(10, 8_000);
+            self.crash(site, down, true);
+        }
+        ended
+    }
+
+    /// Ends the process of a server for a while. `within`: it was in the midst of an operation.
+    fn crash(&mut self, site: usize, down: Duration, within: bool) {
+        let now = self.now;
+        let s = &mut self.sites[site];
+        // What the system gave up is on no disk, and with the process nobody has it any more.
+        let power = self.rng.chance(500) || s.disk.gave_up();
+        let (how, kept) = if power { (End::Power, s.durable) } else { (End::Kill, now) };
+        let failed = now < s.fails_until + Duration::from_secs(8);
+        let late = s.durable + Duration::from_secs(1) < now;
+        s.crash(how);
+        if late && !failed {
+            let durable = s.durable;
+            self.monitor.violate(Check::BindingKept, format!("site {site} was durable at {durable:?} last"));
+        }
+        self.trace.note(now, format!("site {site} ends: {how:?}"));
+        self.break_streams(site);
+        let outage = Outage { crash: now, kept, within, restart: now, clock_set: false };
+        self.at(now + down, Event::Restart { site, outage, clock: self.wall() });
+    }
+
+    fn store_up(&mut self, site: usize) {
+        if self.sites[site].fails_until <= self.now {
+            self.sites[site].disk.set_faults(Faults::default());
+        }
     }
 
     /// What the store does each second: forgets bindings that are over. And the checks on the rest.
@@ -291,11 +383,9 @@ impl World {
             return;
         }
         let now = self.now;
-        {
-            let shared = &self.sites[site].shared;
-            let mut changes = shared.changes.borrow_mut();
-            while shared.table.borrow_mut().expire(now, 16, &mut changes) {}
-        }
+        let location = &self.sites[site].shared.location;
+        location.check_stall(now);
+        while location.expire(now, 16) {}
         self.plant(site);
         for (aor, contact, _) in self.bindings(site) {
             self.monitor.still_there(now, site, &aor, &contact);
@@ -312,13 +402,19 @@ impl World {
     ) {
         let mut out = core::mem::take(&mut self.out);
         let now = self.now;
-        let node = &mut self.sites[site].nodes[worker];
+        // It may have died since this was meant for it.
+        let Some(node) = self.sites[site].nodes.get_mut(worker) else {
+            self.out = out;
+            return;
+        };
         act(node, now, &mut out);
         node.round_ends(now, &mut out);
-        self.flush(site, worker, &out);
+        if !self.ended(site) {
+            self.flush(site, worker, &out);
+            self.rearm(site, worker);
+        }
         out.clear();
         self.out = out;
-        self.rearm(site, worker);
     }
 
     fn rearm(&mut self, site: usize, worker: usize) {
@@ -418,7 +514,7 @@ impl World {
     /// A whole message for a server, to the worker that owns it.
     fn deliver(&mut self, site: usize, flow: Flow, bytes: &[u8]) {
         let who = self.who(site);
-        self.monitor.received(who, flow.remote, bytes);
+        self.monitor.received(self.now, who, flow.remote, bytes);
         let workers = self.sites[site].spec.workers;
         // What is nobody's goes where the kernel deals it.
         let owner = self.sites[site].nodes[0].owner(bytes, workers).unwrap_or(flow.remote.port() % workers);

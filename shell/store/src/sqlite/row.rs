@@ -278,8 +278,8 @@ fn flow_of(received: &[u8], socket: &[u8], sockets: &[String]) -> Option<Flow> {
 
 #[cfg(test)]
 mod tests {
-    use location::testing::{any_record, record};
     use location::key_of;
+    use location::testing::{any_record, record};
     use proptest::prelude::*;
     use rusqlite::Connection;
     use sip_registrar::{Change, Record};

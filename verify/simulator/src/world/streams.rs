@@ -166,7 +166,7 @@ impl World {
                     let head = end.buffer.drain(..len).collect::<Vec<u8>>();
                     end.buffer.clear();
                     let who = self.who(site);
-                    self.monitor.received(who, remote, &head);
+                    self.monitor.received(self.now, who, remote, &head);
                     let worker = usize::from(name.worker());
                     self.drive(site, worker, |node, now, out| node.refuse(now, flow, &head, error, out));
                     let at = self.now + Duration::from_millis(200);

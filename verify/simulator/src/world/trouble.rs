@@ -2,6 +2,7 @@
 
 use super::{Event, World, address};
 use crate::attack::{self, ATTACKER, FORGED, Knowledge};
+use crate::disk::Faults;
 use crate::network::Place;
 use crate::scenario::Fault;
 use sip_node::Notice;
@@ -15,24 +16,22 @@ impl World {
         match fault {
             Fault::Crash { site, down } => {
                 if self.sites[site].up {
-                    self.sites[site].crash();
-                    self.break_streams(site);
-                    let event = Event::Restart { site, crash: self.now, clock: self.wall };
-                    self.at(self.now + down, event);
+                    match self.rng.chance(500) {
+                        true => self.crash(site, down, false),
+                        // In the midst of one of the next operations of its disk.
+                        false => self.sites[site].disk.end_after(self.rng.below(12)),
+                    }
                 }
             }
-            Fault::Clock(seconds) => {
-                let before = self.clock();
-                self.wall += seconds * 1_000_000;
-                let after = self.clock();
-                for site in self.sites.iter_mut().filter(|s| s.up) {
-                    site.disk.rewrite(before, after);
-                }
-            }
+            Fault::Clock(seconds) => self.set_wall(seconds),
             Fault::Cut { ip, length } => self.network.cut(ip, self.now + length),
             Fault::Streams { site } => self.break_streams(site),
             Fault::Store { site, length } => {
-                self.sites[site].shared.accepting.set(false);
+                let full = self.rng.chance(500);
+                let (write, sync) = (self.rng.pick(&[0, 300, 1_000], 0), self.rng.pick(&[0, 300, 1_000], 0));
+                let s = &mut self.sites[site];
+                s.disk.set_faults(Faults { full, write, sync, unreadable: None });
+                s.fails_until = s.fails_until.max(self.now + length);
                 self.at(self.now + length, Event::StoreUp(site));
             }
             Fault::Names { length } => self.names_down_until = self.now + length,
