@@ -237,7 +237,7 @@ impl Site {
             routes: Vec::new(),
             message: sip_message::Limits::default(),
             calls: spec.room.1,
-            overload: n::OverloadRules::default(),
+            overload: n::OverloadRules { workers: spec.workers, ..n::OverloadRules::default() },
         }
         .watching(&n::Gateways::default())
     }

@@ -281,11 +281,18 @@ impl World {
         Who { site, life: self.sites[site].life, epoch: self.sites[site].epoch }
     }
 
-    fn start(&mut self, site: usize) {
+    /// Starts the process of a server; false: its disk does not let it.
+    fn start(&mut self, site: usize) -> bool {
         let now = self.now;
         let seed = [self.rng.next(), self.rng.next()];
         if let Err(error) = self.sites[site].start(now, seed) {
-            return self.monitor.violate(Check::BindingKept, format!("site {site} does not start: {error}"));
+            self.trace.note(now, format!("site {site} does not start: {error}"));
+            let s = &mut self.sites[site];
+            if s.fails_until < now {
+                self.monitor.violate(Check::BindingKept, format!("site {site} does not start: {error}"));
+            }
+            s.crash(End::Kill);
+            return false;
         }
         if self.mutates(Mutation::DropCommit) {
             self.sites[site].disk.lie();
@@ -296,10 +303,14 @@ impl World {
         self.at(now + commit, Event::Commit { site, life });
         self.at(now + commit, Event::Move { site, life });
         self.at(now + Duration::from_millis(700), Event::Sweep { site, life });
+        true
     }
 
     fn restart(&mut self, site: usize, outage: Outage, clock: i64) {
-        self.start(site);
+        if !self.start(site) {
+            // The disk works by then.
+            return self.at(self.now + Duration::from_secs(1), Event::Restart { site, outage, clock });
+        }
         let outage = Outage { restart: self.now, clock_set: clock != self.wall(), ..outage };
         let found = self.bindings(site);
         self.monitor.restarted(site, outage, &found);
