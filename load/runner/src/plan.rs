@@ -142,19 +142,7 @@ impl Plan {
     pub fn new(args: &LoadArgs) -> Result<Plan, String> {
         let injections = injections(args)?;
         let (mut client, mut server) = scenarios(args, &injections)?;
-        let transport = match args.transport.as_str() {
-            "u1" | "un" | "ui" => Transport::Udp,
-            "t1" | "tn" => Transport::Tcp,
-            "l1" | "ln" | "s1" | "sn" | "c1" | "cn" | "tls" | "ws" | "wss" | "sctp" => {
-                return Err(format!(
-                    "-t {}: not in this version; use u1, un, ui (UDP), t1 or tn (TCP)",
-                    args.transport
-                ));
-            }
-            other => {
-                return Err(format!("-t {other}: no such transport; use u1, un, ui (UDP), t1 or tn (TCP)"));
-            }
-        };
+        let transport = transport(args)?;
         if client.is_some()
             && args.rate() <= 0.0
             && args.trace.is_none()
@@ -183,32 +171,11 @@ impl Plan {
             // In a self-test each worker calls itself.
             server: server.is_some() && !args.self_test,
         };
-        // Where calls come in, which all workers serve; then one or more for each worker's own calls.
         let sockets = Sockets::new(args, needs, &injections)?;
         let workers = sockets.workers;
-        let (listeners, own_from) = (sockets.listeners.clone(), sockets.shared);
-        let config = RuntimeConfig {
-            listeners,
-            own_from,
-            first: args.realtime,
-            generator: generator(args),
-            segment: segment(args),
-            own_connections: sockets.connections,
-            // With a socket for each call there are enough of them.
-            peer: (client.is_some() && !args.self_test && args.transport == "u1").then_some(sent_to),
-            streams: streams(),
-            udp_buffer: args
-                .sipp
-                .traces
-                .buff_size
-                .map_or(RuntimeConfig::default().udp_buffer, |bytes| bytes as usize),
-            // Whoever says how large they are gets them so.
-            udp_hold: match args.sipp.traces.buff_size {
-                Some(_) => Duration::ZERO,
-                None => RuntimeConfig::default().udp_hold,
-            },
-            ..RuntimeConfig::default()
-        };
+        // With a socket for each call there are enough of them.
+        let peer = (client.is_some() && !args.self_test && args.transport == "u1").then_some(sent_to);
+        let config = runtime(args, &sockets, peer);
         let bound = Bound::new(config, workers).map_err(|error| error.to_string())?;
         let seed = args.seed.unwrap_or_else(fresh_seed);
         let run = Arc::new(facts(args, transport, remote, local, &bound));
@@ -217,13 +184,7 @@ impl Plan {
         }
         known_variables(args, [&client, &server])?;
         known_keys(args, [&client, &server])?;
-        let name = |s: &Option<Scenario>| s.as_ref().map(|s| s.name.clone());
-        let workload = [name(&client), name(&server)].into_iter().flatten().collect::<Vec<_>>().join(" + ");
-        let title = match (&args.target, client.is_some()) {
-            _ if args.self_test => "self-test".to_owned(),
-            (Some(target), true) => format!("{workload} against {target}"),
-            _ => workload.clone(),
-        };
+        let (title, workload) = named(args, [&client, &server]);
         // In a closed loop calls begin when others have ended, at no rate.
         let open = client.is_some() && args.sipp.callers.is_none();
         let arrivals = open.then(|| arrivals(args)).transpose()?;
@@ -316,6 +277,52 @@ impl Plan {
             None => Ok(engine),
         }
     }
+}
+
+/// What calls go over.
+fn transport(args: &LoadArgs) -> Result<Transport, String> {
+    match args.transport.as_str() {
+        "u1" | "un" | "ui" => Ok(Transport::Udp),
+        "t1" | "tn" => Ok(Transport::Tcp),
+        "l1" | "ln" | "s1" | "sn" | "c1" | "cn" | "tls" | "ws" | "wss" | "sctp" => Err(format!(
+            "-t {}: not in this version; use u1, un, ui (UDP), t1 or tn (TCP)",
+            args.transport
+        )),
+        other => Err(format!("-t {other}: no such transport; use u1, un, ui (UDP), t1 or tn (TCP)")),
+    }
+}
+
+/// What the runtime is to do with these sockets; `peer`: where all datagrams go, if that is one address.
+fn runtime(args: &LoadArgs, sockets: &Sockets, peer: Option<SocketAddr>) -> RuntimeConfig {
+    let plain = RuntimeConfig::default();
+    let buffer = args.sipp.traces.buff_size;
+    RuntimeConfig {
+        // Where calls come in, which all workers serve; then one or more for each worker's own calls.
+        listeners: sockets.listeners.clone(),
+        own_from: sockets.shared,
+        first: args.realtime,
+        generator: generator(args),
+        segment: segment(args),
+        own_connections: sockets.connections,
+        peer,
+        streams: streams(),
+        udp_buffer: buffer.map_or(plain.udp_buffer, |bytes| bytes as usize),
+        // Whoever says how large they are gets them so.
+        udp_hold: if buffer.is_some() { Duration::ZERO } else { plain.udp_hold },
+        ..plain
+    }
+}
+
+/// What the run is called, and what it plays.
+fn named(args: &LoadArgs, [client, server]: [&Option<Scenario>; 2]) -> (String, String) {
+    let names = [client, server].into_iter().flatten().map(|own| own.name.as_str());
+    let workload = names.collect::<Vec<_>>().join(" + ");
+    let title = match (&args.target, client.is_some()) {
+        _ if args.self_test => "self-test".to_owned(),
+        (Some(target), true) => format!("{workload} against {target}"),
+        _ => workload.clone(),
+    };
+    (title, workload)
 }
 
 /// How long messages may wait for each other, to the microsecond.

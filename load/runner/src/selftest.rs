@@ -109,29 +109,13 @@ pub fn self_test(args: &LoadArgs, signals: &Receiver<Signal>) -> Result<u8, Stri
         RESOLUTION * 100.0,
         LONGEST.as_secs() / 60,
     ));
-    let workers = workers(args);
     let late = floor.as_ref().is_some_and(|floor| is_late(args, floor));
-    let mut test = Test {
-        args,
-        signals,
-        least,
-        began: monotonic_now(),
-        late,
-        trials: Vec::new(),
-        made: 0,
-        witness: Witness::start(workers, Duration::from_secs_f64(args.lateness / 1_000.0)),
-        aside: (0, 0),
-        trouble: None,
-        stopped: String::new(),
-    };
+    let mut test = Test::new(args, signals, least, late);
     let Some((peak, best, limits)) = test.search(start, highest)? else {
         say::out(format_args!("STOPPED\n  {}: no rate was found\n", test.stopped));
         return Ok(STOPPED);
     };
-    let mut facts = vec![Fact::new("search", peak.statement("calls/s"))];
-    facts.extend(floor.map(|floor| Fact::new(FLOOR_NAME, floor.text())));
     let limited = limited(&peak, &limits);
-    facts.push(Fact::new("limited by", &limited));
     let Some(report) = best.filter(|_| peak.outcome != Outcome::Nothing) else {
         let why = format!("calls/s that conform in two of three trials were not found; limited by {limited}");
         return Ok(no_figure(&why, &test.aside_said()));
@@ -144,35 +128,14 @@ pub fn self_test(args: &LoadArgs, signals: &Receiver<Signal>) -> Result<u8, Stri
         ));
         return Ok(STOPPED);
     };
-    let at_half = match at_half {
-        Ok(lateness) => lateness,
+    match at_half {
+        Ok(lateness) => test.conclude(&peak, report, floor.as_ref(), (half, &lateness, &limited)),
         Err(why) => {
             let load = peak.load;
             let why = format!("{load} calls/s conform, and half of that, {half:.0} calls/s, does not: {why}");
-            return Ok(no_figure(&why, &test.aside_said()));
+            Ok(no_figure(&why, &test.aside_said()))
         }
-    };
-    let aside = test.aside_said();
-    facts.push(Fact::new("trials set aside", &aside));
-    let aside_there =
-        test.trials.iter().filter(|t| t.load == peak.load && t.why.starts_with(ASIDE_NAME)).count();
-    facts.push(Fact::new(format!("lateness at half the rate, {half:.0} calls/s, in full swing"), &at_half));
-    facts.push(Fact::new("to be trusted up to", format!("{:.0} calls/s", peak.load)));
-    let trouble = test.trouble;
-    let mut report = report.searched(test.trials, &peak, "calls/s");
-    report.parameters.extend(facts);
-    deliver(args, &report)?;
-    say::out(format_args!(
-        "this program on this machine is to be trusted up to {:.0} calls/s, both sides together, with a lateness \
-         (p99.9) within {} ms ({} of {} trials there conformed, besides {aside_there} set aside; {} trials in all)\n",
-        peak.load, args.lateness, peak.runs.1, peak.runs.0, peak.trials
-    ));
-    say::out(format_args!("limited by {limited}\n"));
-    say::out(format_args!("trials set aside: {aside}\n"));
-    say::out(format_args!(
-        "lateness at half that rate ({half:.0} calls/s), the middle of {HALVES} runs: {at_half}\n"
-    ));
-    trouble.map_or(Ok(0), Err)
+    }
 }
 
 /// Says why nothing can be said; the exit code.
@@ -214,7 +177,58 @@ fn is_late(args: &LoadArgs, floor: &Floor) -> bool {
     floor.lateness.percentile(99.9) as f64 / 1_000.0 > args.lateness
 }
 
-impl Test<'_> {
+impl<'a> Test<'a> {
+    fn new(args: &'a LoadArgs, signals: &'a Receiver<Signal>, least: Duration, late: bool) -> Test<'a> {
+        Test {
+            args,
+            signals,
+            least,
+            began: monotonic_now(),
+            late,
+            trials: Vec::new(),
+            made: 0,
+            witness: Witness::start(workers(args), Duration::from_secs_f64(args.lateness / 1_000.0)),
+            aside: (0, 0),
+            trouble: None,
+            stopped: String::new(),
+        }
+    }
+
+    /// Reports what was found: the best run, and how late this program was at half its rate.
+    fn conclude(
+        self,
+        peak: &Peak,
+        report: Report,
+        floor: Option<&Floor>,
+        (half, at_half, limited): (f64, &str, &str),
+    ) -> Result<u8, String> {
+        let args = self.args;
+        let aside = self.aside_said();
+        let is_aside = |t: &&Trial| t.load == peak.load && t.why.starts_with(ASIDE_NAME);
+        let aside_there = self.trials.iter().filter(is_aside).count();
+        let mut facts = vec![Fact::new("search", peak.statement("calls/s"))];
+        facts.extend(floor.map(|floor| Fact::new(FLOOR_NAME, floor.text())));
+        facts.push(Fact::new("limited by", limited));
+        facts.push(Fact::new("trials set aside", &aside));
+        facts.push(Fact::new(format!("lateness at half the rate, {half:.0} calls/s, in full swing"), at_half));
+        facts.push(Fact::new("to be trusted up to", format!("{:.0} calls/s", peak.load)));
+        let trouble = self.trouble;
+        let mut report = report.searched(self.trials, peak, "calls/s");
+        report.parameters.extend(facts);
+        deliver(args, &report)?;
+        say::out(format_args!(
+            "this program on this machine is to be trusted up to {:.0} calls/s, both sides together, with a lateness \
+             (p99.9) within {} ms ({} of {} trials there conformed, besides {aside_there} set aside; {} trials in all)\n",
+            peak.load, args.lateness, peak.runs.1, peak.runs.0, peak.trials
+        ));
+        say::out(format_args!("limited by {limited}\n"));
+        say::out(format_args!("trials set aside: {aside}\n"));
+        say::out(format_args!(
+            "lateness at half that rate ({half:.0} calls/s), the middle of {HALVES} runs: {at_half}\n"
+        ));
+        trouble.map_or(Ok(0), Err)
+    }
+
     /// The answer; none if it was stopped.
     fn search(&mut self, start: f64, highest: f64) -> Result<Option<Answer>, String> {
         let impossible = |error: load::population::Impossible| error.to_string();

@@ -31,66 +31,114 @@ pub fn watch(
     each: &mut dyn FnMut(Time, bool),
 ) -> Result<Ending, String> {
     let limit = args.timeout.as_deref().map(duration).transpose()?;
-    let patience = if args.self_test { selftest::PATIENCE } else { PATIENCE };
-    let mut live = Live::new(title);
-    let terminal = std::io::stderr().is_terminal() && !args.quiet;
     let every = seconds(args.sipp.traces.display.as_ref(), 1)?;
-    let mut shown = Shown { traces, every, ..Shown::default() };
-    let (mut ending, mut begun) = (Ending::new(), false);
-    let mut told = false;
+    let mut watch = Watch {
+        args,
+        handle,
+        started,
+        limit,
+        live: Live::new(title),
+        shown: Shown { traces, every, ..Shown::default() },
+        ending: Ending::new(),
+        begun: false,
+        told: false,
+        idle: Idle::default(),
+    };
     each(started, false);
-    let mut idle = Idle::default();
     loop {
-        // The end of `--timeout` is met, and not looked for some time later.
-        let to_limit =
-            limit.filter(|_| ending.quit.is_none()).map(|limit| (started + limit).since(monotonic_now()));
-        let wait = to_limit.map_or(LOOK, |left| LOOK.min(left.max(Duration::from_millis(1))));
-        let stop = match signals.recv_timeout(wait) {
+        let signal = match signals.recv_timeout(watch.wait()) {
             Ok(wish @ (Signal::Stop | Signal::Interrupt)) => Some(Ended::Asked(wish)),
             Ok(Signal::Reload) => None,
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
         };
         let now = monotonic_now();
-        let over = limit.is_some_and(|limit| now.since(started) >= limit) && ending.quit.is_none();
-        if let Some(why) = stop.or(over.then_some(Ended::TimeOut)) {
-            if ending.told(now, why, !begun) {
-                return Ok(ending);
-            }
-            if why != Ended::TimeOut && !args.quiet {
-                say::err(format_args!(
-                    "ending: no more calls begin, those under way have {} s; a second signal stops at once",
-                    PATIENCE.as_secs()
-                ));
-            }
-            quit(handle);
+        if watch.is_stopped(now, signal) {
+            return Ok(watch.ending);
         }
         let all = ask(handle);
         if handle.live_workers() < usize::from(handle.workers()) {
             return Err("a worker failed; see the messages above".into());
         }
-        let of_all =
-            |what: fn(&Progress) -> bool| all.len() == usize::from(handle.workers()) && all.iter().all(what);
+        let done = watch.look(now, &all);
+        each(now, watch.begun);
+        if watch.is_over(now, &all, schedule, done) {
+            return Ok(watch.ending);
+        }
+    }
+}
+
+/// A run that is being looked after.
+struct Watch<'a> {
+    args: &'a LoadArgs,
+    handle: &'a RuntimeHandle<Notice>,
+    started: Time,
+    /// After how long no more calls begin (`--timeout`).
+    limit: Option<Duration>,
+    live: Live,
+    shown: Shown,
+    ending: Ending,
+    /// The last call has begun.
+    begun: bool,
+    /// All workers have been told that a scenario wants the run to end.
+    told: bool,
+    idle: Idle,
+}
+
+impl Watch<'_> {
+    /// How long until the next look. The end of `--timeout` is met, and not looked for some time later.
+    fn wait(&self) -> Duration {
+        let limit = self.limit.filter(|_| self.ending.quit.is_none());
+        let left = limit.map(|limit| (self.started + limit).since(monotonic_now()));
+        left.map_or(LOOK, |left| LOOK.min(left.max(Duration::from_millis(1))))
+    }
+
+    /// Ends the run if a signal or `--timeout` wants that. True if it is to end at once.
+    fn is_stopped(&mut self, now: Time, signal: Option<Ended>) -> bool {
+        let over = self.limit.is_some_and(|limit| now.since(self.started) >= limit);
+        let over = over && self.ending.quit.is_none();
+        let Some(why) = signal.or(over.then_some(Ended::TimeOut)) else { return false };
+        if self.ending.told(now, why, !self.begun) {
+            return true;
+        }
+        if why != Ended::TimeOut && !self.args.quiet {
+            say::err(format_args!(
+                "ending: no more calls begin, those under way have {} s; a second signal stops at once",
+                PATIENCE.as_secs()
+            ));
+        }
+        quit(self.handle);
+        false
+    }
+
+    /// Looks at what the workers say. True if nothing more will happen.
+    fn look(&mut self, now: Time, all: &[Progress]) -> bool {
+        let workers = usize::from(self.handle.workers());
+        let of_all = |what: fn(&Progress) -> bool| all.len() == workers && all.iter().all(what);
         // A scenario asks for the end on the worker of its call, and means the run.
         let stop = all.iter().filter_map(|p| p.stop).max();
-        if stop == Some(Stop::Gracefully) && !std::mem::replace(&mut told, true) {
-            quit(handle);
+        if stop == Some(Stop::Gracefully) && !std::mem::replace(&mut self.told, true) {
+            quit(self.handle);
         }
-        begun = stop == Some(Stop::Now) || of_all(|p| !p.beginning);
-        each(now, begun);
+        self.begun = stop == Some(Stop::Now) || of_all(|p| !p.beginning);
         // A trial of RFC 7502's search has no time of its own.
-        let idle = args.sipp.rfc7502
-            && idle.look(now, of_all(|p| p.done || p.idle), all.iter().map(|p| p.calls).sum());
-        let done = idle || stop == Some(Stop::Now) || of_all(|p| p.done);
-        let phase = schedule.phase(now.since(started), ending.quit.is_some());
-        show(args, &mut live, (&all, &handle.counts()), (terminal, done), &phase, &mut shown);
-        let given_up = ending.quit.is_some_and(|since| now.since(since) > patience);
-        shown.traces.look(now, &all, done || given_up);
+        let idle = self.args.sipp.rfc7502
+            && self.idle.look(now, of_all(|p| p.done || p.idle), all.iter().map(|p| p.calls).sum());
+        idle || stop == Some(Stop::Now) || of_all(|p| p.done)
+    }
+
+    /// Shows what there is. True if the run is over, or what is left of it is not awaited any more.
+    fn is_over(&mut self, now: Time, all: &[Progress], schedule: &Schedule, done: bool) -> bool {
+        let terminal = std::io::stderr().is_terminal() && !self.args.quiet;
+        let phase = schedule.phase(now.since(self.started), self.ending.quit.is_some());
+        let counts = self.handle.counts();
+        show(self.args, &mut self.live, (all, &counts), (terminal, done), &phase, &mut self.shown);
+        let patience = if self.args.self_test { selftest::PATIENCE } else { PATIENCE };
+        let given_up = self.ending.quit.is_some_and(|since| now.since(since) > patience);
+        self.shown.traces.look(now, all, done || given_up);
         if !done && given_up {
-            ending.given_up();
+            self.ending.given_up();
         }
-        if done || given_up {
-            return Ok(ending);
-        }
+        done || given_up
     }
 }
 
