@@ -1,4 +1,5 @@
-//! Digest authentication for SIP servers (RFC 3261 section 22, RFC 7616, RFC 8760).
+//! Digest authentication for SIP servers (RFC 3261 section 22, RFC 7616, RFC 8760), and in [`client`] for
+//! their clients.
 //!
 //! Everything here is a pure function of its arguments, or a bounded table behind `&mut self`: no
 //! clock, no entropy, no lock. The caller gives the time, a secret and a counter.
@@ -32,6 +33,7 @@ mod algorithm;
 mod backoff;
 mod challenge;
 mod check;
+pub mod client;
 mod counts;
 mod credentials;
 mod digest;

@@ -1,8 +1,13 @@
-//! One deadline for each of many things that are named by their place in a table.
+//! Places for things that come and go ([`Slab`]), and one deadline for each of many things that are named by
+//! their place ([`Wheel`]).
 //!
 //! Setting, moving and taking away a deadline costs a few writes, and so does finding what has come up. A
 //! thing takes 12 bytes, whether it has a deadline or not.
 #![forbid(unsafe_code)]
+
+mod slab;
+
+pub use slab::{Slab, Tenant};
 
 use wire::Time;
 
