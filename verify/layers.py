@@ -51,7 +51,7 @@ BELOW = {
     'control': {'wire', 'sip-message', 'sip-auth', 'sip-registrar', 'sip-proxy', 'sip-node', 'sip-balancer'},
     'resolver': {'wire'},
     # The load generator is a machine like the node; the runtime drives it.
-    'load': {'wire', 'sip-message', 'sip-auth'},
+    'load': {'wire', 'timing', 'sip-message', 'sip-auth'},
     'load-runner': {'wire', 'load', 'worker-runtime', 'control'},
 }
 # Core and shell meet in these.

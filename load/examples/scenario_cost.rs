@@ -6,10 +6,10 @@
 //!
 //! It has the allocator of `strowger`; `make bench-load` puts it together with the flags of `make build`,
 //! too.
-use load::engine::{CallIds, Defaults, Engine, Origin, Retransmission, Settings};
+use load::engine::{Addresses, Conduct, Engine, Origin, Settings};
 use load::metrics::Setup;
 use load::population::{Arrivals, RateOptions, Spacing};
-use load::scenario::{Desk, Injections, Pause, Run, Scenario, Side, Surroundings, builtin, parse};
+use load::scenario::{Desk, Injections, Run, Scenario, Side, Surroundings, builtin, parse};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use wire::{Flow, ListenerId, Machine, Outbox, Time, Transport};
@@ -101,30 +101,26 @@ fn engine(local: &str, remote: &str, text: &str, (calls, rate): (u64, f64)) -> E
         run_id: 0x1234_5678,
         client,
         server,
-        transport: Transport::Udp,
-        remote,
-        listeners: vec![address(local)],
-        own: vec![ListenerId(0)],
-        origin: Origin::Turn,
+        addresses: Addresses {
+            transport: Transport::Udp,
+            remote,
+            listeners: vec![address(local)],
+            own: vec![ListenerId(0)],
+            origin: Origin::Turn,
+        },
+        conduct: Conduct::default(),
         users: None,
-        base_cseq: 1,
         set: Vec::new(),
         most_calls: 1_000_000,
         most_callees: 1_000_000,
         callees: None,
         numbers: (1, 1),
-        pause: Pause::Fixed(0),
-        recv_timeout: None,
-        retransmission: Retransmission::default(),
-        defaults: Defaults::default(),
-        lost: 0.0,
         seed: 11,
         start,
         wall_origin: 0,
         metrics: Setup { origin: start, ..Setup::default() },
         ladders: 5,
         traces: false,
-        call_ids: CallIds::default(),
     };
     let profile = RateOptions { r: rate, ..RateOptions::default() }.profile().expect("a rate");
     let arrivals = Arrivals::at_rate(profile, Spacing::Even).expect("arrivals");

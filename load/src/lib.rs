@@ -11,5 +11,6 @@ mod nearest;
 pub mod population;
 pub mod report;
 pub mod scenario;
+mod timers;
 
 pub use nearest::nearest;

@@ -11,7 +11,7 @@ use super::sipp;
 use super::sockets::{self, Needs, Sockets};
 use super::target::{find, host_of, remote};
 use super::watch::duration;
-use load::engine::{CallIds, Defaults, Engine, Retransmission, Settings, Users};
+use load::engine::{Addresses, Conduct, Engine, Retransmission, Settings, Users};
 use load::metrics::{Setup, Window};
 use load::population::{Arrivals, RateOptions, Spacing, Times};
 use load::report::Fact;
@@ -48,19 +48,13 @@ pub struct Plan {
 struct Options {
     limit: Option<usize>,
     most: Option<u64>,
-    pause: Pause,
-    recv_timeout: Option<Duration>,
-    retransmission: Retransmission,
-    lost: f64,
+    conduct: Conduct,
     warm_up: Duration,
     ladders: usize,
-    defaults: Defaults,
     callers: Option<u64>,
-    base_cseq: u32,
     set: Vec<(String, Vec<u8>)>,
     figures: bool,
     traces: bool,
-    call_ids: CallIds,
 }
 
 /// Calls under way at a time where nothing else is said, and those that can be answered at least.
@@ -232,13 +226,15 @@ impl Plan {
             run_id: self.seed as u32 ^ std::process::id(),
             client: self.client.clone(),
             server: self.server.clone(),
-            transport: self.transport,
-            remote,
-            listeners,
-            own,
-            origin: self.sockets.origin.clone(),
+            addresses: Addresses {
+                transport: self.transport,
+                remote,
+                listeners,
+                own,
+                origin: self.sockets.origin.clone(),
+            },
+            conduct: o.conduct.clone(),
             users: o.callers.and_then(|callers| share_of(callers, o.most, worker, self.workers)),
-            base_cseq: o.base_cseq,
             set: o.set.clone(),
             most_calls: o
                 .limit
@@ -246,11 +242,6 @@ impl Plan {
             most_callees: most_callees(o.limit, o.callers).div_ceil(self.workers),
             callees: o.most.filter(|_| self.client.is_none()),
             numbers: (worker as u64 + 1, self.workers as u64),
-            pause: o.pause.clone(),
-            recv_timeout: o.recv_timeout,
-            retransmission: o.retransmission,
-            defaults: o.defaults,
-            lost: o.lost,
             seed: self.seed,
             start,
             wall_origin: wall_micros().saturating_sub(start.as_micros()),
@@ -262,7 +253,6 @@ impl Plan {
             },
             ladders: o.ladders,
             traces: o.traces,
-            call_ids: o.call_ids.clone(),
         };
         let desk = Desk::new(
             self.injections.for_worker(worker as u32, self.workers as u32),
@@ -284,10 +274,9 @@ fn transport(args: &LoadArgs) -> Result<Transport, String> {
     match args.transport.as_str() {
         "u1" | "un" | "ui" => Ok(Transport::Udp),
         "t1" | "tn" => Ok(Transport::Tcp),
-        "l1" | "ln" | "s1" | "sn" | "c1" | "cn" | "tls" | "ws" | "wss" | "sctp" => Err(format!(
-            "-t {}: not in this version; use u1, un, ui (UDP), t1 or tn (TCP)",
-            args.transport
-        )),
+        "l1" | "ln" | "s1" | "sn" | "c1" | "cn" | "tls" | "ws" | "wss" | "sctp" => {
+            Err(format!("-t {}: not in this version; use u1, un, ui (UDP), t1 or tn (TCP)", args.transport))
+        }
         other => Err(format!("-t {other}: no such transport; use u1, un, ui (UDP), t1 or tn (TCP)")),
     }
 }
@@ -352,24 +341,27 @@ fn options(args: &LoadArgs) -> Result<Options, String> {
         invite: args.max_invite_retrans.min(all),
         other: args.max_non_invite_retrans.min(all),
     };
-    let pairs = args.sipp.set.chunks_exact(2);
-    Ok(Options {
-        limit: args.limit,
-        most: args.most,
+    let conduct = Conduct {
+        base_cseq: args.sipp.base_cseq,
+        call_ids: args.sipp.traces.call_ids()?,
         pause: Pause::Fixed(args.pause),
         // As in SIPp, 0 is none.
         recv_timeout: args.recv_timeout.filter(|&ms| ms > 0).map(Duration::from_millis),
         retransmission,
+        defaults: args.sipp.defaults()?,
         lost: args.lost / 100.0,
+    };
+    let pairs = args.sipp.set.chunks_exact(2);
+    Ok(Options {
+        limit: args.limit,
+        most: args.most,
+        conduct,
         warm_up: Duration::from_secs_f64(args.warm_up.clamp(0.0, 1e9)),
         ladders: args.ladders,
-        defaults: args.sipp.defaults()?,
         callers: args.sipp.callers,
-        base_cseq: args.sipp.base_cseq,
         set: pairs.map(|pair| (pair[0].clone(), pair[1].clone().into_bytes())).collect(),
         figures: args.sipp.traces.has_statistics(),
         traces: args.sipp.traces.has_messages(),
-        call_ids: args.sipp.traces.call_ids()?,
     })
 }
 

@@ -210,7 +210,8 @@ impl<'a> Test<'a> {
         facts.extend(floor.map(|floor| Fact::new(FLOOR_NAME, floor.text())));
         facts.push(Fact::new("limited by", limited));
         facts.push(Fact::new("trials set aside", &aside));
-        facts.push(Fact::new(format!("lateness at half the rate, {half:.0} calls/s, in full swing"), at_half));
+        facts
+            .push(Fact::new(format!("lateness at half the rate, {half:.0} calls/s, in full swing"), at_half));
         facts.push(Fact::new("to be trusted up to", format!("{:.0} calls/s", peak.load)));
         let trouble = self.trouble;
         let mut report = report.searched(self.trials, peak, "calls/s");

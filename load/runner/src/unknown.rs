@@ -40,20 +40,20 @@ fn near(name: &str, known: &Command, sipp: &[(&str, String)]) -> Vec<String> {
         .get_arguments()
         .filter(|own| !own.is_hide_set() && !own.is_positional())
         .filter_map(|own| {
-            let likeness = |words: &[String]| words.iter().filter_map(|word| likeness(name, word)).min();
+            let distance = |words: &[String]| words.iter().filter_map(|word| distance(name, word)).min();
             if let Some(letter) = own.get_short() {
-                return Some((likeness(&words(own))?, format!("-{letter}")));
+                return Some((distance(&words(own))?, format!("-{letter}")));
             }
             let long = own.get_long()?;
             let theirs = sipp.iter().find(|(_, ours)| ours == long).map(|(theirs, _)| *theirs);
             let shown = theirs.map_or_else(|| format!("--{long}"), |theirs| format!("-{theirs}"));
-            Some((likeness(&[theirs.unwrap_or(long).replace('-', "_")])?, shown))
+            Some((distance(&[theirs.unwrap_or(long).replace('-', "_")])?, shown))
         })
         .collect();
-    if found.iter().any(|(likeness, _)| *likeness == 0) {
-        found.retain(|(likeness, _)| *likeness != 1);
+    if found.iter().any(|(distance, _)| *distance == 0) {
+        found.retain(|(distance, _)| *distance != 1);
     }
-    found.sort_by_key(|(likeness, _)| *likeness);
+    found.sort_by_key(|(distance, _)| *distance);
     found.into_iter().map(|(_, shown)| shown).take(MOST).collect()
 }
 
@@ -66,7 +66,7 @@ fn words(own: &Arg) -> Vec<String> {
 }
 
 /// How much a name is like a word: 0 if they are the same.
-fn likeness(name: &str, word: &str) -> Option<u8> {
+fn distance(name: &str, word: &str) -> Option<u8> {
     if name.eq_ignore_ascii_case(word) {
         Some(0)
     } else if load::nearest(name, [word]).is_some() {

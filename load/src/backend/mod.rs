@@ -20,18 +20,13 @@ pub use report::{BackendReport, NodeReport};
 pub use station::{Kind, Model, Station};
 
 use crate::metrics::Hist;
+use crate::timers::{GIVE_UP, T1, T2, T4};
 use core::net::SocketAddr;
 use core::time::Duration;
 use sip_message::{Index, Limits, Message, Method, Name, Parsed, Response, parse, reason_phrase};
 use transactions::{State, Ticket, Transactions};
 use wire::{ConnId, Flow, Frame, FrameError, Generator, Machine, Outbox, Time, Transport};
 
-/// RFC 3261 section 17.1.1.1.
-const T1_MS: u64 = 500;
-const T2_MS: u64 = 4_000;
-const T4: Duration = Duration::from_secs(5);
-/// 64 T1: for how long a final response is repeated, and requests may come again.
-const LONG: Duration = Duration::from_millis(64 * T1_MS);
 /// An INVITE without a response for so long gets a 100 (RFC 3261 section 17.2.1).
 const TRYING_AFTER: Duration = Duration::from_millis(200);
 /// What every response ends with that `Response::write` makes.
@@ -172,7 +167,7 @@ impl Backend {
                 one.send(180, |out| contact.write(out), out);
             }
             one.answer(now, 200, &contact, out);
-            self.transactions.wake(ticket, now + Duration::from_millis(T1_MS));
+            self.transactions.wake(ticket, now + T1);
             self.transactions.dialog_up(dialog, ticket);
             return;
         }
@@ -182,7 +177,7 @@ impl Backend {
             self.settle(dialog);
             self.transactions.dialog_over(dialog);
         }
-        self.transactions.over(ticket, (!reliable).then_some(now + LONG));
+        self.transactions.over(ticket, (!reliable).then_some(now + GIVE_UP));
     }
 
     /// Who hangs up has heard the answer to his INVITE. It is not repeated any more, though its ACK has been
@@ -190,7 +185,7 @@ impl Backend {
     fn settle(&mut self, dialog: u128) {
         let Some(invite) = self.transactions.dialog(dialog) else { return };
         if let Some(State::Answered { since, .. }) = self.transactions.get(invite).map(|one| one.state) {
-            self.transactions.over(invite, Some(since + LONG));
+            self.transactions.over(invite, Some(since + GIVE_UP));
         }
     }
 
@@ -230,10 +225,11 @@ impl Backend {
             return self.refuse(at, flow, message, (482, |counts| &mut counts.merged), out);
         }
         self.transactions.forget(now);
-        if !self.transactions.has_room(begins) {
+        let room = self.transactions.has_room(begins);
+        let begun = || self.transactions.begin(key, dialog, at, back(flow, message), came);
+        let Some(ticket) = room.then(begun).flatten() else {
             return self.refuse(at, flow, message, (503, |counts| &mut counts.full), out);
-        }
-        let ticket = self.transactions.begin(key, dialog, at, back(flow, message), came);
+        };
         let seconds = self.seconds(came);
         let kind = if invite { Kind::Invite } else { Kind::Other };
         let Some(node) = self.nodes.get_mut(at) else { return };
@@ -321,7 +317,7 @@ impl Backend {
         };
         let State::Answered { since, .. } = one.state else { return };
         let (failed, reliable) = (one.status >= 300, one.flow.transport.is_reliable());
-        let until = if failed { now + T4 } else { since + LONG };
+        let until = if failed { now + T4 } else { since + GIVE_UP };
         self.transactions.over(ticket, (!failed || !reliable).then_some(until));
     }
 
@@ -350,7 +346,7 @@ impl Backend {
         let Some(node) = self.nodes.get(at) else { return };
         one.answer(now, 487, &node.contact(one.flow.transport), out);
         // Timer G is for transports that lose (RFC 3261 section 17.2.1).
-        let again = if one.flow.transport.is_reliable() { LONG } else { Duration::from_millis(T1_MS) };
+        let again = if one.flow.transport.is_reliable() { GIVE_UP } else { T1 };
         self.transactions.wake(ticket, now + again);
     }
 
@@ -377,11 +373,11 @@ impl Backend {
                     self.transactions.dialog_over(dialog);
                 }
             }
-            State::Answered { since, interval_ms } => {
+            State::Answered { since, interval } => {
                 out.send(one.flow, 0, &one.text);
-                let interval_ms = (interval_ms * 2).min(T2_MS);
-                one.state = State::Answered { since, interval_ms };
-                self.transactions.wake(ticket, now + Duration::from_millis(interval_ms));
+                let interval = (interval * 2).min(T2);
+                one.state = State::Answered { since, interval };
+                self.transactions.wake(ticket, now + interval);
             }
             State::Over => self.transactions.end(ticket),
         }
@@ -407,7 +403,7 @@ impl Node {
 impl transactions::Transaction {
     /// Whether its final response was repeated for long enough.
     fn is_given_up(&self, now: Time) -> bool {
-        matches!(self.state, State::Answered { since, .. } if now.since(since) >= LONG)
+        matches!(self.state, State::Answered { since, .. } if now.since(since) >= GIVE_UP)
     }
 
     /// Sends a response of no body.
@@ -435,7 +431,7 @@ impl transactions::Transaction {
         });
         self.text.clear();
         self.text.extend_from_slice(&out.bytes()[range]);
-        (self.status, self.state) = (status, State::Answered { since: now, interval_ms: T1_MS });
+        (self.status, self.state) = (status, State::Answered { since: now, interval: T1 });
     }
 }
 

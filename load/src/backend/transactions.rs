@@ -6,7 +6,8 @@ use core::time::Duration;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use sip_message::{Message, Method, hex16};
-use wire::{Flow, Time};
+use timing::{Slab, Tenant};
+use wire::{Flow, ListenerId, Time};
 
 /// Transactions that may be remembered at a time, and dialogs.
 const MOST: usize = 1_000_000;
@@ -26,7 +27,7 @@ pub enum State {
     /// Its request is being worked on; whether a 100 has been sent.
     Working { trying: bool },
     /// An INVITE has its final response, which is repeated until its ACK comes.
-    Answered { since: Time, interval_ms: u64 },
+    Answered { since: Time, interval: Duration },
     /// It is over, and remembered for late repetitions.
     Over,
 }
@@ -34,7 +35,6 @@ pub enum State {
 /// A request and what became of it.
 #[derive(Debug)]
 pub struct Transaction {
-    generation: u32,
     pub key: u128,
     /// The dialog that it belongs to, or begins.
     pub dialog: u128,
@@ -54,6 +54,33 @@ pub struct Transaction {
     pub came: Time,
     /// Header lines that all its responses have, and later its final response.
     pub text: Vec<u8>,
+}
+
+impl Default for Transaction {
+    fn default() -> Transaction {
+        Transaction {
+            key: 0,
+            dialog: 0,
+            copies: 0,
+            node: 0,
+            cseq: 0,
+            invite: false,
+            bye: false,
+            inside: false,
+            state: State::Over,
+            status: 0,
+            flow: Flow::udp(ListenerId(0), ([0, 0, 0, 0], 0).into()),
+            came: Time::ZERO,
+            text: Vec::new(),
+        }
+    }
+}
+
+impl Tenant for Transaction {
+    /// Its text goes to another one before.
+    fn clear(&mut self) {
+        *self = Transaction::default();
+    }
 }
 
 /// What names transactions and dialogs, keyed so that nobody outside can make two alike.
@@ -96,8 +123,7 @@ impl Names {
 /// All of them.
 pub struct Transactions {
     pub names: Names,
-    slots: Vec<Transaction>,
-    free: Vec<u32>,
+    slots: Slab<Transaction>,
     /// Memory of texts of those that are over.
     spare: Vec<Vec<u8>>,
     by_key: HashMap<u128, u32, FixedState>,
@@ -122,8 +148,7 @@ impl Transactions {
             |nth: u64| FixedState::with_seed(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(nth));
         Transactions {
             names: Names { one: state(1), other: state(2) },
-            slots: Vec::new(),
-            free: Vec::new(),
+            slots: Slab::new(),
             spare: Vec::new(),
             by_key: HashMap::with_hasher(state(3)),
             by_copies: HashMap::with_hasher(state(5)),
@@ -156,38 +181,20 @@ impl Transactions {
         self.hour = if hours == 1 { self.hour + LIFE } else { now };
     }
 
-    /// Begins one. It has no text, and the memory of one before for it.
-    pub fn begin(&mut self, key: u128, dialog: u128, node: usize, flow: Flow, now: Time) -> Ticket {
-        let slot = self.free.pop().unwrap_or(self.slots.len() as u32);
+    /// Begins one. It has no text, and the memory of one before for it. `None`: there is no room.
+    pub fn begin(&mut self, key: u128, dialog: u128, node: usize, flow: Flow, now: Time) -> Option<Ticket> {
+        let (slot, generation) = self.slots.take()?;
         let mut text = self.spare.pop().unwrap_or_default();
         text.clear();
-        let generation = self.slots.get(slot as usize).map_or(0, |old| old.generation.wrapping_add(1));
-        let new = Transaction {
-            generation,
-            key,
-            dialog,
-            copies: 0,
-            node,
-            cseq: 0,
-            invite: false,
-            bye: false,
-            inside: false,
-            state: State::Working { trying: false },
-            status: 0,
-            flow,
-            came: now,
-            text,
-        };
-        match self.slots.get_mut(slot as usize) {
-            Some(old) => *old = new,
-            None => self.slots.push(new),
-        }
+        let state = State::Working { trying: false };
+        let new = Transaction { key, dialog, node, flow, came: now, text, state, ..Transaction::default() };
+        *self.slots.at(slot)? = new;
         self.by_key.insert(key, slot);
-        self.ticket(slot)
+        Some(Ticket { slot, generation })
     }
 
     fn ticket(&self, slot: u32) -> Ticket {
-        Ticket { slot, generation: self.slots.get(slot as usize).map_or(0, |one| one.generation) }
+        Ticket { slot, generation: self.slots.generation(slot) }
     }
 
     /// The transaction of this name.
@@ -209,7 +216,7 @@ impl Transactions {
 
     /// The transaction of a ticket, unless it has been forgotten.
     pub fn get(&mut self, ticket: Ticket) -> Option<&mut Transaction> {
-        self.slots.get_mut(ticket.slot as usize).filter(|one| one.generation == ticket.generation)
+        self.slots.find(ticket.slot, ticket.generation)
     }
 
     /// One is over; it is remembered until then, or not at all. Of an INVITE the text is not: its ACK has
@@ -230,7 +237,6 @@ impl Transactions {
     /// Forgets one.
     pub fn end(&mut self, ticket: Ticket) {
         let Some(one) = self.get(ticket) else { return };
-        one.generation = one.generation.wrapping_add(1);
         let (key, copies, text) = (one.key, one.copies, core::mem::take(&mut one.text));
         if copies != 0 {
             self.by_copies.remove(&copies);
@@ -240,7 +246,7 @@ impl Transactions {
         }
         self.by_key.remove(&key);
         self.wheel.cancel(ticket.slot);
-        self.free.push(ticket.slot);
+        self.slots.give(ticket.slot);
     }
 
     /// Notes that a dialog is there.

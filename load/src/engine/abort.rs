@@ -6,81 +6,68 @@
 //! acknowledged, so that nobody at the other end is left waiting for it. The call has been counted as
 //! failed by then.
 
-use super::begin::ladder_name;
-use super::call::{Call, Doing, Resend};
+use super::call::{Call, Doing};
+use super::peer::LAST_CSEQ;
+use super::player::Player;
 use super::receive::plain_answer;
-use super::run::LAST_CSEQ;
-use super::wheel::tick;
-use super::{Engine, Retransmission};
+use super::{Moment, Retransmission};
 use crate::metrics::{CallEnd, Failure};
 use crate::scenario::{self, Lines, Side};
-use core::mem;
-use core::time::Duration;
+use crate::timers::{GIVE_UP, T4};
 use sip_message::{Index, Limits, Message, Method, Name, NameAddr, Parsed, Response, parse, push_u64};
 use wire::{Flow, Outbox, Time};
 
-/// 64 T1: how long a request is repeated, or an answer to a cancelled INVITE awaited (RFC 3261 sections
-/// 17.1.2.2 and 9.1).
-const PATIENCE: Duration = Duration::from_secs(32);
-/// T4: how long a response that is repeated is acknowledged again.
-const AFTERWARDS: Duration = Duration::from_secs(5);
-/// T1.
-const FIRST_INTERVAL: Duration = Duration::from_millis(500);
-
-impl Engine {
+impl Player {
     /// A call failed. Tells the other side, if it waits for something; `unexpected` is the message that
     /// made it fail, if one did.
     pub(super) fn abort(
         &mut self,
-        now: Time,
+        moment: Moment<'_>,
         slot: u32,
         (failure, why): (Failure, &str),
         unexpected: Option<&Message<'_>>,
         out: &mut Outbox,
     ) {
+        let conduct = &moment.settings.conduct;
         let mut farewell = Vec::new();
-        let bye = self.settings.defaults.bye;
-        if bye && let Some(call) = self.calls.at(slot) {
-            match call.side {
+        if conduct.defaults.bye
+            && let Some(call) = self.calls.get(slot)
+        {
+            match call.identity.side {
                 Side::Client => part(call, unexpected, &mut farewell, out),
                 Side::Server => refuse(call, unexpected, &mut farewell),
             }
         }
         if farewell.is_empty() {
-            return self.fail(now, slot, failure, why);
+            return self.fail(moment, slot, failure, why);
         }
         let Some(call) = self.calls.at(slot) else { return };
         out.send(call.flow, 0, &farewell);
-        let sent = mem::replace(&mut call.sent, farewell);
-        call.give_up = None;
-        insist(call, now, self.settings.retransmission);
-        let (began, name, side, user) = (call.began, ladder_name(slot, call), call.side, call.user);
-        let first = began.sent.min(began.intended);
-        self.ladders.failed(now, name, first, &call.call_id, (&sent, &call.last), why);
-        self.lingering += 1;
-        self.note_end(now, slot);
-        self.metrics.call_ended(now, side.into(), began, CallEnd::Failed(failure));
-        self.arm(slot);
-        if side == Side::Client {
-            self.over(now, user);
-        }
+        let sent = call.sent.part(farewell);
+        call.waiting.over();
+        insist(call, moment.now, conduct.retransmission);
+        self.recorder.failed(moment.now, call, &sent, why);
+        self.calls.lingers();
+        self.calls.arm(slot);
+        self.ended(moment, slot, CallEnd::Failed(failure));
     }
 
     /// A message for a call that takes its leave.
     #[inline(never)]
     pub(super) fn leaving(
         &mut self,
-        now: Time,
+        moment: Moment<'_>,
         slot: u32,
         flow: Flow,
         message: &Message<'_>,
         out: &mut Outbox,
     ) {
+        let (now, rules) = (moment.now, moment.settings.conduct.retransmission);
         let Some(call) = self.calls.at(slot) else { return };
         if message.is_request() {
             return match message.method() {
-                Method::Ack if call.side == Side::Server => self.end(now, slot, CallEnd::Success),
-                Method::Invite => self.send_again(now, slot, out),
+                Method::Ack if call.identity.side == Side::Server => self.end(moment, slot, CallEnd::Success),
+                Method::Invite => self.send_again(moment, slot, out),
                 _ => plain_answer(flow, message, out),
             };
         }
@@ -91,67 +78,60 @@ impl Engine {
                 let mut bye = Vec::new();
                 end_answered(call, message, &mut bye, out);
                 out.send(call.flow, 0, &bye);
-                call.sent = bye;
+                call.sent.part(bye);
             }
             // It was refused within a session, and acknowledged; the BYE is under way.
-            (Method::Invite, _) if call.sent.starts_with(b"BYE ") => return,
+            (Method::Invite, _) if call.sent.is(b"BYE") => return,
             (Method::Invite, _) => {
                 acknowledge(call, message, out);
-                call.resend = None;
-                call.doing = Doing::Leaving(now + AFTERWARDS);
+                call.sent.stop();
+                call.cursor.doing = Doing::Leaving(now + T4);
                 let mut bye = Vec::new();
                 hang_up(call, &mut bye);
                 if !bye.is_empty() {
                     out.send(call.flow, 0, &bye);
-                    call.sent = bye;
-                    insist(call, now, self.settings.retransmission);
+                    call.sent.part(bye);
+                    insist(call, now, rules);
                 }
             }
             // The CANCEL has arrived; what becomes of the INVITE is still to come.
-            (Method::Cancel, 200..300) => call.resend = None,
-            _ => return self.end(now, slot, CallEnd::Success),
+            (Method::Cancel, 200..300) => call.sent.stop(),
+            _ => return self.end(moment, slot, CallEnd::Success),
         }
-        self.arm(slot);
+        self.calls.arm(slot);
     }
 }
 
 /// What a caller has to say at the end: written to `farewell` if it is to be repeated until it is answered.
 fn part(call: &Call, unexpected: Option<&Message<'_>>, farewell: &mut Vec<u8>, out: &mut Outbox) {
-    let inviting = call.sent.starts_with(b"INVITE ");
+    let inviting = call.sent.is(b"INVITE");
     let answer = unexpected.filter(|m| inviting && !m.is_request() && m.method() == Method::Invite);
     if let Some(answer) = answer.filter(|answer| answer.status() >= 200) {
         if answer.status() < 300 {
             return end_answered(call, answer, farewell, out);
         }
         acknowledge(call, answer, out);
-    } else if inviting && call.tried {
+    } else if inviting && call.received.is_tried() {
         // Without a provisional response a CANCEL must not be sent (RFC 3261 section 9.1).
-        return derive(&call.sent, &Derived { method: "CANCEL", ..Derived::default() }, farewell);
+        return derive(call.sent.last(), &Derived { method: "CANCEL", ..Derived::default() }, farewell);
     }
     hang_up(call, farewell);
 }
 
-/// The message sent last is repeated until it is answered.
+/// The message sent last is repeated until it is answered, for 64 T1 at most: so long is a request repeated,
+/// or an answer to a cancelled INVITE awaited (RFC 3261 sections 17.1.2.2 and 9.1).
 fn insist(call: &mut Call, now: Time, rules: Retransmission) {
-    call.doing = Doing::Leaving(now + PATIENCE);
-    call.sent_at = None;
-    call.resend = (rules.on && !call.flow.transport.is_reliable()).then_some(Resend {
-        at: tick(now + FIRST_INTERVAL),
-        interval: FIRST_INTERVAL.as_micros() as u64,
-        left: rules.other,
-        longest: rules.t2.as_micros() as u64,
-        step: usize::MAX,
-    });
+    call.cursor.doing = Doing::Leaving(now + GIVE_UP);
+    call.sent.insist(now, rules, call.flow.transport.is_reliable());
 }
 
 /// The BYE of a session that is up, also where an INVITE within it was refused: it goes on as it was (RFC
 /// 3261 section 14.1).
 fn hang_up(call: &Call, farewell: &mut Vec<u8>) {
-    let established = call.seen.session.is_some_and(|s| s.established.is_some() && !s.over);
-    let ack = call.acks.last();
-    if established && !ack.is_empty() && !call.sent.starts_with(b"BYE ") {
+    let ack = call.sent.acks().last();
+    if call.seen.is_up() && !ack.is_empty() && !call.sent.is(b"BYE") {
         // The ACK has route set, target and tags.
-        let last = scenario::request_cseq(&call.sent).max(scenario::request_cseq(ack));
+        let last = scenario::request_cseq(call.sent.last()).max(scenario::request_cseq(ack));
         let cseq = last.map(|number| number.saturating_add(1));
         derive(ack, &Derived { method: "BYE", cseq, branch: b"-b", ..Derived::default() }, farewell);
     }
@@ -159,17 +139,17 @@ fn hang_up(call: &Call, farewell: &mut Vec<u8>) {
 
 /// What a callee has to say: the final response to an INVITE that has none.
 fn refuse(call: &Call, unexpected: Option<&Message<'_>>, farewell: &mut Vec<u8>) {
-    let provisional = call.sent.starts_with(b"SIP/2.0 1");
-    if !call.last.starts_with(b"INVITE ") || !(provisional || call.sent.is_empty()) {
+    let (invite, sent) = (call.received.last(), call.sent.last());
+    if !invite.starts_with(b"INVITE ") || !(sent.is_empty() || sent.starts_with(b"SIP/2.0 1")) {
         return;
     }
     let cancelled = unexpected.is_some_and(|m| m.is_request() && m.method() == Method::Cancel);
     let status = if cancelled { 487 } else { 500 };
     let mut index = Index::new();
-    let Parsed::Good(invite) = parse(&call.last, &mut index, &Limits::default()) else { return };
+    let Parsed::Good(invite) = parse(invite, &mut index, &Limits::default()) else { return };
     // The tag that the caller has seen.
     let mut tag = Vec::new();
-    if let Some(to) = Lines::of(&call.sent).find(|line| Name::from_bytes(line.name()) == Name::To)
+    if let Some(to) = Lines::of(sent).find(|line| Name::from_bytes(line.name()) == Name::To)
         && let Ok(to) = NameAddr::parse(to.value())
     {
         tag.extend_from_slice(to.param(b"tag").unwrap_or_default());
@@ -194,10 +174,10 @@ fn end_answered(call: &Call, answer: &Message<'_>, bye: &mut Vec<u8>, out: &mut 
         cseq: Some(number),
     };
     let mut ack = Vec::new();
-    derive(&call.sent, &derived, &mut ack);
+    derive(call.sent.last(), &derived, &mut ack);
     out.send(call.flow, 0, &ack);
     (derived.method, derived.branch, derived.cseq) = ("BYE", b"-b", Some(number.saturating_add(1)));
-    derive(&call.sent, &derived, bye);
+    derive(call.sent.last(), &derived, bye);
 }
 
 /// Acknowledges a final response other than 2xx: in the transaction of the INVITE or its CANCEL, whichever
@@ -205,7 +185,7 @@ fn end_answered(call: &Call, answer: &Message<'_>, bye: &mut Vec<u8>, out: &mut 
 fn acknowledge(call: &Call, answer: &Message<'_>, out: &mut Outbox) {
     let mut ack = Vec::new();
     let to = answer.header(Name::To).map(|to| to.value);
-    derive(&call.sent, &Derived { method: "ACK", to, ..Derived::default() }, &mut ack);
+    derive(call.sent.last(), &Derived { method: "ACK", to, ..Derived::default() }, &mut ack);
     out.send(call.flow, 0, &ack);
 }
 

@@ -5,6 +5,7 @@ use crate::metrics::{Figures, Ladder, Metrics, Pulse, Setup, Table};
 use crate::scenario::{Level, Pause, Run, Scenario, Scope, Side, Values};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
+use sip_message::{Message, Method};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use wire::{Flow, ListenerId, Time, Transport};
@@ -45,6 +46,16 @@ pub struct Defaults {
     pub auto_answer: bool,
 }
 
+impl Defaults {
+    /// Whether a request is answered unasked wherever a call stands.
+    pub(super) fn answer(&self, message: &Message<'_>) -> bool {
+        let method = message.method();
+        let ping = self.ping && method.as_bytes() == b"PING";
+        let asked = matches!(method, Method::Info | Method::Notify | Method::Options | Method::Update);
+        message.is_request() && (ping || (self.auto_answer && asked))
+    }
+}
+
 impl Default for Defaults {
     fn default() -> Defaults {
         Defaults { bye: true, abort: true, ping: true, auto_answer: false }
@@ -54,12 +65,12 @@ impl Default for Defaults {
 /// Which socket a call that begins here has.
 #[derive(Clone, Debug, Default)]
 pub enum Origin {
-    /// Those of [`Settings::own`] in turn.
+    /// Those of [`Addresses::own`] in turn.
     #[default]
     Turn,
-    /// One of [`Settings::own`] that no other call under way has, as long as there are enough (`-t un`).
+    /// One of [`Addresses::own`] that no other call under way has, as long as there are enough (`-t un`).
     Call,
-    /// Those of [`Settings::own`] in turn, over a stream connection for each call (`-t tn`).
+    /// Those of [`Addresses::own`] in turn, over a stream connection for each call (`-t tn`).
     Connection,
     /// That of the address in a field of the call's line in the first injection file (`-t ui`, `-ip_field`).
     Field {
@@ -98,6 +109,81 @@ pub struct Users {
     pub calls: Option<u64>,
 }
 
+/// Where calls of a worker begin, and where they go.
+#[derive(Clone, Debug)]
+pub struct Addresses {
+    /// The transport of calls that begin here.
+    pub transport: Transport,
+    /// Where their first message goes.
+    pub remote: SocketAddr,
+    /// All listeners' addresses in the order of their ids.
+    pub listeners: Vec<SocketAddr>,
+    /// Where calls of this worker begin, in turn.
+    pub own: Vec<ListenerId>,
+    /// Which of them a call has.
+    pub origin: Origin,
+}
+
+impl Addresses {
+    /// What the listeners are called in messages: address (IPv6 in brackets) and port.
+    pub fn texts(&self) -> Vec<(Vec<u8>, u16)> {
+        let text = |a: &SocketAddr| match a {
+            SocketAddr::V4(a) => a.ip().to_string(),
+            SocketAddr::V6(a) => format!("[{}]", a.ip()),
+        };
+        self.listeners.iter().map(|a| (text(a).into_bytes(), a.port())).collect()
+    }
+
+    /// The address of a listener.
+    pub fn local(&self, listener: ListenerId) -> &SocketAddr {
+        const ANY: &SocketAddr = &SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+        self.listeners.get(usize::from(listener.0)).unwrap_or(ANY)
+    }
+
+    /// The flow of a new call from this listener.
+    pub fn flow(&self, listener: ListenerId) -> Flow {
+        Flow { transport: self.transport, listener, remote: self.remote, conn: None }
+    }
+
+    /// The listener of a call that begins here, by its number.
+    pub(super) fn turn(&self, nth: usize) -> ListenerId {
+        self.own.get(nth % self.own.len().max(1)).copied().unwrap_or(ListenerId(0))
+    }
+}
+
+/// How calls behave where their scenario says nothing else.
+#[derive(Clone, Debug)]
+pub struct Conduct {
+    /// `[cseq]` of the first request of a call (`-base_cseq`).
+    pub base_cseq: u32,
+    /// The Call-IDs of calls that begin here.
+    pub call_ids: CallIds,
+    /// The length of a pause without one (`-d`).
+    pub pause: Pause,
+    /// How long a step waits for its message if it does not say (`-recv_timeout`).
+    pub recv_timeout: Option<Duration>,
+    /// Retransmission over UDP.
+    pub retransmission: Retransmission,
+    /// What is done with messages nobody expects.
+    pub defaults: Defaults,
+    /// The chance that a message is lost on purpose, sent or received (`-lost`), 0 to 1.
+    pub lost: f64,
+}
+
+impl Default for Conduct {
+    fn default() -> Conduct {
+        Conduct {
+            base_cseq: 1,
+            call_ids: CallIds::default(),
+            pause: Pause::Fixed(0),
+            recv_timeout: None,
+            retransmission: Retransmission::default(),
+            defaults: Defaults::default(),
+            lost: 0.0,
+        }
+    }
+}
+
 /// What one engine is told at its beginning.
 pub struct Settings {
     /// Which worker this is.
@@ -110,20 +196,12 @@ pub struct Settings {
     pub client: Option<Arc<Scenario>>,
     /// What calls do that the other side begins.
     pub server: Option<Arc<Scenario>>,
-    /// The transport of calls that begin here.
-    pub transport: Transport,
-    /// Where their first message goes.
-    pub remote: SocketAddr,
-    /// All listeners' addresses in the order of their ids.
-    pub listeners: Vec<SocketAddr>,
-    /// Where calls of this worker begin, in turn.
-    pub own: Vec<ListenerId>,
-    /// Which of them a call has.
-    pub origin: Origin,
+    /// Where calls begin, and go.
+    pub addresses: Addresses,
+    /// How they behave.
+    pub conduct: Conduct,
     /// Calls by users in place of a schedule.
     pub users: Option<Users>,
-    /// `[cseq]` of the first request of a call (`-base_cseq`).
-    pub base_cseq: u32,
     /// Variables of the run and what they are at its beginning (`-set`).
     pub set: Vec<(String, Vec<u8>)>,
     /// Calls under way at a time that begin on this worker (`-l`).
@@ -135,16 +213,6 @@ pub struct Settings {
     pub callees: Option<u64>,
     /// The number of this worker's first call, and the step to the next.
     pub numbers: (u64, u64),
-    /// The length of a pause without one (`-d`).
-    pub pause: Pause,
-    /// How long a step waits for its message if it does not say (`-recv_timeout`).
-    pub recv_timeout: Option<Duration>,
-    /// Retransmission over UDP.
-    pub retransmission: Retransmission,
-    /// What is done with messages nobody expects.
-    pub defaults: Defaults,
-    /// The chance that a message is lost on purpose, sent or received (`-lost`), 0 to 1.
-    pub lost: f64,
     /// Everything random comes from it.
     pub seed: u64,
     /// When the run begins.
@@ -157,23 +225,21 @@ pub struct Settings {
     pub ladders: usize,
     /// Whether every message is kept until it is asked for ([`Progress::messages`]).
     pub traces: bool,
-    /// The Call-IDs of calls that begin here.
-    pub call_ids: CallIds,
 }
 
 impl Settings {
-    /// What listeners are called in messages: address (IPv6 in brackets) and port.
-    pub fn locals(listeners: &[SocketAddr]) -> Vec<(Vec<u8>, u16)> {
-        let text = |a: &SocketAddr| match a {
-            SocketAddr::V4(a) => a.ip().to_string(),
-            SocketAddr::V6(a) => format!("[{}]", a.ip()),
-        };
-        listeners.iter().map(|a| (text(a).into_bytes(), a.port())).collect()
+    /// The scenario of one side.
+    #[inline]
+    pub(super) fn scenario(&self, side: Side) -> Option<&Scenario> {
+        match side {
+            Side::Client => self.client.as_deref(),
+            Side::Server => self.server.as_deref(),
+        }
     }
 
-    /// What the scenarios want measured: the caller's things, then the callee's, which are called so if there
-    /// are both.
-    pub(super) fn measured(&mut self) {
+    /// What is measured, with what the scenarios want: the caller's things, then the callee's, which are
+    /// called so if there are both.
+    pub(super) fn measured(&self) -> Setup {
         let both = self.client.is_some() && self.server.is_some();
         let sides = [(&self.client, ""), (&self.server, if both { "callee-" } else { "" })];
         let named = |of: fn(&Scenario) -> &Vec<String>| -> Vec<String> {
@@ -183,7 +249,6 @@ impl Settings {
             };
             sides.into_iter().flat_map(own).collect()
         };
-        let (stopwatches, tallies) = (named(|own| &own.timers), named(|own| &own.counters));
         let mut tables = Vec::new();
         for side in [Side::Client, Side::Server] {
             let Some(own) = self.scenario(side) else { continue };
@@ -196,8 +261,12 @@ impl Settings {
                 tables.push(Table { stopwatch, bounds_ms: bounds.clone() });
             }
         }
-        (self.metrics.stopwatches, self.metrics.tallies, self.metrics.tables) =
-            (stopwatches, tallies, tables);
+        Setup {
+            stopwatches: named(|own| &own.timers),
+            tallies: named(|own| &own.counters),
+            tables,
+            ..self.metrics.clone()
+        }
     }
 
     /// Where the names of a side begin in [`Settings::measured`].
@@ -230,17 +299,6 @@ impl Settings {
     /// Microseconds since 1970.
     pub(super) fn wall(&self, now: Time) -> u64 {
         self.wall_origin + now.as_micros()
-    }
-
-    /// The address of a listener.
-    pub fn local(&self, listener: ListenerId) -> &SocketAddr {
-        const ANY: &SocketAddr = &SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-        self.listeners.get(usize::from(listener.0)).unwrap_or(ANY)
-    }
-
-    /// The flow of a new call from this listener.
-    pub fn flow(&self, listener: ListenerId) -> Flow {
-        Flow { transport: self.transport, listener, remote: self.remote, conn: None }
     }
 }
 

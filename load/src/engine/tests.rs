@@ -13,9 +13,9 @@ mod silence;
 mod stops;
 
 use super::*;
-use crate::metrics::{Failure, Measure, Setup, Side as End};
+use crate::metrics::{Failure, Ladders, Measure, Metrics, Setup, Side as End};
 use crate::population::{Arrivals, RateOptions, Spacing};
-use crate::scenario::{Injections, Pause, Run, Scenario, Side, Surroundings, builtin, parse as read};
+use crate::scenario::{Injections, Level, Pause, Run, Scenario, Side, Surroundings, builtin, parse as read};
 use core::net::SocketAddr;
 use core::time::Duration;
 use std::sync::Arc;
@@ -23,6 +23,42 @@ use wire::{ListenerId, Transport};
 
 const CALLER: &str = "192.0.2.1:5060";
 const CALLEE: &str = "192.0.2.2:5060";
+
+impl Engine {
+    fn metrics(&self) -> &Metrics {
+        &self.player.recorder.statistics.metrics
+    }
+
+    fn ladders(&self) -> &Ladders {
+        &self.player.recorder.ladders
+    }
+
+    /// Calls under way, and those of them that have been counted as ended.
+    fn calls(&self) -> usize {
+        self.player.calls.len()
+    }
+
+    fn lingering(&self) -> usize {
+        self.player.calls.lingering()
+    }
+
+    /// Calls under way that began here.
+    fn calling(&self) -> usize {
+        self.player.starts.under_way()
+    }
+
+    fn is_done(&self) -> bool {
+        self.player.is_done(&self.settings)
+    }
+
+    fn progress(&mut self, now: Time) -> Progress {
+        self.player.progress(Moment::new(&self.settings, now))
+    }
+
+    fn record(&mut self, now: Time) -> Record {
+        self.player.record(Moment::new(&self.settings, now))
+    }
+}
 
 fn address(text: &str) -> SocketAddr {
     text.parse().unwrap()
@@ -83,30 +119,26 @@ fn engine(
         run_id: 0x1234_5678,
         client,
         server,
-        transport: Transport::Udp,
-        remote: address(remote),
-        listeners: vec![address(local)],
-        own: vec![ListenerId(0)],
-        origin: Origin::Turn,
+        addresses: Addresses {
+            transport: Transport::Udp,
+            remote: address(remote),
+            listeners: vec![address(local)],
+            own: vec![ListenerId(0)],
+            origin: Origin::Turn,
+        },
+        conduct: Conduct::default(),
         users: None,
-        base_cseq: 1,
         set: Vec::new(),
         most_calls: 1_000,
         most_callees: 1_000,
         callees: None,
         numbers: (1, 1),
-        pause: Pause::Fixed(0),
-        recv_timeout: None,
-        retransmission: Retransmission::default(),
-        defaults: Defaults::default(),
-        lost: 0.0,
         seed: 11,
         start: Time::from_secs(1),
         wall_origin: 0,
         metrics: Setup { origin: Time::from_secs(1), ..Setup::default() },
         ladders: 5,
         traces: false,
-        call_ids: CallIds::default(),
     };
     change(&mut settings, &mut plan);
     let profile = RateOptions { r: plan.rate, ..RateOptions::default() }.profile().unwrap();
@@ -126,9 +158,12 @@ fn a_late_wake_finds_a_queue() {
     // Ten calls a second: one at each time on the dot, then the other nineteen, half of them late by a
     // second.
     client.timeout(Time::from_secs(1), &mut out);
-    assert_eq!(client.metrics.queue().max(), 1);
+    assert_eq!(client.metrics().punctuality().queue().max(), 1);
     client.timeout(Time::from_secs(3), &mut out);
-    assert_eq!((client.metrics.queue().count(), client.metrics.queue().max()), (2, 20));
+    assert_eq!(
+        (client.metrics().punctuality().queue().count(), client.metrics().punctuality().queue().max()),
+        (2, 20)
+    );
     assert_eq!(out.transmits().len(), 21, "twenty INVITEs, and one of them again");
 }
 
@@ -198,11 +233,11 @@ impl Pair {
     }
 
     fn caller(&self) -> &Metrics {
-        &self.ends[0].1.metrics
+        self.ends[0].1.metrics()
     }
 
     fn ends_of(&self, end: usize, side: End) -> (u64, u64) {
-        let counts = &self.ends[end].1.metrics.all.sides[side as usize];
+        let counts = &self.ends[end].1.metrics().all.sides[side as usize];
         (counts.succeeded, counts.failures())
     }
 }
@@ -219,7 +254,7 @@ fn calls_run_from_the_first_message_to_the_last() {
     assert_eq!(pair.log.len(), 6 * 20, "and nothing twice");
     assert!(pair.ends[0].1.is_done());
     assert_eq!(pair.caller().latency(Measure::Setup).intended.count(), 20);
-    assert_eq!(pair.caller().lateness().max(), 0);
+    assert_eq!(pair.caller().punctuality().lateness().max(), 0);
 }
 
 #[test]
@@ -248,7 +283,7 @@ fn the_timer_of_a_call_that_has_ended_is_not_that_of_the_next_in_its_place() {
     pair.pass(Time::from_millis(1_600));
     assert_eq!(pair.caller().all.retransmissions(), 1);
     pair.pass(Time::from_secs(10));
-    assert_eq!((pair.ends_of(0, End::Caller), pair.caller().lateness().max()), ((2, 0), 0));
+    assert_eq!((pair.ends_of(0, End::Caller), pair.caller().punctuality().lateness().max()), ((2, 0), 0));
     assert_eq!(pair.ends[0].1.next_deadline(), None, "nobody is woken for nothing for ever");
 }
 
@@ -264,7 +299,7 @@ fn a_callee_that_is_not_there_fails_the_call_after_the_last_repetition() {
     assert_eq!(pair.passed, 6);
     pair.pass(Time::from_secs(40));
     assert_eq!(pair.ends_of(0, End::Caller), (0, 1));
-    let ladder = &pair.ends[0].1.ladders.kept()[0];
+    let ladder = &pair.ends[0].1.ladders().kept()[0];
     assert_eq!(ladder.why, Failure::Retransmissions.text());
     assert_eq!(ladder.steps.len(), 6, "with what was sent again");
 }
@@ -276,7 +311,11 @@ fn a_late_generator_knows_that_it_was_late() {
     pair.late = Duration::from_millis(7);
     pair.pass(Time::from_secs(10));
     assert_eq!(pair.ends_of(0, End::Caller), (20, 0));
-    assert!((7_000..7_200).contains(&pair.caller().lateness().max()), "{}", pair.caller().lateness().max());
+    assert!(
+        (7_000..7_200).contains(&pair.caller().punctuality().lateness().max()),
+        "{}",
+        pair.caller().punctuality().lateness().max()
+    );
     // The caller waited for it, whoever was to blame.
     let setup = pair.caller().latency(Measure::Setup);
     assert!(setup.intended.percentile(50.0) >= 7_000 && setup.sent.percentile(50.0) < 7_000);
@@ -295,7 +334,7 @@ fn a_call_that_waits_for_room_is_counted_from_when_it_was_meant_to_begin() {
     pair.pass(Time::from_secs(10));
     assert_eq!(pair.ends_of(0, End::Caller), (3, 0));
     // Meant at 0, 0.1 and 0.2 s; begun at 0, 1 and 2 s.
-    let late = pair.caller().lateness().max();
+    let late = pair.caller().punctuality().lateness().max();
     assert!((1_790_000..1_830_000).contains(&late), "{late}");
 }
 
@@ -328,7 +367,7 @@ fn a_refusal_that_the_scenario_does_not_expect_fails_the_call() {
     );
     pair.pass(Time::from_secs(5));
     assert_eq!(pair.ends_of(0, End::Caller), (0, 2));
-    let ladder = &pair.ends[0].1.ladders.kept()[0];
+    let ladder = &pair.ends[0].1.ladders().kept()[0];
     assert!(ladder.why.contains("486 Busy Here to INVITE sip:bob@"), "{}", ladder.why);
     assert_eq!(ladder.steps.len(), 2, "its ACK is sent by nobody's scenario");
 }

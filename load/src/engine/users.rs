@@ -1,17 +1,13 @@
 //! Calls by users (`-users`): a fixed number of calls at a time. Whose call has ended begins the next.
 
 use super::settings::Users;
-use crate::scenario::{Side, Values};
 use core::time::Duration;
 use std::collections::VecDeque;
 use wire::Time;
 
-/// The variables of users, and who is to call next.
+/// Who is to call next.
 pub struct Callers {
     plan: Option<Users>,
-    values: Vec<Values>,
-    /// The variables of the callees, who are nobody's users: one set for all their calls.
-    callee: Values,
     /// Who has not called yet: the place of the next one among those of this worker.
     first: u64,
     start: Time,
@@ -35,14 +31,10 @@ impl Users {
 }
 
 impl Callers {
-    /// All of them begin within as long as it takes from `start` on. Without a plan there is one set of
-    /// variables for all calls.
-    pub fn new(plan: Option<Users>, [values, callee]: [Values; 2], start: Time) -> Callers {
-        let count = plan.map_or(0, |plan| plan.count);
+    /// All of them begin within as long as it takes from `start` on.
+    pub fn new(plan: Option<Users>, start: Time) -> Callers {
         Callers {
             plan,
-            values: vec![values; count.max(1) as usize],
-            callee,
             first: 0,
             start,
             ready: VecDeque::new(),
@@ -53,25 +45,6 @@ impl Callers {
     /// Whether calls are made by users.
     pub fn are_there(&self) -> bool {
         self.plan.is_some()
-    }
-
-    /// What all users of a side begin with.
-    pub fn begin_with(&mut self, side: Side, values: &Values) {
-        match side {
-            Side::Client => self.values.iter_mut().for_each(|own| own.clone_from(values)),
-            Side::Server => self.callee.clone_from(values),
-        }
-    }
-
-    /// The variables of the user of a call.
-    pub fn values(&mut self, side: Side, user: u64) -> &mut Values {
-        if side == Side::Server {
-            return &mut self.callee;
-        }
-        let nth = |(first, step): (u64, u64)| (user.saturating_sub(first) / step.max(1)) as usize;
-        let nth = self.plan.map_or(0, |plan| nth(plan.numbers));
-        let last = self.values.len() - 1;
-        &mut self.values[nth.min(last)]
     }
 
     /// Whether there are users who will call again, now or when the call that they are in has ended.
@@ -123,7 +96,7 @@ mod tests {
     const START: Time = Time::from_secs(1);
 
     fn callers(numbers: (u64, u64), count: u64, calls: Option<u64>) -> Callers {
-        Callers::new(Some(Users { numbers, count, calls }), [Values::default(), Values::default()], START)
+        Callers::new(Some(Users { numbers, count, calls }), START)
     }
 
     #[test]

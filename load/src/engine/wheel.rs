@@ -4,6 +4,9 @@
 //! 49 days. A timer is named by the slot of its call and linked into its list through an array beside
 //! it, so that arming, moving and cancelling touch no allocator. Work is done only at ticks that have
 //! something: bitmaps say which.
+//!
+//! The wheel of `timing` is not used: its ticks of 65 ms would make what is sent late by as much, and
+//! lateness is what a generator must not have.
 
 use wire::Time;
 

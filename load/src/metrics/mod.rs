@@ -15,12 +15,14 @@
 //! and a slow answer cannot fall out of the statistics by coming late.
 
 mod counters;
+mod custom;
 mod events;
 mod figures;
 mod hist;
 mod ladders;
 mod marks;
 mod pcap;
+mod punctuality;
 mod rates;
 mod record;
 mod series;
@@ -29,6 +31,7 @@ mod sketch;
 mod verdict;
 
 pub use counters::{Counters, Lost, SideCounts, Statuses};
+pub use custom::{Custom, Paired};
 pub use events::{
     Began, Bye, CallEnd, Failure, Measure, Method, Registering, Side, TransactionEnd, Unexpected, Window,
 };
@@ -36,8 +39,9 @@ pub use figures::{Figures, Spread};
 pub use hist::Hist;
 pub use ladders::{Direction, Ladder, Ladders, Step};
 pub use pcap::pcap;
+pub use punctuality::Punctuality;
 pub use rates::{Attempted, Rates};
-pub use record::{Metrics, Paired, Pulse, Setup, Table};
+pub use record::{Metrics, Pulse, Setup, Table};
 pub use series::{MAX_POINTS, Point, Series, in_progress};
 pub use sip::{Performance, Ratio};
 pub use sketch::{Sketch, Sparse};

@@ -3,11 +3,12 @@
 use wire::Time;
 
 use super::counters::{Counters, Lost};
+use super::custom::{Custom, Paired};
 use super::events::{
     Began, Bye, CallEnd, Measure, Method, Registering, Side, TransactionEnd, Unexpected, Window,
 };
 use super::figures::Figures;
-use super::hist::Hist;
+use super::punctuality::Punctuality;
 use super::series::{Point, Series};
 
 /// What a worker must know to keep a record. The same for all workers of a run.
@@ -30,9 +31,6 @@ pub struct Setup {
     /// Whether [`Metrics::figures`] are kept.
     pub figures: bool,
 }
-
-/// Stopwatches that are kept: each of the two scenarios has 64 at most.
-const MOST_STOPWATCHES: usize = 128;
 
 /// A table of times that a scenario asks for (SIPp's `ResponseTimeRepartition` and `CallLengthRepartition`).
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -58,31 +56,9 @@ impl Default for Setup {
     }
 }
 
-/// One latency, counted from both starts.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Paired {
-    /// From when it was meant to begin: what a user would have seen.
-    pub intended: Hist,
-    /// From when it did begin: what was on the wire.
-    pub sent: Hist,
-}
-
-impl Paired {
-    #[inline]
-    fn record(&mut self, now: Time, began: Began) {
-        self.intended.record(micros(now, began.intended));
-        self.sent.record(micros(now, began.sent));
-    }
-
-    fn merge(&mut self, other: &Paired) {
-        self.intended.merge(&other.intended);
-        self.sent.merge(&other.sent);
-    }
-}
-
 /// Microseconds since `from`; 0 if that is later.
 #[inline]
-fn micros(now: Time, from: Time) -> u64 {
+pub(super) fn micros(now: Time, from: Time) -> u64 {
     now.as_micros().saturating_sub(from.as_micros())
 }
 
@@ -126,17 +102,9 @@ pub struct Metrics {
     /// The measured window.
     pub measured: Counters,
     latencies: [Paired; Measure::COUNT],
-    stopwatches: Vec<(String, Paired)>,
-    /// The scenario's counters, of the whole run.
-    tallies: Vec<(String, u64)>,
-    tables: Vec<Table>,
-    figures: Option<Box<Figures>>,
-    /// How late scheduled sends were, measured window, microseconds.
-    lateness: Hist,
-    /// Those of starts alone.
-    start_lateness: Hist,
-    /// Messages due at a wake, measured window.
-    queue: Hist,
+    /// What the scenarios want measured.
+    custom: Custom,
+    punctuality: Punctuality,
     series: Series,
 }
 
@@ -150,18 +118,8 @@ impl Metrics {
             all: Counters::default(),
             measured: Counters::default(),
             latencies: core::array::from_fn(|_| Paired::default()),
-            stopwatches: setup
-                .stopwatches
-                .iter()
-                .take(MOST_STOPWATCHES)
-                .map(|n| (n.clone(), Paired::default()))
-                .collect(),
-            tallies: setup.tallies.iter().map(|name| (name.clone(), 0)).collect(),
-            tables: setup.tables.clone(),
-            figures: setup.figures.then(|| Box::new(Figures::new(setup))),
-            lateness: Hist::new(),
-            start_lateness: Hist::new(),
-            queue: Hist::new(),
+            custom: Custom::new(setup),
+            punctuality: Punctuality::default(),
             series: Series::new(setup.origin, setup.interval_micros),
         }
     }
@@ -186,41 +144,19 @@ impl Metrics {
         &self.latencies[measure as usize]
     }
 
-    /// The stopwatches and their names.
-    pub fn stopwatches(&self) -> &[(String, Paired)] {
-        &self.stopwatches
-    }
-
-    /// The scenario's counters and their names, of the whole run.
-    pub fn tallies(&self) -> &[(String, u64)] {
-        &self.tallies
-    }
-
-    /// The scenario's tables of times.
-    pub fn tables(&self) -> &[Table] {
-        &self.tables
+    /// What the scenarios want measured.
+    pub fn custom(&self) -> &Custom {
+        &self.custom
     }
 
     /// What SIPp's statistics want, if it is kept.
     pub fn figures(&self) -> Option<Figures> {
-        self.figures.as_ref().map(|own| Figures { counters: self.tallies.clone(), ..Figures::clone(own) })
+        self.custom.figures()
     }
 
-    /// Lateness of everything scheduled in the measured window: what is sent when it is due, and what has
-    /// come.
-    pub fn lateness(&self) -> &Hist {
-        &self.lateness
-    }
-
-    /// Of that, the starts of calls and registrations. Each call has one start and several other times, so
-    /// that lateness which hits starts alone hardly shows among all.
-    pub fn start_lateness(&self) -> &Hist {
-        &self.start_lateness
-    }
-
-    /// Lengths of the send queue in the measured window, in messages.
-    pub fn queue(&self) -> &Hist {
-        &self.queue
+    /// How punctual the generator was in the measured window.
+    pub fn punctuality(&self) -> &Punctuality {
+        &self.punctuality
     }
 
     /// The run over time.
@@ -246,11 +182,8 @@ impl Metrics {
         self.all.merge(&other.all);
         self.measured.merge(&other.measured);
         self.latencies.iter_mut().zip(&other.latencies).for_each(|(a, b)| a.merge(b));
-        self.stopwatches.iter_mut().zip(&other.stopwatches).for_each(|(a, b)| a.1.merge(&b.1));
-        self.tallies.iter_mut().zip(&other.tallies).for_each(|(a, b)| a.1 += b.1);
-        self.lateness.merge(&other.lateness);
-        self.start_lateness.merge(&other.start_lateness);
-        self.queue.merge(&other.queue);
+        self.custom.merge(&other.custom);
+        self.punctuality.merge(&other.punctuality);
         self.series.merge(&other.series);
     }
 
@@ -302,7 +235,7 @@ impl Metrics {
     /// A call ended.
     #[inline]
     pub fn call_ended(&mut self, now: Time, side: Side, began: Began, end: CallEnd) {
-        self.figures.iter_mut().for_each(|own| own.ended(micros(now, began.sent)));
+        self.custom.call_ended(micros(now, began.sent));
         self.count(began.intended, |c| {
             let s = &mut c.sides[side as usize];
             match end {
@@ -338,8 +271,7 @@ impl Metrics {
         self.last_call = self.last_call.max(Some(last));
         let late = micros(now, intended);
         if self.window.contains(intended) {
-            self.lateness.record_times(late, calls);
-            self.start_lateness.record_times(late, calls);
+            self.punctuality.left_out(late, calls);
         }
         self.series.lateness_of(now, late, calls);
     }
@@ -362,20 +294,13 @@ impl Metrics {
     /// announced in [`Setup`] is ignored.
     #[inline]
     pub fn stopwatch(&mut self, index: usize, now: Time, began: Began) {
-        self.figures.iter_mut().for_each(|own| own.stopwatch(index, micros(now, began.sent)));
-        if self.window.contains(began.intended)
-            && let Some(s) = self.stopwatches.get_mut(index)
-        {
-            s.1.record(now, began);
-        }
+        self.custom.stopped(index, now, began, self.window.contains(began.intended));
     }
 
     /// A counter of the scenario goes up by one.
     #[inline]
     pub fn tally(&mut self, index: usize) {
-        if let Some((_, count)) = self.tallies.get_mut(index) {
-            *count += 1;
-        }
+        self.custom.count(index);
     }
 
     /// A call ended in voicemail.
@@ -471,7 +396,7 @@ impl Metrics {
     pub fn scheduled_send(&mut self, now: Time, intended: Time) {
         let late = micros(now, intended);
         if self.window.contains(intended) {
-            self.lateness.record(late);
+            self.punctuality.sent(late);
         }
         self.series.lateness(now, late);
     }
@@ -481,7 +406,7 @@ impl Metrics {
     pub fn scheduled_start(&mut self, now: Time, intended: Time) {
         self.scheduled_send(now, intended);
         if self.window.contains(intended) {
-            self.start_lateness.record(micros(now, intended));
+            self.punctuality.started(micros(now, intended));
         }
     }
 
@@ -490,7 +415,7 @@ impl Metrics {
     pub fn queue_depth(&mut self, now: Time, messages: usize) {
         let n = messages as u64;
         if self.window.contains(now) {
-            self.queue.record(n);
+            self.punctuality.queued(n);
         }
         let p = self.series.at(now);
         p.queue = p.queue.max(n);

@@ -231,7 +231,7 @@ fn of_generator(rule: &Rule, m: &Metrics, health: Health, out: &mut Vec<Check>) 
     let mut check = |name: &str, found: String, limit: String, kept: bool| {
         out.push(Check { name: name.to_owned(), found, limit, kept, of_generator: true });
     };
-    let (all, starts) = (m.lateness(), m.start_lateness());
+    let (all, starts) = (m.punctuality().lateness(), m.punctuality().starts());
     let both = [("generator's lateness", all, 1), ("generator's lateness of starts", starts, MANY)];
     for (name, lateness, least) in both {
         let count = lateness.count();
@@ -351,7 +351,7 @@ fn of_server(rule: &Rule, m: &Metrics, out: &mut Vec<Check>) {
 /// How much of a response time, counted from when its request was due, may be the generator's own: of few
 /// times some are excused, and they must not be the server's either.
 fn own_share(rule: &Rule, m: &Metrics) -> u64 {
-    let lateness = m.lateness();
+    let lateness = m.punctuality().lateness();
     let longest = lateness.percentile(100.0);
     if lateness.count() < MANY && longest > rule.max_lateness_p999_micros { longest } else { 0 }
 }

@@ -1,9 +1,10 @@
 //! What is due when: tens of millions of entries, in bounded work for each.
 //!
-//! A hierarchical timing wheel (Varghese and Lauck, 1987) with two differences to the usual one. Entries
-//! of a list lie side by side in chunks of 32, so that moving a list down a level reads memory in order; a
-//! linked list through the users would miss the cache at each of them. And a list is not moved when its
-//! time begins, all at once (the upper lists hold millions), but bit by bit during the period before.
+//! A hierarchical timing wheel (Varghese and Lauck, 1987) with two differences to the usual one. Entries of a
+//! list lie side by side in chunks of 32, so that moving a list down a level reads memory in order; a linked
+//! list through the users would miss the cache at each of them. And a list is not moved when its time begins,
+//! all at once (the upper lists hold millions), but bit by bit during the period before. The wheel of
+//! `timing` has neither, one entry for each place, and ticks of 65 ms.
 //!
 //! | level | a list covers | lists |
 //! |---|---|---|

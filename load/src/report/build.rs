@@ -70,7 +70,7 @@ impl Report {
         }
         notes.extend(remarks(&inputs, metrics));
         notes.extend(own::tables(metrics));
-        let lateness = distribution(metrics.lateness());
+        let lateness = distribution(metrics.punctuality().lateness());
         Report {
             format: FORMAT.to_owned(),
             version: VERSION,
@@ -84,7 +84,7 @@ impl Report {
             metrics: rows(metrics, &inputs),
             latencies: latencies(metrics),
             lateness,
-            queue: distribution(metrics.queue()),
+            queue: distribution(metrics.punctuality().queue()),
             measured: counters(&metrics.measured),
             whole: counters(&metrics.all),
             series: columns(metrics.series(), inputs.end),
@@ -216,7 +216,7 @@ fn latencies(m: &Metrics) -> Vec<Latency> {
             });
         }
     }
-    for (name, p) in m.stopwatches().iter().filter(|(_, p)| !p.sent.is_empty()) {
+    for (name, p) in m.custom().stopwatches().iter().filter(|(_, p)| !p.sent.is_empty()) {
         let (key, text) = stopwatch(name);
         out.push(Latency {
             key,
@@ -548,7 +548,7 @@ fn rate_rows(rows: &mut Rows, m: &Metrics, seconds: f64) {
 fn percentile_rows(rows: &mut Rows, m: &Metrics) {
     let measures = Measure::ALL.into_iter().filter(|m| !m.is_duration());
     let named = measures.map(|x| (x.key().to_owned(), x.text().to_owned(), &m.latency(x).intended));
-    let stopwatches = m.stopwatches().iter().map(|(name, p)| {
+    let stopwatches = m.custom().stopwatches().iter().map(|(name, p)| {
         let (key, text) = stopwatch(name);
         (key, text, &p.intended)
     });
@@ -603,22 +603,25 @@ fn lost_rows(rows: &mut Rows, lost: Lost) {
 }
 
 fn honesty_rows(rows: &mut Rows, m: &Metrics, health: Health) {
-    let late = |p: f64| (!m.lateness().is_empty()).then(|| ms(m.lateness().percentile(p)));
+    let late = |p: f64| {
+        (!m.punctuality().lateness().is_empty()).then(|| ms(m.punctuality().lateness().percentile(p)))
+    };
     rows.add("lateness.p999", "Generator's lateness: 99.9 %", late(99.9), "ms", Better::Lower)
         .says("Scheduled sends: when they went out minus when they were meant to.", OURS);
     rows.add("lateness.max", "Generator's lateness: largest", late(100.0), "ms", Better::Lower)
         .says("As above.", OURS);
-    let starts = m.start_lateness();
+    let starts = m.punctuality().starts();
     let late = (!starts.is_empty()).then(|| ms(starts.percentile(99.9)));
     rows.add("lateness.start.p999", "Generator's lateness of starts: 99.9 %", late, "ms", Better::Lower)
         .says("As above, of the first requests of calls and registrations alone.", OURS);
-    let queue = |p: f64| (!m.queue().is_empty()).then(|| m.queue().percentile(p) as f64);
+    let queue =
+        |p: f64| (!m.punctuality().queue().is_empty()).then(|| m.punctuality().queue().percentile(p) as f64);
     rows.add("queue.p99", "Send queue: 99 % of wakes", queue(99.0), "", Better::Lower).says(
         "Messages whose time had come when a worker woke, sent then; one is on time. What comes in is not counted, \
          nor what the kernel's buffer does not take, which the runtime keeps.",
         OURS,
     );
-    rows.count("queue.max", "Longest send queue", m.queue().max(), Better::Lower)
+    rows.count("queue.max", "Longest send queue", m.punctuality().queue().max(), Better::Lower)
         .says("As above, at one worker.", OURS);
     lost_rows(rows, m.all.lost());
     rows.add("cpu", "Generator's processor time, busiest worker", health.cpu_percent, "%", Better::Lower)

@@ -6,7 +6,7 @@ use crate::metrics::{Hist, Measure, Metrics};
 
 /// Its counters.
 pub(super) fn counter_rows(rows: &mut Rows, m: &Metrics) {
-    for (name, count) in m.tallies() {
+    for (name, count) in m.custom().tallies() {
         rows.count(
             &format!("counter-{name}"),
             &format!("Counter {name} of the scenario"),
@@ -20,8 +20,8 @@ pub(super) fn counter_rows(rows: &mut Rows, m: &Metrics) {
 /// Its tables of times, a line each. What nothing fell into is left out.
 pub(super) fn tables(m: &Metrics) -> Vec<String> {
     let mut out = Vec::new();
-    for table in m.tables() {
-        let stopwatch = table.stopwatch.and_then(|at| m.stopwatches().get(at));
+    for table in m.custom().tables() {
+        let stopwatch = table.stopwatch.and_then(|at| m.custom().stopwatches().get(at));
         let (name, times) = match (table.stopwatch, stopwatch) {
             (Some(_), None) => continue,
             (Some(_), Some((name, times))) => {

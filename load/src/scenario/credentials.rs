@@ -6,6 +6,7 @@ use super::template::Fault;
 use crate::population::Rng;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
+use sip_auth::client::{self, Asked, Count};
 use sip_auth::{Algorithm, Ha1, Question, ha1, response};
 use sip_message::{AuthParams, Message, Name};
 
@@ -46,7 +47,7 @@ pub struct Credentials {
 }
 
 /// What is to be proven, and for which request.
-pub(crate) struct Wanted<'a> {
+pub(super) struct Wanted<'a> {
     pub user: &'a [u8],
     pub password: &'a [u8],
     pub method: &'a [u8],
@@ -64,8 +65,8 @@ impl Challenge {
             [Name::WwwAuthenticate, Name::ProxyAuthenticate]
         };
         let found = names.into_iter().find_map(|name| {
-            let places = |value| Parts::of(value)?.places(value);
-            message.headers(name).find_map(|header| Some((name, header.value, places(header.value)?)))
+            let (value, parts) = client::first(message, name)?;
+            Some((name, value, Places::of(&parts, value)?))
         });
         let Some((name, value, places)) = found else {
             self.unanswerable |= names.into_iter().any(|name| message.headers(name).next().is_some());
@@ -92,10 +93,10 @@ impl Challenge {
         self.count = 0;
     }
 
-    fn parts(&self) -> Option<Parts<'_>> {
+    fn parts(&self) -> Option<client::Challenge<'_>> {
         let places = self.parts?;
         let part = |(from, to): (u16, u16)| self.text.get(usize::from(from)..usize::from(to));
-        Some(Parts {
+        Some(client::Challenge {
             realm: part(places.realm)?,
             nonce: part(places.nonce)?,
             opaque: places.opaque.and_then(part),
@@ -106,65 +107,20 @@ impl Challenge {
     }
 }
 
-/// The parts of a Digest challenge that an answer needs.
-#[derive(Clone, Copy)]
-pub(crate) struct Parts<'a> {
-    pub realm: &'a [u8],
-    pub nonce: &'a [u8],
-    pub opaque: Option<&'a [u8]>,
-    /// The name of the algorithm as the server wrote it, if it did.
-    pub name: Option<&'a [u8]>,
-    pub algorithm: Algorithm,
-    /// Whether the server offers qop at all.
-    pub counted: bool,
-}
-
-impl<'a> Parts<'a> {
-    /// `None` if it cannot be answered.
-    pub fn of(value: &'a [u8]) -> Option<Parts<'a>> {
-        let (mut realm, mut nonce, mut opaque, mut name, mut qop) = (None, None, None, None, None);
-        let scheme = AuthParams::each(value, |own, value| {
-            let (place, long) = match own.first().map(u8::to_ascii_lowercase) {
-                Some(b'r') => (&mut realm, &b"realm"[..]),
-                Some(b'n') => (&mut nonce, &b"nonce"[..]),
-                Some(b'o') => (&mut opaque, &b"opaque"[..]),
-                Some(b'a') => (&mut name, &b"algorithm"[..]),
-                Some(b'q') => (&mut qop, &b"qop"[..]),
-                _ => return,
-            };
-            if own.eq_ignore_ascii_case(long) {
-                *place = Some(value);
-            }
-        })?;
-        if !scheme.eq_ignore_ascii_case(b"Digest") {
-            return None;
-        }
-        let algorithm = name.map_or(Some(Algorithm::Md5), Algorithm::from_name)?;
-        // Protection of the body alone (auth-int) is not offered.
-        let auth = |qop: &[u8]| {
-            qop.split(|&b| b == b',').any(|word| word.trim_ascii().eq_ignore_ascii_case(b"auth"))
-        };
-        if qop.is_some_and(|qop| !auth(qop)) {
-            return None;
-        }
-        Some(Parts { realm: realm?, nonce: nonce?, opaque, name, algorithm, counted: qop.is_some() })
-    }
-}
-
-impl Parts<'_> {
-    /// Where they stand in `value`, whose slices they are. `None` if it is too long.
-    fn places(&self, value: &[u8]) -> Option<Places> {
+impl Places {
+    /// Where the parts of a challenge stand in `value`, whose slices they are. `None` if it is too long.
+    fn of(parts: &client::Challenge<'_>, value: &[u8]) -> Option<Places> {
         let place = |part: &[u8]| {
             let from = part.as_ptr() as usize - value.as_ptr() as usize;
             Some((u16::try_from(from).ok()?, u16::try_from(from + part.len()).ok()?))
         };
         Some(Places {
-            realm: place(self.realm)?,
-            nonce: place(self.nonce)?,
-            opaque: self.opaque.and_then(place),
-            name: self.name.and_then(place),
-            algorithm: self.algorithm,
-            counted: self.counted,
+            realm: place(parts.realm)?,
+            nonce: place(parts.nonce)?,
+            opaque: parts.opaque.and_then(place),
+            name: parts.name.and_then(place),
+            algorithm: parts.algorithm,
+            counted: parts.counted,
         })
     }
 }
@@ -207,7 +163,8 @@ impl Credentials {
         };
         let secret = self.secret(parts.algorithm, wanted.user, parts.realm, wanted.password);
         let count = Count { number: challenge.count, cnonce: self.rng.next_u64() };
-        write_answer(&parts, &secret, challenge.proxy, count, wanted, out);
+        let asked = Asked { user: wanted.user, method: wanted.method, uri: wanted.uri };
+        client::write_credentials(&parts, &secret, challenge.proxy, count, &asked, out);
         Ok(())
     }
 
@@ -234,58 +191,6 @@ impl Credentials {
         let secret = self.secret(algorithm, user, realm, password);
         let question = Question { method, uri, nonce, counted };
         name == user && response(&secret, &question).as_bytes().eq_ignore_ascii_case(proof)
-    }
-}
-
-/// What tells the answers to one challenge apart.
-#[derive(Clone, Copy)]
-pub(crate) struct Count {
-    /// Answers given with the nonce, this one included.
-    pub number: u32,
-    pub cnonce: u64,
-}
-
-/// Writes the header that answers a challenge, without a line end.
-pub(crate) fn write_answer(
-    parts: &Parts<'_>,
-    secret: &Ha1,
-    proxy: bool,
-    count: Count,
-    wanted: &Wanted<'_>,
-    out: &mut Vec<u8>,
-) {
-    let cnonce = sip_message::hex16(count.cnonce);
-    let count = sip_message::hex16(u64::from(count.number));
-    let count = count.get(8..).unwrap_or_default();
-    let counted = parts.counted.then_some((count, &cnonce[..], &b"auth"[..]));
-    let question = Question { method: wanted.method, uri: wanted.uri, nonce: parts.nonce, counted };
-    let proof = response(secret, &question);
-    let name: &[u8] = if proxy { b"Proxy-Authorization" } else { b"Authorization" };
-    out.extend_from_slice(name);
-    for (before, value) in [
-        (&b": Digest username=\""[..], wanted.user),
-        (b"\",realm=\"", parts.realm),
-        (b"\",nonce=\"", parts.nonce),
-        (b"\",uri=\"", wanted.uri),
-        (b"\",response=\"", proof.as_bytes()),
-    ] {
-        out.extend_from_slice(before);
-        out.extend_from_slice(value);
-    }
-    out.push(b'"');
-    let cnonce: Option<&[u8]> = parts.counted.then_some(&cnonce);
-    for (before, value, after) in [
-        (&b",algorithm="[..], parts.name, &b""[..]),
-        (b",cnonce=\"", cnonce, b"\""),
-        (b",nc=", cnonce.map(|_| count), b""),
-        (b",qop=", cnonce.map(|_| &b"auth"[..]), b""),
-        (b",opaque=\"", parts.opaque, b"\""),
-    ] {
-        if let Some(value) = value {
-            out.extend_from_slice(before);
-            out.extend_from_slice(value);
-            out.extend_from_slice(after);
-        }
     }
 }
 

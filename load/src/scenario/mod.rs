@@ -26,7 +26,6 @@ mod variables;
 pub use actions::{Action, Deed, Effects, Level, Outcome, run};
 pub use builtin::{builtin, builtin_names};
 pub use credentials::{Challenge, Credentials};
-pub(crate) use credentials::{Count, Parts, Wanted, write_answer};
 pub use facts::{Desk, Facts, Run};
 pub use inject::{Injection, Injections, Order};
 pub(crate) use message::Lines;
@@ -37,7 +36,5 @@ pub use regexp::Pattern;
 pub use steps::{
     Branch, Code, Condition, Expect, Kind, Op, Optional, Pause, Recv, Scenario, Send, Side, Step, Unexpected,
 };
-pub use template::{
-    Brief, Fault, Model, Outline, Outlines, Seeker, Template, date_time, is_keyword, timestamp,
-};
+pub use template::{Brief, Fault, Model, Outline, Seeker, Template, date_time, is_keyword, timestamp};
 pub use variables::{Scope, Slot, Value, Values, Variables, Vars};

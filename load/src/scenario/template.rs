@@ -18,7 +18,7 @@ use seek::{Found, write_header};
 
 pub use dates::{date_time, timestamp};
 pub use model::{Brief, Model};
-pub use seek::{Outline, Outlines, Seeker};
+pub use seek::{Outline, Seeker};
 pub(super) use words::Digits;
 use words::{Number, Text, push_signed, write_branch_end};
 

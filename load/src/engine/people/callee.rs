@@ -3,17 +3,21 @@
 
 use super::dialog::Dialog;
 use super::digests::Asked;
-use super::slab::Tenant;
-use super::timer::{Due, Repeat, T2, whole};
 use super::words::{Kind, Place, put, read_call_id, read_contact};
 use super::{PATIENCE, People, SILENT, may_answer};
+use crate::engine::wheel::tick;
 use crate::metrics::{
     self, Began, CallEnd, Direction, Failure, Method as Counted, TransactionEnd, Unexpected,
 };
 use crate::population::{CallToken, Kind as Course};
+use crate::timers::{Due, Repeat, T2};
+use core::hash::BuildHasher;
 use core::time::Duration;
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
 use sip_message::{Message, Method, Name, Response, push_u64, reason_phrase};
 use std::mem;
+use timing::{Slab, Tenant};
 use wire::{Flow, ListenerId, Outbox, Time};
 
 /// What a callee is doing.
@@ -110,6 +114,47 @@ impl Callee {
     }
 }
 
+/// Which callee has which Call-ID.
+pub struct Answering {
+    /// Slots by the hash of the Call-ID.
+    slots: HashTable<(u64, u32)>,
+    hasher: FixedState,
+}
+
+impl Answering {
+    /// None yet.
+    pub fn new(hasher: FixedState) -> Answering {
+        Answering { slots: HashTable::new(), hasher }
+    }
+
+    /// Whether there is none.
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// The slot of the callee of a Call-ID. A call has another one in the mailbox.
+    fn find(&self, call_id: &[u8], mailbox: bool, callees: &Slab<Callee>) -> Option<u32> {
+        let hash = self.hasher.hash_one(call_id);
+        let same = |&(own, slot): &(u64, u32)| {
+            own == hash && callees.get(slot).is_some_and(|c| c.mailbox == mailbox && c.call_id == call_id)
+        };
+        self.slots.find(hash, same).map(|&(_, slot)| slot)
+    }
+
+    fn insert(&mut self, call_id: &[u8], slot: u32) {
+        let hash = self.hasher.hash_one(call_id);
+        self.slots.insert_unique(hash, (hash, slot), |&(hash, _)| hash);
+    }
+
+    fn remove(&mut self, call_id: &[u8], slot: u32) {
+        let hash = self.hasher.hash_one(call_id);
+        if let Ok(entry) = self.slots.find_entry(hash, |&(_, other)| other == slot) {
+            entry.remove();
+        }
+    }
+}
+
 /// The end of what [`Response::write`] writes, which a session description takes the place of.
 const NO_BODY: &[u8] = b"Content-Length: 0\r\n\r\n";
 
@@ -118,7 +163,7 @@ impl People {
     pub(super) fn invited(&mut self, now: Time, flow: Flow, message: &Message<'_>, out: &mut Outbox) -> bool {
         let Some((token, _)) = read_call_id(message.call_id(), self.settings.run_id) else { return false };
         let mailbox = self.settings.mailbox == Some(flow.listener);
-        if let Some(slot) = self.answering(message.call_id(), mailbox) {
+        if let Some(slot) = self.answering.find(message.call_id(), mailbox, &self.callees) {
             let same = self.callees.get(slot).is_some_and(|c| c.branch == message.via_branch());
             if same {
                 self.metrics.response_repeated(now);
@@ -148,7 +193,7 @@ impl People {
         if let Some(c) = self.callees.at(slot) {
             (c.user, c.mailbox, c.token) = (user, mailbox, token);
         }
-        self.enlist(slot);
+        self.answering.insert(message.call_id(), slot);
         let place = self.place(Kind::Callee, slot);
         self.offer(now, place, Direction::Received, flow, message.bytes());
         self.metrics.call_begun(metrics::Side::Callee, Began::at(now));
@@ -192,7 +237,7 @@ impl People {
             kind => {
                 self.respond(now, slot, 180, out);
                 let patience = if kind == Course::Cancelled { PATIENCE } else { Duration::ZERO };
-                self.wait(slot, Some(whole(now + ring + patience)));
+                self.wait(slot, Some(tick(now + ring + patience)));
             }
         }
     }
@@ -214,7 +259,7 @@ impl People {
         let Some(c) = self.callees.at(slot) else { return };
         c.until = until;
         let deadline = c.deadline();
-        self.arm(Kind::Callee, slot, deadline);
+        self.timers.arm(Kind::Callee, slot, deadline);
     }
 
     /// Sends a response to the INVITE; a final one is repeated until its ACK comes.
@@ -232,10 +277,10 @@ impl People {
         if (200..300).contains(&status)
             && let Some(ms) = c.token.callee_hangs_up_ms.filter(|_| !c.mailbox)
         {
-            c.until = Some(whole(now + Duration::from_millis(ms.into())));
+            c.until = Some(tick(now + Duration::from_millis(ms.into())));
         }
         let deadline = c.deadline();
-        self.arm(Kind::Callee, slot, deadline);
+        self.timers.arm(Kind::Callee, slot, deadline);
         self.metrics.response_sent(now);
         let place = self.place(Kind::Callee, slot);
         let range = self.respond_again(slot, out);
@@ -273,22 +318,6 @@ impl People {
         });
     }
 
-    /// The slot of the callee of a Call-ID. A call has another one in the mailbox.
-    fn answering(&self, call_id: &[u8], mailbox: bool) -> Option<u32> {
-        let hash = self.hash(call_id);
-        let same = |&(own, slot): &(u64, u32)| {
-            own == hash
-                && self.callees.get(slot).is_some_and(|c| c.mailbox == mailbox && c.call_id == call_id)
-        };
-        self.answering.find(hash, same).map(|&(_, slot)| slot)
-    }
-
-    fn enlist(&mut self, slot: u32) {
-        let Some(c) = self.callees.get(slot) else { return };
-        let hash = self.hash(&c.call_id);
-        self.answering.insert_unique(hash, (hash, slot), |&(hash, _)| hash);
-    }
-
     /// A CANCEL (section 9.2). False if it is for no call here.
     pub(super) fn cancelled(
         &mut self,
@@ -298,7 +327,7 @@ impl People {
         out: &mut Outbox,
     ) -> bool {
         let mailbox = self.settings.mailbox == Some(flow.listener);
-        let Some(slot) = self.answering(message.call_id(), mailbox) else { return false };
+        let Some(slot) = self.answering.find(message.call_id(), mailbox, &self.callees) else { return false };
         if self.callees.get(slot).is_none_or(|c| c.branch != message.via_branch()) {
             return false;
         }
@@ -334,7 +363,7 @@ impl People {
                 c.until = c.until.map(|until| until.max(now));
                 c.head.clear();
                 let deadline = c.deadline();
-                self.arm(Kind::Callee, slot, deadline);
+                self.timers.arm(Kind::Callee, slot, deadline);
             }
             (Method::Ack, State::Refused) => {
                 let asked = c.token.kind == Course::Cancelled && c.status == 487;
@@ -408,12 +437,12 @@ impl People {
             // Hanging up has to wait for the ACK (section 15): it is due again when that is here.
             (Some(_), State::Answered) => {
                 let at = c.repeat.map(|repeat| repeat.at);
-                return self.arm(Kind::Callee, slot, at);
+                return self.timers.arm(Kind::Callee, slot, at);
             }
             _ => {}
         }
         let deadline = c.deadline();
-        self.arm(Kind::Callee, slot, deadline);
+        self.timers.arm(Kind::Callee, slot, deadline);
     }
 
     /// Sends the callee's BYE. False if a challenge has no answer.
@@ -443,14 +472,7 @@ impl People {
         push_u64(c.cseq.into(), text);
         text.extend_from_slice(b" BYE\r\n");
         let asked = Asked { method: b"BYE", uri: &c.dialog.target };
-        let proven = match challenge {
-            Some(challenge) => digests.answer(&settings.names, user, local, challenge, asked, text),
-            None => {
-                let who = (user, local.unwrap_or(u32::MAX));
-                digests.anticipate(&settings.names, who, true, asked, text);
-                true
-            }
-        };
+        let proven = digests.prove(&settings.names, (user, local), (true, challenge), asked, text);
         text.extend_from_slice(NO_BODY);
         if !proven {
             return false;
@@ -463,7 +485,7 @@ impl People {
             c.sent = sent;
         }
         self.metrics.request_sent(now, Counted::Bye);
-        self.arm(Kind::Callee, slot, deadline);
+        self.timers.arm(Kind::Callee, slot, deadline);
         true
     }
 
@@ -524,12 +546,9 @@ impl People {
     fn callee_over(&mut self, now: Time, slot: u32, end: CallEnd) {
         let Some(c) = self.callees.get(slot) else { return };
         let began = c.began;
-        let hash = self.hash(&c.call_id);
-        if let Ok(entry) = self.answering.find_entry(hash, |&(_, other)| other == slot) {
-            entry.remove();
-        }
+        self.answering.remove(&c.call_id, slot);
         self.callees.give(slot);
-        self.arm(Kind::Callee, slot, None);
+        self.timers.arm(Kind::Callee, slot, None);
         self.metrics.call_ended(now, metrics::Side::Callee, began, end);
     }
 

@@ -2,17 +2,18 @@
 
 use super::dialog::Dialog;
 use super::digests::Asked;
-use super::slab::Tenant;
-use super::timer::{Due, Repeat, T2, whole};
 use super::words::{Kind, Place, put};
 use super::{PATIENCE, People, SILENT, may_answer};
 use crate::engine::ids::CallName;
+use crate::engine::wheel::tick;
 use crate::metrics::{self, Began, Bye, CallEnd, Direction, Failure, TransactionEnd, Unexpected};
 use crate::population::{Kind as Course, Plan, Side};
+use crate::timers::{Due, Repeat, T2};
 use core::ops::Range;
 use core::time::Duration;
 use sip_message::{Message, Method, Name, Response, push_u64};
 use std::mem;
+use timing::Tenant;
 use wire::{Flow, Outbox, Time};
 
 type Counted = metrics::Method;
@@ -230,7 +231,7 @@ impl People {
             c.repeat = Some(Repeat::new(now, longest, reliable));
         }
         let deadline = c.deadline();
-        self.arm(Kind::Caller, slot, deadline);
+        self.timers.arm(Kind::Caller, slot, deadline);
         proven
     }
 
@@ -284,16 +285,12 @@ impl People {
         }
         let start = text.len();
         let asked = Asked { method: ask.name(), uri: &scratch.uri };
-        let proven = match (ask, challenge) {
-            (Ask::Ack | Ask::Cancel, _) => {
+        let proven = match ask {
+            Ask::Ack | Ask::Cancel => {
                 text.extend_from_slice(proof);
                 true
             }
-            (_, Some(challenge)) => digests.answer(names, user, local, challenge, asked, text),
-            (_, None) => {
-                digests.anticipate(names, (user, local.unwrap_or(u32::MAX)), true, asked, text);
-                true
-            }
+            Ask::Invite | Ask::Bye => digests.prove(names, (user, local), (true, challenge), asked, text),
         };
         if ask == Ask::Invite {
             c.proof = start..text.len();
@@ -367,7 +364,7 @@ impl People {
         c.repeat = None;
         if c.until.is_none() || rings {
             c.until = Some(match c.plan.kind {
-                Course::Cancelled => whole(now + c.plan.ring),
+                Course::Cancelled => tick(now + c.plan.ring),
                 _ => now + c.plan.ring + PATIENCE,
             });
         }
@@ -377,7 +374,7 @@ impl People {
             self.metrics.session_progress(now, began);
         }
         let deadline = self.callers.get(slot).and_then(Caller::deadline);
-        self.arm(Kind::Caller, slot, deadline);
+        self.timers.arm(Kind::Caller, slot, deadline);
         true
     }
 
@@ -396,7 +393,7 @@ impl People {
         c.established = Some(now);
         c.dialog.of_response(message);
         c.until = Some(match c.plan.hang_up {
-            Side::Caller => whole(now + c.plan.hold),
+            Side::Caller => tick(now + c.plan.hold),
             // The callee's clock begins with its answer, ours with the news of it.
             Side::Callee => now + c.plan.hold + PATIENCE,
         });
@@ -473,7 +470,7 @@ impl People {
         c.until = Some(now + PATIENCE);
         let asking = c.cancelling;
         let deadline = c.deadline();
-        self.arm(Kind::Caller, slot, deadline);
+        self.timers.arm(Kind::Caller, slot, deadline);
         let good = message.status() < 300;
         let end = if good { TransactionEnd::Success } else { TransactionEnd::Failed };
         self.metrics.transaction_ended(now, Counted::Cancel, asking, end);
@@ -587,7 +584,7 @@ impl People {
             return self.plan_goes_on(now, until, slot, out);
         }
         let deadline = c.deadline();
-        self.arm(Kind::Caller, slot, deadline);
+        self.timers.arm(Kind::Caller, slot, deadline);
     }
 
     /// The caller hangs up or gives up, as planned; or it has waited long enough.
@@ -640,7 +637,7 @@ impl People {
         let Some(c) = self.callers.at(slot) else { return };
         let (user, began) = (c.user, c.began);
         self.callers.give(slot);
-        self.arm(Kind::Caller, slot, None);
+        self.timers.arm(Kind::Caller, slot, None);
         self.metrics.call_ended(now, metrics::Side::Caller, began, end);
         self.population.call_ended(user, now);
     }

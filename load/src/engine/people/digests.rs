@@ -6,7 +6,7 @@
 
 use super::Names;
 use crate::population::Rng;
-use crate::scenario::{Count, Parts, Wanted, write_answer};
+use sip_auth::client::{self, Challenge, Count, write_credentials};
 use sip_auth::{Algorithm, ha1};
 use sip_message::{Message, Name};
 
@@ -40,7 +40,7 @@ struct Template {
 }
 
 impl Template {
-    fn of(parts: &Parts<'_>) -> Template {
+    fn of(parts: &Challenge<'_>) -> Template {
         Template {
             realm: parts.realm.to_vec(),
             opaque: parts.opaque.map(<[u8]>::to_vec),
@@ -50,15 +50,15 @@ impl Template {
         }
     }
 
-    fn is_of(&self, parts: &Parts<'_>) -> bool {
+    fn is_of(&self, parts: &Challenge<'_>) -> bool {
         self.realm == parts.realm
             && self.opaque.as_deref() == parts.opaque
             && self.name.as_deref() == parts.name
             && self.counted == parts.counted
     }
 
-    fn parts<'a>(&'a self, nonce: &'a [u8]) -> Parts<'a> {
-        Parts {
+    fn parts<'a>(&'a self, nonce: &'a [u8]) -> Challenge<'a> {
+        Challenge {
             realm: &self.realm,
             nonce,
             opaque: self.opaque.as_deref(),
@@ -97,23 +97,39 @@ impl Digests {
         self.kept.capacity() * size_of::<Kept>()
     }
 
-    /// Appends the header line that answers the challenge in a 401 or 407. False, and nothing appended,
-    /// if there is none that can be answered. `local`: where to keep the nonce, if it is of this worker.
-    pub fn answer(
+    /// Appends the header line that proves a request: an answer to `challenge` if there is one, otherwise
+    /// what spares a server the challenge; `proxy`: it is a proxy. False if the challenge has no answer.
+    /// `local`: the user's number at this worker, if it is one of its.
+    pub fn prove(
         &mut self,
         names: &Names,
-        user: u64,
-        local: Option<u32>,
+        (user, local): (u64, Option<u32>),
+        (proxy, challenge): (bool, Option<&Message<'_>>),
+        asked: Asked<'_>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        match challenge {
+            Some(challenge) => self.answer(names, (user, local), challenge, asked, out),
+            None => {
+                self.anticipate(names, (user, local.unwrap_or(u32::MAX)), proxy, asked, out);
+                true
+            }
+        }
+    }
+
+    /// Appends the header line that answers the challenge in a 401 or 407. False, and nothing appended,
+    /// if there is none that can be answered.
+    fn answer(
+        &mut self,
+        names: &Names,
+        (user, local): (u64, Option<u32>),
         challenge: &Message<'_>,
         asked: Asked<'_>,
         out: &mut Vec<u8>,
     ) -> bool {
         let proxy = challenge.status() == 407;
         let name = if proxy { Name::ProxyAuthenticate } else { Name::WwwAuthenticate };
-        // Of several the first with an algorithm that is known (RFC 8760 section 2.4).
-        let Some(parts) = challenge.headers(name).find_map(|header| Parts::of(header.value)) else {
-            return false;
-        };
+        let Some((_, parts)) = client::first(challenge, name) else { return false };
         let place = local.and_then(|local| self.kept.get_mut(local as usize));
         if let Some(kept) = place {
             *kept = NOTHING;
@@ -132,7 +148,7 @@ impl Digests {
 
     /// Appends the header line that spares the server the challenge: with the nonce of the last one.
     /// Nothing if there is none.
-    pub fn anticipate(
+    fn anticipate(
         &mut self,
         names: &Names,
         (user, local): (u64, u32),
@@ -157,7 +173,7 @@ impl Digests {
         &mut self,
         names: &Names,
         user: u64,
-        parts: &Parts<'_>,
+        parts: &Challenge<'_>,
         (proxy, number): (bool, u32),
         asked: Asked<'_>,
         out: &mut Vec<u8>,
@@ -167,22 +183,11 @@ impl Digests {
         names.user(user, &mut self.user);
         names.password(user, &mut self.password);
         let secret = ha1(parts.algorithm, &self.user, parts.realm, &self.password);
-        let wanted =
-            Wanted { user: &self.user, password: &self.password, method: asked.method, uri: asked.uri };
+        let asked = client::Asked { user: &self.user, method: asked.method, uri: asked.uri };
         let count = Count { number, cnonce: self.rng.next_u64() };
-        write_answer(parts, &secret, proxy, count, &wanted, out);
+        write_credentials(parts, &secret, proxy, count, &asked, out);
         out.extend_from_slice(b"\r\n");
     }
-}
-
-/// Whether a challenge says that only the nonce was too old (RFC 7616 section 3.3).
-pub fn is_stale(challenge: &Message<'_>) -> bool {
-    [Name::ProxyAuthenticate, Name::WwwAuthenticate].into_iter().any(|name| {
-        challenge.headers(name).any(|header| {
-            let params = sip_message::AuthParams::parse(header.value);
-            params.and_then(|p| p.get(b"stale")).is_some_and(|stale| stale.eq_ignore_ascii_case(b"true"))
-        })
-    })
 }
 
 #[cfg(test)]
@@ -216,7 +221,7 @@ mod tests {
         let mut out = Vec::new();
         digests.anticipate(&names, (2, 2), false, ASKED, &mut out);
         assert!(out.is_empty(), "there was no challenge yet");
-        assert!(with(&challenge(401, ""), |m| digests.answer(&names, 2, Some(2), m, ASKED, &mut out)));
+        assert!(with(&challenge(401, ""), |m| digests.answer(&names, (2, Some(2)), m, ASKED, &mut out)));
         let text = String::from_utf8(std::mem::take(&mut out)).unwrap();
         assert!(
             text.starts_with("Authorization: Digest username=\"u12\",realm=\"r\",nonce=\"abc\""),
@@ -237,18 +242,11 @@ mod tests {
         let names = Names::counted("u10", "p10").unwrap();
         let mut digests = Digests::new(1, 3, false);
         let mut out = Vec::new();
-        assert!(with(&challenge(407, ""), |m| digests.answer(&names, 1, Some(1), m, ASKED, &mut out)));
+        assert!(with(&challenge(407, ""), |m| digests.answer(&names, (1, Some(1)), m, ASKED, &mut out)));
         assert!(out.starts_with(b"Proxy-Authorization: "));
         out.clear();
         digests.anticipate(&names, (1, 1), true, ASKED, &mut out);
         assert!(out.is_empty());
         assert_eq!(digests.bytes(), 0);
-    }
-
-    #[test]
-    fn stale_is_read() {
-        assert!(with(&challenge(401, ", stale=TRUE"), is_stale));
-        assert!(!with(&challenge(401, ", stale=false"), is_stale));
-        assert!(!with(&challenge(401, ""), is_stale));
     }
 }

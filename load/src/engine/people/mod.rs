@@ -16,32 +16,31 @@ mod caller;
 mod dialog;
 mod digests;
 mod names;
+mod owners;
 mod register;
 mod settings;
-mod slab;
 #[cfg(test)]
 mod tests;
-mod timer;
+mod timers;
 mod words;
 
 pub use names::Names;
 pub use settings::Settings;
 
-use super::wheel::Wheel;
 use super::{Notice, Progress, Record};
 use crate::metrics::{Began, Direction, Ladders, Metrics, Unexpected, Window};
 use crate::population::{Deed, Impossible, Phase, Population};
-use callee::Callee;
+use crate::timers::GIVE_UP;
+use callee::{Answering, Callee};
 use caller::Caller;
-use core::hash::BuildHasher;
 use digests::Digests;
 use foldhash::fast::FixedState;
-use hashbrown::HashTable;
-use register::Registration;
-use sip_message::{Index, Limits, Message, Method, Parsed, Response, Uri, find_call_id, find_vias, parse};
-use slab::Slab;
+use owners::Owners;
+use register::{Registering, Registration};
+use sip_message::{Index, Limits, Message, Method, Parsed, Response, parse};
 use std::mem;
-use timer::GIVE_UP;
+use timers::Timers;
+use timing::Slab;
 use wire::{ConnId, Flow, Frame, FrameError, Generator, Machine, Outbox, Time, Transport};
 use words::{Kind, Place, Words, read_branch, read_call_id};
 
@@ -59,17 +58,12 @@ pub struct People {
     registrations: Slab<Registration>,
     callers: Slab<Caller>,
     callees: Slab<Callee>,
-    /// Of registrations, callers and callees.
-    timers: [Wheel; 3],
-    /// Slots of callees by Call-ID.
-    answering: HashTable<(u64, u32)>,
-    hasher: FixedState,
+    timers: Timers,
+    answering: Answering,
     /// When the worker woke for what is being handled, which may have come before.
     woken: Time,
-    /// A bit for each user: a registration is under way.
-    registering: Vec<u64>,
-    /// Ports of all workers' users.
-    ports: Vec<u16>,
+    registering: Registering,
+    owners: Owners,
     begun: u64,
     /// Messages sent in rounds that did not come to the end of what is due.
     backlog: usize,
@@ -99,8 +93,6 @@ impl People {
         let seed = settings.seed.wrapping_add(u64::from(worker));
         let mut rng = crate::population::Rng::new(seed, 0x006b_6579);
         let hasher = FixedState::with_seed(rng.next_u64());
-        let wheel = || Wheel::new(settings.start.as_micros());
-        let from = usize::from(settings.own_from);
         Ok(People {
             words: Words::new(&settings),
             population,
@@ -110,12 +102,11 @@ impl People {
             registrations: Slab::new(),
             callers: Slab::new(),
             callees: Slab::new(),
-            timers: [wheel(), wheel(), wheel()],
-            answering: HashTable::new(),
-            hasher,
+            timers: Timers::new(settings.start),
+            answering: Answering::new(hasher),
             woken: Time::ZERO,
-            registering: vec![0; users.div_ceil(64) as usize],
-            ports: settings.listeners.iter().skip(from).map(|address| address.port()).collect(),
+            registering: Registering::new(users),
+            owners: Owners::new(&settings),
             begun: 0,
             backlog: 0,
             stopping: false,
@@ -127,16 +118,12 @@ impl People {
 
     /// Bytes allocated for users at rest.
     pub fn bytes_at_rest(&self) -> usize {
-        self.population.bytes() + self.digests.bytes() + self.registering.capacity() * size_of::<u64>()
+        self.population.bytes() + self.digests.bytes() + self.registering.bytes()
     }
 
     /// What is recorded.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
-    }
-
-    fn hash(&self, call_id: &[u8]) -> u64 {
-        self.hasher.hash_one(call_id)
     }
 
     fn is_idle(&self) -> bool {
@@ -220,20 +207,6 @@ impl People {
         let local = user / workers;
         let ours = user % workers == u64::from(self.settings.worker) && local < self.population.users();
         ours.then_some(local as u32)
-    }
-
-    /// Arms or disarms the timer of a place.
-    fn arm(&mut self, kind: Kind, slot: u32, at: Option<Time>) {
-        let [registrations, callers, callees] = &mut self.timers;
-        let wheel = match kind {
-            Kind::Register => registrations,
-            Kind::Caller => callers,
-            Kind::Callee => callees,
-        };
-        match at {
-            Some(at) => wheel.arm(slot, at.as_micros()),
-            None => wheel.cancel(slot),
-        }
     }
 
     /// The beginning of what is sent upon a message that came at `now`.
@@ -337,24 +310,6 @@ impl People {
             self.ladders.stray(now, local, flow.remote, message.bytes(), Unexpected::NoCall.text());
         }
     }
-
-    /// The worker that a request is for: that of the user in the Request-URI, otherwise (the mailbox) that of
-    /// the caller.
-    fn owner_of_request(&self, message: &[u8]) -> Option<u16> {
-        let uri = message.split(|&byte| byte == b' ').nth(1)?;
-        let port = Uri::parse(uri).ok().and_then(|uri| uri.port);
-        let worker = port.and_then(|port| self.ports.iter().position(|&own| own == port));
-        worker.map(|worker| worker as u16).or_else(|| {
-            let (_, name) = read_call_id(find_call_id(message)?, self.settings.run_id)?;
-            Some(name?.worker)
-        })
-    }
-
-    fn owner_of_response(&self, message: &[u8]) -> Option<u16> {
-        let via = find_vias(message)?;
-        let at = memchr::memmem::find(via, b"branch=")?;
-        Some(read_branch(via.get(at + 7..)?, self.settings.run_id)?.0.worker)
-    }
 }
 
 impl Machine for People {
@@ -368,11 +323,7 @@ impl Machine for People {
         if workers <= 1 {
             return Some(0);
         }
-        let owner = match message.starts_with(b"SIP/2.0 ") {
-            true => self.owner_of_response(message),
-            false => self.owner_of_request(message),
-        };
-        Some(owner.unwrap_or(0) % workers)
+        Some(self.owners.of(message).unwrap_or(0) % workers)
     }
 
     fn receive(&mut self, now: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
@@ -412,15 +363,14 @@ impl Machine for People {
 
     fn timeout(&mut self, now: Time, out: &mut Outbox) {
         let before = out.transmits().len();
-        let micros = now.as_micros();
         self.woken = now;
-        while let Some(slot) = self.timers[0].pop(micros) {
+        while let Some(slot) = self.timers.due(Kind::Register, now) {
             self.register_due(now, slot, out);
         }
-        while let Some(slot) = self.timers[1].pop(micros) {
+        while let Some(slot) = self.timers.due(Kind::Caller, now) {
             self.caller_due(now, slot, out);
         }
-        while let Some(slot) = self.timers[2].pop(micros) {
+        while let Some(slot) = self.timers.due(Kind::Callee, now) {
             self.callee_due(now, slot, out);
         }
         self.begin_due(now, out);
@@ -433,9 +383,8 @@ impl Machine for People {
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        let timers = self.timers.iter().filter_map(Wheel::next).map(Time::from_micros);
         let begin = self.population.next_due().filter(|_| !self.stopping);
-        timers.chain(begin).min()
+        self.timers.next().into_iter().chain(begin).min()
     }
 }
 
@@ -452,7 +401,7 @@ impl Generator for People {
 /// Whether another answer to a challenge is worth the try: the first one is, and one more if only the nonce
 /// was too old.
 fn may_answer(answered: u8, challenge: &Message<'_>) -> bool {
-    answered == 0 || (answered < 3 && digests::is_stale(challenge))
+    answered == 0 || (answered < 3 && sip_auth::client::is_stale(challenge))
 }
 
 /// A request that nobody has answered for so long at the end of a run has failed. What is younger may yet be

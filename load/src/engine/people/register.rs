@@ -1,20 +1,20 @@
 //! Registrations (RFC 3261 section 10.2).
 
 use super::digests::Asked;
-use super::slab::Tenant;
-use super::timer::{Due, Repeat, T2};
 use super::words::{Kind, Place, put};
 use super::{People, SILENT, may_answer};
 use crate::engine::ids::push_hex;
-use crate::metrics::{Began, Direction, Failure, Method, Registering, TransactionEnd};
+use crate::metrics::{self, Began, Direction, Failure, Method, TransactionEnd};
+use crate::timers::{Due, Repeat, T2};
 use sip_message::{Message, push_u64};
 use std::mem;
+use timing::Tenant;
 use wire::{Outbox, Time};
 
 /// A registration under way.
 pub struct Registration {
     user: u64,
-    kind: Registering,
+    kind: metrics::Registering,
     began: Began,
     /// The transaction under way.
     asking: Began,
@@ -29,7 +29,7 @@ impl Default for Registration {
         let began = Began::at(Time::ZERO);
         Registration {
             user: 0,
-            kind: Registering::First,
+            kind: metrics::Registering::First,
             began,
             asking: began,
             cseq: 0,
@@ -48,17 +48,45 @@ impl Tenant for Registration {
     }
 }
 
+/// Whose registrations are under way: a bit for each user of this worker.
+pub struct Registering {
+    users: Vec<u64>,
+}
+
+impl Registering {
+    /// Nobody's, of this number of users.
+    pub fn new(users: u64) -> Registering {
+        Registering { users: vec![0; users.div_ceil(64) as usize] }
+    }
+
+    /// Bytes allocated.
+    pub fn bytes(&self) -> usize {
+        self.users.capacity() * size_of::<u64>()
+    }
+
+    fn has(&self, user: u32) -> bool {
+        self.users.get(user as usize / 64).is_some_and(|word| word >> (user % 64) & 1 == 1)
+    }
+
+    fn set(&mut self, user: u32, on: bool) {
+        if let Some(word) = self.users.get_mut(user as usize / 64) {
+            *word = *word & !(1 << (user % 64)) | u64::from(on) << (user % 64);
+        }
+    }
+}
+
 impl People {
     /// A user is to register. If its last registration is still under way, it may not (section 10.2: "UAs
     /// MUST NOT send a new registration until they have received a final response [...] for the previous
     /// one or the previous REGISTER request has timed out").
     pub(super) fn register(&mut self, now: Time, intended: Time, user: u64, refresh: bool, out: &mut Outbox) {
-        let kind = if refresh { Registering::Refresh } else { Registering::First };
-        let free = !self.is_registering(user);
-        let Some((slot, _)) = free.then(|| self.registrations.take()).flatten() else {
+        let kind = if refresh { metrics::Registering::Refresh } else { metrics::Registering::First };
+        let local = self.local(user).filter(|&local| !self.registering.has(local));
+        let Some((local, (slot, _))) = local.and_then(|local| Some((local, self.registrations.take()?)))
+        else {
             return self.metrics.registration_skipped(intended, kind);
         };
-        self.set_registering(user, true);
+        self.registering.set(local, true);
         let began = Began { intended, sent: now };
         self.metrics.scheduled_start(now, intended);
         self.metrics.registration_begun(began, kind);
@@ -68,18 +96,6 @@ impl People {
             (r.user, r.kind, r.began, r.cseq) = (user, kind, began, cseq + 1);
         }
         self.send_register(now, slot, began, None, out);
-    }
-
-    fn is_registering(&self, user: u64) -> bool {
-        let Some(local) = self.local(user) else { return true };
-        self.registering.get(local as usize / 64).is_some_and(|word| word >> (local % 64) & 1 == 1)
-    }
-
-    fn set_registering(&mut self, user: u64, on: bool) {
-        let Some(local) = self.local(user) else { return };
-        if let Some(word) = self.registering.get_mut(local as usize / 64) {
-            *word = *word & !(1 << (local % 64)) | u64::from(on) << (local % 64);
-        }
     }
 
     /// Sends the REGISTER, with an answer to `challenge` if there is one. False if that has none.
@@ -124,13 +140,7 @@ impl People {
         push_u64(settings.parameters.expires.into(), text);
         text.extend_from_slice(b"\r\n");
         let asked = Asked { method: b"REGISTER", uri: &scratch.uri };
-        let proven = match challenge {
-            Some(challenge) => digests.answer(names, user, local, challenge, asked, text),
-            None => {
-                digests.anticipate(names, (user, local.unwrap_or(u32::MAX)), false, asked, text);
-                true
-            }
-        };
+        let proven = digests.prove(names, (user, local), (false, challenge), asked, text);
         text.extend_from_slice(b"Content-Length: 0\r\n\r\n");
         if !proven {
             return false;
@@ -143,7 +153,7 @@ impl People {
             r.sent = sent;
         }
         self.metrics.request_sent(now, Method::Register);
-        self.arm(Kind::Register, slot, at);
+        self.timers.arm(Kind::Register, slot, at);
         true
     }
 
@@ -202,8 +212,10 @@ impl People {
             }
         }
         self.registrations.give(slot);
-        self.arm(Kind::Register, slot, None);
-        self.set_registering(user, false);
+        self.timers.arm(Kind::Register, slot, None);
+        if let Some(local) = self.local(user) {
+            self.registering.set(local, false);
+        }
         self.population.registered(user, why.is_none(), now);
     }
 
@@ -227,7 +239,7 @@ impl People {
             None => {}
         }
         let at = self.registrations.at(slot).and_then(|r| r.repeat).map(|repeat| repeat.at);
-        self.arm(Kind::Register, slot, at);
+        self.timers.arm(Kind::Register, slot, at);
     }
 
     pub(super) fn register_unreachable(&mut self, now: Time, place: Place) {

@@ -43,7 +43,7 @@ fn one_call(caller: &str, callee: &str, change: fn(&mut Settings)) -> Pair {
     );
     pair.pass(Time::from_secs(60));
     assert_eq!(pair.ends_of(0, End::Caller), (0, 1), "{:?}", pair.log);
-    assert_eq!(pair.ends[0].1.calls.len(), 0, "nothing is left of it");
+    assert_eq!(pair.ends[0].1.calls(), 0, "nothing is left of it");
     pair
 }
 
@@ -52,7 +52,7 @@ fn methods(pair: &Pair) -> Vec<String> {
     pair.log.iter().map(word).collect()
 }
 
-const IMPATIENT: fn(&mut Settings) = |s| s.recv_timeout = Some(Duration::from_secs(3));
+const IMPATIENT: fn(&mut Settings) = |s| s.conduct.recv_timeout = Some(Duration::from_secs(3));
 
 #[test]
 fn a_call_that_rings_for_too_long_is_cancelled_and_its_end_acknowledged() {
@@ -114,7 +114,7 @@ fn an_established_call_that_meets_something_else_is_ended() {
     let mut pair = Pair::new(
         engine(CALLER, CALLEE, &[&hold], |settings, plan| {
             plan.calls = 1;
-            settings.defaults.auto_answer = true;
+            settings.conduct.defaults.auto_answer = true;
         }),
         engine(CALLEE, CALLER, &[&callee(&response("200 OK"), &then)], nothing),
     );
@@ -126,7 +126,7 @@ fn an_established_call_that_meets_something_else_is_ended() {
 #[test]
 fn without_default_behaviours_nothing_is_said() {
     let busy = callee(&response("486 Busy Here"), r#"<recv request="ACK" timeout="100"/>"#);
-    let pair = one_call("uac", &busy, |settings| settings.defaults.bye = false);
+    let pair = one_call("uac", &busy, |settings| settings.conduct.defaults.bye = false);
     assert_eq!(methods(&pair), ["INVITE", "486"]);
 }
 
@@ -137,7 +137,7 @@ fn a_message_that_does_not_fit_changes_nothing_where_that_is_asked_for() {
     let mut pair = Pair::new(
         engine(CALLER, CALLEE, &["uac"], |settings, plan| {
             plan.calls = 1;
-            settings.defaults.abort = false;
+            settings.conduct.defaults.abort = false;
         }),
         engine(CALLEE, CALLER, &[&callee(&response("199 Early Dialog Terminated"), &then)], nothing),
     );
@@ -156,7 +156,7 @@ fn what_is_said_at_last_is_repeated_until_it_is_answered() {
     pair.lost = |n| (4..=5).contains(&n);
     pair.pass(Time::from_secs(60));
     assert_eq!(methods(&pair), ["INVITE", "202", "ACK", "BYE", "200"]);
-    assert_eq!((pair.passed, pair.ends[0].1.calls.len()), (7, 0));
+    assert_eq!((pair.passed, pair.ends[0].1.calls()), (7, 0));
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn a_callee_that_is_cancelled_unawares_ends_the_invite() {
     assert_eq!(pair.ends_of(0, End::Caller), (1, 0), "{:?}", pair.log);
     assert_eq!(pair.ends_of(1, End::Callee), (0, 1));
     assert_eq!(methods(&pair), ["INVITE", "180", "CANCEL", "200", "487", "ACK"]);
-    assert_eq!(pair.ends[1].1.calls.len(), 0);
+    assert_eq!(pair.ends[1].1.calls(), 0);
 }
 
 /// The other side refuses credentials for good; the first challenge, come again, is no refusal.
@@ -218,6 +218,6 @@ fn a_challenge_of_the_answer_to_a_challenge_ends_the_call_at_once() {
     pair.pass(Time::from_secs(2));
     assert_eq!(pair.ends_of(0, End::Caller), (0, 1), "{:?}", pair.log);
     assert_eq!(pair.log.iter().filter(|line| line.starts_with("REGISTER")).count(), 2, "{:?}", pair.log);
-    let why = &pair.ends[0].1.ladders.kept()[0].why;
+    let why = &pair.ends[0].1.ladders().kept()[0].why;
     assert!(why.contains("401"), "{why}");
 }

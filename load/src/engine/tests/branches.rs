@@ -27,9 +27,9 @@ fn follows(ringing: &str, calls: u64) -> [u64; 2] {
         engine(CALLEE, CALLER, &[&rings()], nothing),
     );
     pair.pass(Time::from_secs(10));
-    assert_eq!(pair.ends_of(0, End::Caller), (calls, 0), "{:?}", pair.ends[0].1.ladders.kept().first());
+    assert_eq!(pair.ends_of(0, End::Caller), (calls, 0), "{:?}", pair.ends[0].1.ladders().kept().first());
     ["jumped", "stayed"].map(|name| {
-        let own = pair.caller().tallies().iter().find(|(own, _)| own == name);
+        let own = pair.caller().custom().tallies().iter().find(|(own, _)| own == name);
         own.map_or(0, |(_, count)| *count)
     })
 }
@@ -80,7 +80,7 @@ fn chance_that_is_not_drawn_leads_to_the_step_behind() {
     let mut pair =
         Pair::new(engine(CALLER, CALLEE, &[&caller], nothing), engine(CALLEE, CALLER, &[&rings()], nothing));
     pair.pass(Time::from_secs(10));
-    assert_eq!((pair.ends_of(0, End::Caller), pair.caller().tallies()[0].1), ((20, 0), 20));
+    assert_eq!((pair.ends_of(0, End::Caller), pair.caller().custom().tallies()[0].1), ((20, 0), 20));
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn users_keep_the_number_of_calls() {
     );
     for millis in [1_500, 2_500, 3_500] {
         pair.pass(Time::from_millis(millis));
-        assert_eq!(pair.ends[0].1.calls.len(), 3, "at {millis}");
+        assert_eq!(pair.ends[0].1.calls(), 3, "at {millis}");
         assert!(!pair.ends[0].1.is_done());
     }
     pair.pass(Time::from_secs(10));
@@ -69,9 +69,9 @@ fn calls_under_way_share_no_socket() {
     let listeners: Vec<SocketAddr> = (0..4).map(|n| SocketAddr::from(([192, 0, 2, 1], 5_060 + n))).collect();
     let mut engine = engine(CALLER, CALLEE, &["uac"], |settings, plan| {
         plan.rate = 1_000.0;
-        settings.own = (0..4).map(ListenerId).collect();
-        settings.listeners = listeners;
-        settings.origin = Origin::Call;
+        settings.addresses.own = (0..4).map(ListenerId).collect();
+        settings.addresses.listeners = listeners;
+        settings.addresses.origin = Origin::Call;
     });
     let mut out = Outbox::new();
     engine.timeout(Time::from_millis(1_003), &mut out);
@@ -88,7 +88,7 @@ fn calls_under_way_share_no_socket() {
 #[test]
 fn the_first_cseq_can_be_chosen() {
     let text = builtin("uac").unwrap().replace("CSeq: 1 INVITE", "CSeq: [cseq] INVITE");
-    let mut engine = engine(CALLER, CALLEE, &[&text], |settings, _| settings.base_cseq = 100);
+    let mut engine = engine(CALLER, CALLEE, &[&text], |settings, _| settings.conduct.base_cseq = 100);
     let mut out = Outbox::new();
     engine.timeout(Time::from_secs(1), &mut out);
     let text = String::from_utf8_lossy(out.message(&out.transmits()[0])).into_owned();

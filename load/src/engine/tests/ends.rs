@@ -34,7 +34,7 @@ fn ended(caller: &str, callee: &str, after: u64) -> (u64, u64, &'static str) {
     let record = pair.ends[0].1.record(now);
     let side = &record.metrics.all.sides[End::Caller as usize];
     let verdict = judge(&Rule::default(), &record.metrics, Health::default()).0;
-    assert_eq!((side.begun, side.succeeded, pair.ends[0].1.calls.len()), (20, 0, 0));
+    assert_eq!((side.begun, side.succeeded, pair.ends[0].1.calls()), (20, 0, 0));
     (side.failures(), side.unfinished(), verdict.word())
 }
 
@@ -72,7 +72,7 @@ fn a_run_does_not_wait_for_calls_that_the_other_side_has_left() {
     assert_eq!(over("uac", &says("100 Trying"), nothing), Some((182, "FAIL")));
     assert_eq!(over("uac", &says("180 Ringing"), nothing), Some((182, "FAIL")));
     // Where nothing is sent again, nothing has to have come.
-    let once = |settings: &mut Settings, _: &mut Plan| settings.retransmission.on = false;
+    let once = |settings: &mut Settings, _: &mut Plan| settings.conduct.retransmission.on = false;
     let silent = "<scenario name=\"x\"><recv request=\"INVITE\"/><pause milliseconds=\"900000\"/></scenario>";
     assert_eq!(over("uac", silent, once), Some((34, "FAIL")));
     // Calls that are left may take all the room that there is, or all the users.
@@ -255,14 +255,14 @@ fn lingering(scenario: &str, then: impl FnOnce(&mut Engine, Flow)) -> (u64, u64,
     let mut own = engine(CALLER, CALLEE, &[scenario], |_, plan| plan.calls = 1);
     let mut out = Outbox::new();
     own.timeout(Time::from_secs(1), &mut out);
-    assert_eq!((own.lingering, own.calling), (1, 0));
+    assert_eq!((own.lingering(), own.calling()), (1, 0));
     then(&mut own, Flow::udp(ListenerId(0), address(CALLEE)));
     while let Some(at) = own.next_deadline() {
         assert!(at < Time::from_secs(300));
         own.timeout(at, &mut out);
     }
-    assert_eq!((own.lingering, own.calls.len(), own.calling), (0, 0, 0));
-    let side = &own.metrics.all.sides[End::Caller as usize];
+    assert_eq!((own.lingering(), own.calls(), own.calling()), (0, 0, 0));
+    let side = &own.metrics().all.sides[End::Caller as usize];
     (side.succeeded, side.failures(), own.is_done())
 }
 
@@ -305,7 +305,7 @@ fn a_call_that_lingers_ends_once_though_nobody_answers_it() {
     pair.pass(Time::from_secs(120));
     assert!(pair.passed > 8, "{}", pair.passed);
     let own = &pair.ends[0].1;
-    assert_eq!((pair.ends_of(0, End::Caller), own.lingering, own.calls.len()), ((1, 0), 0, 0));
+    assert_eq!((pair.ends_of(0, End::Caller), own.lingering(), own.calls()), ((1, 0), 0, 0));
     assert!(own.is_done());
 }
 
@@ -342,7 +342,7 @@ fn what_follows_a_pause_was_meant_for_its_end() {
     assert_eq!(pair.ends_of(0, End::Caller), (1, 0));
     assert_eq!(pair.log.len(), 6, "and nothing twice: {:?}", pair.log);
     let metrics = pair.caller();
-    assert_eq!(metrics.lateness().max(), 1_800_000);
+    assert_eq!(metrics.punctuality().lateness().max(), 1_800_000);
     let (bye, talk) = (metrics.latency(Measure::SddSuccess), metrics.latency(Measure::SdtSuccess));
     assert_eq!((bye.intended.max(), bye.sent.max()), (1_800_000, 0));
     assert_eq!(talk.sent.max(), 3_800_000);
@@ -359,7 +359,7 @@ fn what_is_sent_again_too_late_was_late() {
     pair.now = Time::from_millis(2_500);
     pair.pass(Time::from_secs(10));
     assert_eq!(pair.ends_of(0, End::Caller), (1, 0));
-    assert_eq!(pair.caller().lateness().max(), 1_000_000, "T1 was over at 1.5 s");
+    assert_eq!(pair.caller().punctuality().lateness().max(), 1_000_000, "T1 was over at 1.5 s");
 }
 
 #[test]
@@ -377,7 +377,11 @@ fn calls_that_never_had_room_are_said() {
     let metrics = &engine.record(Time::from_secs(9)).metrics;
     // Forty were due in two seconds.
     assert_eq!((metrics.all.sides[End::Caller as usize].begun, metrics.all.shed), (2, 38));
-    assert!((1_800_000..1_920_000).contains(&metrics.lateness().max()), "{}", metrics.lateness().max());
+    assert!(
+        (1_800_000..1_920_000).contains(&metrics.punctuality().lateness().max()),
+        "{}",
+        metrics.punctuality().lateness().max()
+    );
     let offered = metrics.offered(Time::from_secs(1)).unwrap_or_default();
     assert!((offered - 2.0).abs() < 1e-6, "{offered}");
     assert_eq!(judge(&Rule::default(), metrics, Health::default()).0.word(), "VOID");
@@ -395,8 +399,10 @@ fn a_crowd_that_never_had_room_is_counted_to_the_last() {
     let metrics = &engine.record(Time::from_secs(2)).metrics;
     // From 0 to 1 s inclusive; half of them in the window but for the first, which was meant 10 us before it.
     assert_eq!((metrics.all.shed, metrics.measured.shed), (50_000, 25_000));
-    assert_eq!(metrics.lateness().count(), 25_000);
-    assert!(metrics.lateness().min() < 1_000 && metrics.lateness().max() > 499_000);
+    assert_eq!(metrics.punctuality().lateness().count(), 25_000);
+    assert!(
+        metrics.punctuality().lateness().min() < 1_000 && metrics.punctuality().lateness().max() > 499_000
+    );
 }
 
 #[test]

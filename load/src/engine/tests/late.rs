@@ -36,13 +36,13 @@ fn times_are_counted_from_the_arrival_and_the_wait_is_lateness() {
     let bye_answer = sent(&mut out).remove(0);
     caller.receive_late(ms(13), ms(12), to_caller, &bye_answer, &mut out);
 
-    let metrics = &caller.metrics;
+    let metrics = caller.metrics();
     let micros = |hist: &crate::metrics::Hist| (hist.count(), hist.max());
     let setup = metrics.latency(Measure::Setup);
     assert_eq!((micros(&setup.intended), micros(&setup.sent)), ((1, 4_000), (1, 4_000)));
     let bye = metrics.latency(Measure::Transaction);
     assert_eq!((micros(&bye.intended), micros(&bye.sent)), ((1, 8_000), (1, 2_000)));
     // The start, which was on time, and three messages.
-    assert_eq!(micros(metrics.lateness()), (4, 6_000));
+    assert_eq!(micros(metrics.punctuality().lateness()), (4, 6_000));
     assert!(caller.is_done());
 }

@@ -25,7 +25,7 @@ fn pair(caller: &[&str], callee: &[&str], change: impl FnOnce(&mut Settings)) ->
 }
 
 fn why(pair: &Pair) -> String {
-    pair.ends[0].1.ladders.kept().first().map_or_else(String::new, |ladder| ladder.why.clone())
+    pair.ends[0].1.ladders().kept().first().map_or_else(String::new, |ladder| ladder.why.clone())
 }
 
 /// As with SIPp, which counts it as FailedTimeoutOnRecv or FailedMaxUDPRetrans.
@@ -93,7 +93,7 @@ fn limit(recvs: &str, change: impl FnOnce(&mut Settings)) -> (Option<u64>, (u64,
 
 #[test]
 fn what_may_come_before_has_the_limit_of_what_has_to_come() {
-    let default = |settings: &mut Settings| settings.recv_timeout = Some(Duration::from_millis(200));
+    let default = |settings: &mut Settings| settings.conduct.recv_timeout = Some(Duration::from_millis(200));
     let optional = "<recv response=\"100\" optional=\"true\"/><recv response=\"180\" optional=\"global\"/>";
     let of = |recvs: &str| limit(recvs, |_| {});
     assert_eq!(of(&format!("{optional}<recv response=\"200\" timeout=\"500\"/>")), (Some(500), (0, 1)));
@@ -134,7 +134,8 @@ fn repetitions_are_lost_as_well() {
         let options =
             request("OPTIONS", 1, "").replace("<send>", &format!("<send retrans=\"500\"{attributes}>"));
         let callee = ["<recv request=\"OPTIONS\"/>", LONG];
-        let both = pair(&[&options, "<recv response=\"200\"/>"], &callee, |settings| settings.lost = lost);
+        let both =
+            pair(&[&options, "<recv response=\"200\"/>"], &callee, |settings| settings.conduct.lost = lost);
         assert_eq!(both.caller().all.retransmissions(), 7, "each is counted");
         both.passed
     };
@@ -168,7 +169,7 @@ fn a_stopwatch_that_starts_with_the_call_runs_from_when_that_was_meant_to_begin(
         both.late = Duration::from_millis(7);
         both.pass(Time::from_secs(10));
         assert_eq!(both.ends_of(0, End::Caller), (1, 0), "{:?}", both.log);
-        let (_, times) = &both.caller().stopwatches()[0];
+        let (_, times) = &both.caller().custom().stopwatches()[0];
         let lead = times.intended.max() as i64 - times.sent.max() as i64;
         (times.intended.count(), (lead + 500) / 1_000)
     };
@@ -209,7 +210,7 @@ fn every_message_is_kept_for_who_wants_it() {
 fn a_call_id_may_have_another_end() {
     let mut both = Pair::new(
         engine(CALLER, CALLEE, &["uac"], |settings, _| {
-            settings.call_ids = CallIds::Named(vec![b"-x@".to_vec(), b".y".to_vec()]);
+            settings.conduct.call_ids = CallIds::Named(vec![b"-x@".to_vec(), b".y".to_vec()]);
         }),
         engine(CALLEE, CALLER, &["uas"], nothing),
     );
@@ -222,12 +223,17 @@ fn a_call_id_may_have_another_end() {
 fn with_lines(lines: &str) -> Engine {
     let text = format!("SEQUENTIAL\n{lines}");
     let mut own = engine(CALLER, CALLEE, &["uac"], |settings, plan| {
-        settings.call_ids = CallIds::Field(1);
+        settings.conduct.call_ids = CallIds::Field(1);
         // The next call begins after 100 ms.
-        settings.pause = Pause::Fixed(150);
+        settings.conduct.pause = Pause::Fixed(150);
         plan.calls = 3;
     });
-    own.desk.injections.files.push(Injection::parse("ids.csv", text.as_bytes()).unwrap());
+    own.player
+        .interpreter
+        .desk()
+        .injections
+        .files
+        .push(Injection::parse("ids.csv", text.as_bytes()).unwrap());
     own
 }
 
@@ -240,7 +246,10 @@ fn call_ids_of_any_shape_come_from_a_field() {
         let line = format!("Call-ID: {call_id}\r\n");
         assert!(both.texts.iter().any(|text| text.contains(&line)), "{call_id}");
     }
-    let left = |own: &Engine| own.directory.find(Whose::Ours, own.hash(b"0_1@h"), |_| true);
+    let left = |own: &Engine| {
+        let directory = &own.player.directory;
+        directory.find(Whose::Ours, directory.hash(b"0_1@h"), |_| true)
+    };
     assert_eq!(left(&both.ends[0].1), None, "it is forgotten with its call");
 }
 

@@ -261,7 +261,7 @@ fn the_bye_of_a_callee_is_measured_at_its_end() {
     let pair = callee_hangs_up(&recv("response=\"200\""), &response("200 OK"));
     assert_eq!((pair.ends_of(0, End::Caller), pair.ends_of(1, End::Callee)), ((20, 0), (20, 0)));
     assert_eq!(Performance(pair.caller()).scr(), BOTH, "the session is counted at the caller's");
-    let metrics = &pair.ends[1].1.metrics;
+    let metrics = pair.ends[1].1.metrics();
     let p = Performance(metrics);
     assert_eq!((metrics.all.transactions_succeeded, metrics.all.sessions_requested), (20, 0));
     assert!(p.sdd_success().count() == 20 && p.sdd_failed().is_empty() && p.sdt_success().is_empty());
@@ -274,7 +274,7 @@ fn the_bye_of_a_callee_is_measured_at_its_end() {
     // Refused, as the scenario wants or not.
     for (then, good) in [(recv("response=\"481\""), (20, 0)), (recv("response=\"200\""), (0, 20))] {
         let pair = callee_hangs_up(&then, &response("481 Call/Transaction Does Not Exist"));
-        let metrics = &pair.ends[1].1.metrics;
+        let metrics = pair.ends[1].1.metrics();
         let p = Performance(metrics);
         assert_eq!((p.sdd_success().count(), p.sdd_failed().count()), (0, 20));
         assert_eq!((metrics.all.transactions_succeeded, metrics.all.transactions_failed), good);
@@ -284,7 +284,7 @@ fn the_bye_of_a_callee_is_measured_at_its_end() {
 #[test]
 fn the_bye_of_a_callee_that_nobody_answers_times_out() {
     let pair = callee_hangs_up(&recv("response=\"200\""), &pause(200_000));
-    let metrics = &pair.ends[1].1.metrics;
+    let metrics = pair.ends[1].1.metrics();
     assert_eq!((metrics.all.transactions_timed_out, pair.ends_of(1, End::Callee)), (20, (0, 20)));
     assert!(Performance(metrics).sdd_failed().is_empty(), "section 4.4 leaves it out");
 

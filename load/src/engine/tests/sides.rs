@@ -52,9 +52,9 @@ fn init_runs_once_before_the_first_call() {
     pair.pass(Time::from_secs(5));
     assert_eq!(pair.ends_of(0, End::Caller), (3, 0), "{:?}", pair.log);
     assert_eq!(values(&pair, "X-G"), ["hello 1.000000 2.000000"; 3]);
-    let own = &pair.ends[0].1;
-    assert_eq!((own.trouble(), own.metrics.tallies()), (None, &[("begun".to_owned(), 1)][..]));
-    assert_eq!(own.lines, [(Level::Log, b"g is hello".to_vec())]);
+    let own = &mut pair.ends[0].1;
+    assert_eq!((own.trouble(), own.metrics().custom().tallies()), (None, &[("begun".to_owned(), 1)][..]));
+    assert_eq!(own.player.interpreter.take_lines(), [(Level::Log, b"g is hello".to_vec())]);
 }
 
 #[test]
@@ -96,10 +96,10 @@ fn a_response_belongs_to_the_transaction_that_its_branch_names() {
         let answer = format!("SIP/2.0 200 OK\r\n{rest}").replace("To: <sip:u@x>", "To: <sip:u@x>;tag=1");
         let flow = Flow::udp(ListenerId(0), address(CALLEE));
         own.receive(Time::from_secs(1), flow, answer.as_bytes(), &mut Outbox::new());
-        own.calls.len()
+        own.calls()
     };
     assert_eq!((answer(second), answer(first)), (1, 0));
-    assert_eq!(own.metrics.all.sides[0].succeeded, 1);
+    assert_eq!(own.metrics().all.sides[0].succeeded, 1);
 }
 
 /// A caller and a callee that play `SEQUENTIAL` lines of one file, both in the first of two engines.
@@ -122,7 +122,7 @@ fn with_lines(lines: usize, calls: u64) -> Pair {
         plan.calls = calls;
         (settings.client, settings.server) = (client, server);
     });
-    own.desk = Desk::new(files.for_worker(0, 1), 1, 10);
+    *own.player.interpreter.desk() = Desk::new(files.for_worker(0, 1), 1, 10);
     Pair::new(own, quiet())
 }
 
@@ -167,12 +167,16 @@ fn timers_counters_and_variables_of_the_two_scenarios_are_apart() {
     assert_eq!(values(&pair, "X-Tag"), ["hello 1.000000"; 5]);
     assert_eq!(values(&pair, "X-Mine"), ["me"; 5]);
     let metrics = pair.caller();
-    let watches: Vec<(&str, u64)> =
-        metrics.stopwatches().iter().map(|(name, times)| (name.as_str(), times.sent.count())).collect();
+    let watches: Vec<(&str, u64)> = metrics
+        .custom()
+        .stopwatches()
+        .iter()
+        .map(|(name, times)| (name.as_str(), times.sent.count()))
+        .collect();
     assert_eq!(watches, [("1", 5), ("callee-1", 5)]);
-    assert_eq!(metrics.tallies(), [("done".to_owned(), 5), ("callee-seen".to_owned(), 5)]);
+    assert_eq!(metrics.custom().tallies(), [("done".to_owned(), 5), ("callee-seen".to_owned(), 5)]);
     let tables: Vec<(Option<usize>, u32)> =
-        metrics.tables().iter().map(|table| (table.stopwatch, table.bounds_ms[0])).collect();
+        metrics.custom().tables().iter().map(|table| (table.stopwatch, table.bounds_ms[0])).collect();
     assert_eq!(tables, [(Some(0), 10), (None, 20), (Some(1), 30)]);
 }
 
@@ -186,7 +190,7 @@ fn room_for_calls_is_that_of_the_callers() {
         quiet(),
     );
     pair.pass(Time::from_millis(1_200));
-    assert_eq!(pair.ends[0].1.calling, 3);
+    assert_eq!(pair.ends[0].1.calling(), 3);
     pair.pass(Time::from_secs(10));
     assert_eq!(
         (pair.ends_of(0, End::Caller), pair.ends_of(0, End::Callee)),
@@ -195,7 +199,7 @@ fn room_for_calls_is_that_of_the_callers() {
         pair.log
     );
     assert_eq!((pair.caller().all.unexpected_messages(), pair.caller().all.shed), (0, 0));
-    assert_eq!(pair.ends[0].1.calling, 0);
+    assert_eq!(pair.ends[0].1.calling(), 0);
 }
 
 const INVITE: &str = "INVITE sip:x@y SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.9:5060;branch=z9hG4bK1\r\n\
@@ -221,12 +225,12 @@ fn an_invite_without_room_is_refused_and_the_fault_is_ours() {
     let mut own = engine(CALLEE, CALLER, &["uas"], |settings, _| settings.most_callees = 1);
     assert_eq!(said(&mut own, "one").len(), 2, "180 and 200");
     assert_eq!(
-        (said(&mut own, "two"), own.metrics.all.callees_shed),
+        (said(&mut own, "two"), own.metrics().all.callees_shed),
         (vec!["SIP/2.0 503 Service Unavailable".into()], 1)
     );
-    assert_eq!((own.metrics.all.unexpected_messages(), own.metrics.all.shed), (0, 0));
+    assert_eq!((own.metrics().all.unexpected_messages(), own.metrics().all.shed), (0, 0));
     // Nobody here was to begin it.
-    assert_eq!(own.metrics.offered(Time::from_secs(1)), None);
+    assert_eq!(own.metrics().offered(Time::from_secs(1)), None);
 }
 
 #[test]
@@ -240,20 +244,22 @@ fn what_is_answered_by_default_begins_no_call() {
             |text: &[u8]| String::from_utf8_lossy(text).split(' ').nth(1).unwrap_or_default().to_owned();
         out.transmits().iter().map(|sent| code(out.message(sent))).collect::<Vec<_>>()
     };
-    let mut own = engine(CALLEE, CALLER, &["uas"], |settings, _| settings.defaults.auto_answer = true);
+    let mut own =
+        engine(CALLEE, CALLER, &["uas"], |settings, _| settings.conduct.defaults.auto_answer = true);
     for method in ["OPTIONS", "NOTIFY", "PING"] {
         assert_eq!(said(&mut own, method), ["200"], "{method}");
     }
-    let all = &own.metrics.all;
-    assert_eq!(
-        (own.calls.len(), all.sides[1].begun, all.callees_shed, all.unexpected_messages()),
-        (0, 0, 0, 0)
-    );
+    let all = &own.metrics().all;
+    assert_eq!((own.calls(), all.sides[1].begun, all.callees_shed, all.unexpected_messages()), (0, 0, 0, 0));
     assert_eq!(said(&mut own, "INVITE"), ["180", "200"]);
     // A scenario that begins so answers by itself.
-    let mut own =
-        engine(CALLEE, CALLER, &[&answers("", "")], |settings, _| settings.defaults.auto_answer = true);
-    assert_eq!((said(&mut own, "OPTIONS"), own.metrics.all.sides[1].succeeded), (vec!["200".to_owned()], 1));
+    let mut own = engine(CALLEE, CALLER, &[&answers("", "")], |settings, _| {
+        settings.conduct.defaults.auto_answer = true
+    });
+    assert_eq!(
+        (said(&mut own, "OPTIONS"), own.metrics().all.sides[1].succeeded),
+        (vec!["200".to_owned()], 1)
+    );
 }
 
 #[test]
@@ -285,14 +291,14 @@ fn an_answering_side_ends_with_its_last_call() {
         "{:?}",
         pair.log
     );
-    assert_eq!(pair.ends[1].1.metrics.all.callees_shed, 0, "it was asked for no more");
+    assert_eq!(pair.ends[1].1.metrics().all.callees_shed, 0, "it was asked for no more");
 }
 
 #[test]
 fn the_number_of_a_cseq_stays_below_its_bound() {
     let text = builtin("uac").unwrap().replace("CSeq: 1 INVITE", "CSeq: [cseq] INVITE");
     for base in [i32::MAX as u32, u32::MAX] {
-        let mut own = engine(CALLER, CALLEE, &[&text], |settings, _| settings.base_cseq = base);
+        let mut own = engine(CALLER, CALLEE, &[&text], |settings, _| settings.conduct.base_cseq = base);
         let mut out = Outbox::new();
         own.timeout(Time::from_secs(1), &mut out);
         let text = String::from_utf8_lossy(out.message(&out.transmits()[0])).into_owned();

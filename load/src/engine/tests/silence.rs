@@ -172,7 +172,7 @@ fn an_answer_that_leads_to_unexp_main_is_one() {
 #[test]
 fn an_answer_that_is_passed_over_is_one() {
     let mut pair = Pair::new(
-        engine(CALLER, CALLEE, &["uac"], |settings, _| settings.defaults.abort = false),
+        engine(CALLER, CALLEE, &["uac"], |settings, _| settings.conduct.defaults.abort = false),
         engine(
             CALLEE,
             CALLER,

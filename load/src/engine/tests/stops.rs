@@ -22,7 +22,7 @@ fn pair(then: &str) -> Pair {
     let hold = format!("<pause milliseconds=\"3000\"/>{then}");
     Pair::new(
         engine(CALLER, CALLEE, &[&asks(&hold)], nothing),
-        engine(CALLEE, CALLER, &[&answers()], |settings, _| settings.defaults.abort = false),
+        engine(CALLEE, CALLER, &[&answers()], |settings, _| settings.conduct.defaults.abort = false),
     )
 }
 
@@ -70,7 +70,7 @@ fn a_call_begins_to_wait_when_it_begins() {
     let now = pair.now;
     let callee = &mut pair.ends[1].1;
     callee.receive(now, Flow::udp(ListenerId(0), address(CALLER)), message.as_bytes(), &mut out);
-    let waits: Vec<_> = callee.calls.under_way().map(|call| (call.since, call.quiet)).collect();
+    let waits: Vec<_> = callee.player.calls.iter().map(|call| call.waiting.times()).collect();
     assert_eq!(waits, [(now, now)], "and not when the call before it in its place did");
 }
 
@@ -97,7 +97,7 @@ fn a_jump_to_a_step_that_is_not_there_fails_the_call() {
 fn a_step_may_lose_nothing_where_others_lose_all() {
     let asks = asks("").replace("<send>", "<send lost=\"0\">").replace("<recv ", "<recv lost=\"0\" ");
     let mut pair = Pair::new(
-        engine(CALLER, CALLEE, &[&asks], |settings, _| settings.lost = 1.0),
+        engine(CALLER, CALLEE, &[&asks], |settings, _| settings.conduct.lost = 1.0),
         engine(CALLEE, CALLER, &[&answers()], nothing),
     );
     pair.pass(Time::from_secs(10));

@@ -34,7 +34,7 @@ fn a_call_belongs_to_the_window_in_which_it_was_meant_to_begin() {
     assert_eq!((m.measured.sides[0].succeeded, m.measured.sides[0].failures()), (1, 0));
     assert_eq!(m.all.sides[0].failures(), 1);
     assert_eq!(m.measured.sessions_established, 1);
-    assert_eq!(m.lateness().max(), 110);
+    assert_eq!(m.punctuality().lateness().max(), 110);
     let srd = m.latency(Measure::SrdSuccess);
     assert_eq!((srd.intended.count(), srd.intended.max(), srd.sent.max()), (1, 7_010, 6_900));
     assert_eq!(m.latency(Measure::CallLength).sent.max(), 47_900);
@@ -79,7 +79,7 @@ fn messages_count_when_they_pass() {
     assert_eq!((c.messages_sent(), c.messages_received(), c.retransmissions()), (4, 2, 1));
     assert_eq!((c.unexpected_messages(), c.dead_call_messages, c.challenges), (1, 1, 1));
     assert_eq!((c.lost().all(), c.undeliverable, m.all.lost().all()), (3, 1, 6));
-    assert_eq!((m.queue().count(), m.queue().max()), (1, 1_500));
+    assert_eq!((m.punctuality().queue().count(), m.punctuality().queue().max()), (1, 1_500));
     let p = &m.series().points()[0];
     assert_eq!((p.sent, p.received, p.repeated, p.unexpected, p.drops, p.queue), (8, 4, 2, 2, 6, 1_500));
 }
@@ -90,7 +90,7 @@ fn stopwatches_and_voicemail() {
     m.stopwatch(1, us(700), Began { intended: us(100), sent: us(200) });
     m.stopwatch(7, us(700), Began::at(us(0)));
     m.stopwatch(0, us(3_000_000), Began::at(us(2_000_000)));
-    let [(one, first), (two, second)] = m.stopwatches() else { panic!("two were announced") };
+    let [(one, first), (two, second)] = m.custom().stopwatches() else { panic!("two were announced") };
     assert_eq!((one.as_str(), first.sent.count()), ("1", 0));
     assert_eq!((two.as_str(), second.intended.max(), second.sent.max()), ("2", 600, 500));
     m.voicemail(Began::at(us(5)));
@@ -173,9 +173,8 @@ proptest! {
             x.all == y.all
                 && x.measured == y.measured
                 && x.latencies == y.latencies
-                && x.stopwatches == y.stopwatches
-                && x.lateness == y.lateness
-                && x.queue == y.queue
+                && x.custom == y.custom
+                && x.punctuality == y.punctuality
         };
         let [a, b, c] = parts;
         let mut left = a.clone();

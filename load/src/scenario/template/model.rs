@@ -4,15 +4,14 @@
 //! were. So the last text is kept, with the places of its fields: it is copied whole, and the fields are
 //! written over. Wherever that is not sure to give the same, the text is made piece by piece.
 //!
-//! Headers of the message received are looked up once for all messages that are its like
-//! ([`sip_message::Message::likeness`]): in those they stand in the same places, and are as long.
+//! Headers that stand where they stood in the message before are copied as stretches of it, several lines at
+//! a time. Otherwise each is looked up.
 
 use super::super::facts::{Desk, Facts};
 use super::super::variables::Vars;
-use super::seek::{Outline, value_of};
+use super::seek::{Outline, Span, value_of};
 use super::words::{Digits, Number, Text};
 use super::{Fault, Piece, Template};
-use core::num::NonZeroU64;
 use core::ops::Range;
 
 /// What of a call its texts show most: enough for most texts that are made from the one before.
@@ -98,11 +97,9 @@ pub struct Model {
     headers: Vec<Field<u16>>,
     /// The other ones.
     rare: Vec<Field>,
-    /// The headers again, as they stand in messages of this likeness.
+    /// The headers again, in messages in which all headers stand like this.
     stretches: Vec<Stretch>,
-    likeness: Option<NonZeroU64>,
-    /// That of the message before.
-    before: Option<NonZeroU64>,
+    spans: Vec<Span>,
     /// The step and round that it was made for.
     place: (usize, u32),
     ready: bool,
@@ -114,49 +111,17 @@ pub struct Model {
     value: Vec<u8>,
     #[cfg(test)]
     uses: usize,
-    #[cfg(test)]
-    alike: usize,
 }
 
 #[cfg(test)]
 impl Model {
-    /// How many texts were made with its help, and of these, for how many no header was looked up.
-    pub(super) fn uses(&self) -> (usize, usize) {
-        (self.uses, self.alike)
+    /// How many texts were made with its help.
+    pub(super) fn uses(&self) -> usize {
+        self.uses
     }
 }
 
 impl Model {
-    /// Notes where the headers of the text just made stand in messages that are the like of the one it was
-    /// made from.
-    #[cold]
-    fn learn(&mut self, outline: &Outline, last: &[u8]) {
-        self.likeness = None;
-        self.stretches.clear();
-        let spans = outline.spans();
-        for field in &self.headers {
-            let mut at = field.at;
-            for (nth, &(_, from, to)) in spans.iter().filter(|span| span.0 == field.source).enumerate() {
-                let (mut from, mut len) = (u32::from(from), u32::from(to.saturating_sub(from)));
-                if nth > 0 {
-                    // Further ones are further values, behind a comma.
-                    let line = last.get(from as usize..usize::from(to)).unwrap_or_default();
-                    let value = value_of(line);
-                    from += (value.as_ptr() as usize).saturating_sub(line.as_ptr() as usize) as u32;
-                    len = value.len() as u32;
-                    at += 2;
-                }
-                self.stretches.push(Stretch { from, at, len });
-                at += len;
-            }
-            if at != field.at + field.len {
-                return self.stretches.clear();
-            }
-        }
-        self.join(last);
-        self.likeness = outline.likeness();
-    }
-
     /// Makes the text of a call as the last one was made. False, and nothing is written, if that is not sure
     /// to be it, or if a [`Brief`] does not say enough.
     #[inline]
@@ -190,15 +155,66 @@ impl Model {
         let (last, outline) = (brief.last, brief.outline);
         let filled = fill_fields(&self.fields, brief, text)
             && (self.headers.is_empty()
-                || fill_headers(self, (last, outline), text)
-                || fill_unlike(self, (last, outline), text));
+                || outline.is_some_and(|outline| self.fill_headers(last, outline.spans(), text)));
         if !filled {
             out.truncate(start);
         }
         filled
     }
 
-    /// Makes one of stretches with the same line end between them in both texts.
+    /// Writes the headers of the message received last. False if one has not the length that it had.
+    #[inline]
+    fn fill_headers(&mut self, last: &[u8], spans: &[Span], text: &mut [u8]) -> bool {
+        if self.stretches.is_empty() || self.spans != spans {
+            return self.fill_unlike(last, spans, text);
+        }
+        self.stretches.iter().all(|stretch| {
+            let (from, at, len) = (stretch.from as usize, stretch.at as usize, stretch.len as usize);
+            let place = text.get_mut(at..at + len);
+            place.zip(last.get(from..from + len)).is_some_and(|(place, own)| put(place, own))
+        })
+    }
+
+    /// Same, wherever they stand.
+    #[inline(never)]
+    fn fill_unlike(&mut self, last: &[u8], spans: &[Span], text: &mut [u8]) -> bool {
+        let whole = self.headers.iter().all(|field| {
+            let place = text.get_mut(field.range());
+            place.is_some_and(|place| over_with_header(place, spans, field.source, last))
+        });
+        if whole {
+            self.learn(last, spans);
+        }
+        whole
+    }
+
+    /// Notes which stretches of a message stand in the text. Where headers stand in the same places, so do
+    /// these.
+    fn learn(&mut self, last: &[u8], spans: &[Span]) {
+        self.stretches.clear();
+        for field in &self.headers {
+            let mut at = field.at;
+            for (nth, span) in spans.iter().filter(|span| span.which == field.source).enumerate() {
+                // Further ones are further values, behind a comma.
+                let from = if nth > 0 { span.value } else { span.from };
+                if from == 0 {
+                    return self.stretches.clear();
+                }
+                at += if nth > 0 { 2 } else { 0 };
+                let len = u32::from(span.to.saturating_sub(from));
+                self.stretches.push(Stretch { from: from.into(), at, len });
+                at += len;
+            }
+            if at != field.at + field.len {
+                return self.stretches.clear();
+            }
+        }
+        self.join(last);
+        self.spans.clear();
+        self.spans.extend_from_slice(spans);
+    }
+
+    /// Makes one of stretches with a line end between them in both texts.
     fn join(&mut self, last: &[u8]) {
         const END: &[u8] = b"\r\n";
         let text = &self.text;
@@ -214,8 +230,7 @@ impl Model {
 }
 
 impl Template {
-    /// As [`Template::render`], with the help of what it made last; `model` is of this template alone, and
-    /// outlines are of messages read by one index.
+    /// As [`Template::render`], with the help of what it made last; `model` is of this template alone.
     ///
     /// # Errors
     /// See [`Fault`].
@@ -268,8 +283,8 @@ impl Template {
     ) -> Result<(), Fault> {
         let start = out.len();
         model.vain = model.vain.saturating_add(1);
-        (model.ready, model.likeness) = (false, None);
-        model.before = facts.outline.and_then(Outline::likeness);
+        model.ready = false;
+        model.stretches.clear();
         if model.vain == u8::MAX || !self.pieces.iter().all(Piece::is_copied) {
             model.useless = true;
             return self.render(facts, vars, out);
@@ -381,46 +396,9 @@ fn put_ends<const N: usize>(place: &mut [u8], own: &[u8]) {
     }
 }
 
-/// Writes the headers, if the message is the like of the one before. False if it is not.
-#[inline]
-fn fill_headers(model: &mut Model, (last, outline): (&[u8], Option<&Outline>), text: &mut [u8]) -> bool {
-    let likeness = outline.and_then(Outline::likeness);
-    if likeness.is_none() || likeness != model.likeness {
-        return false;
-    }
-    for stretch in &model.stretches {
-        let (from, at, len) = (stretch.from as usize, stretch.at as usize, stretch.len as usize);
-        let (Some(own), Some(place)) = (last.get(from..from + len), text.get_mut(at..at + len)) else {
-            return false;
-        };
-        put(place, own);
-    }
-    #[cfg(test)]
-    {
-        model.alike += 1;
-    }
-    true
-}
-
-/// Writes the headers, wherever they stand.
-#[inline(never)]
-fn fill_unlike(model: &mut Model, (last, outline): (&[u8], Option<&Outline>), text: &mut [u8]) -> bool {
-    let Some(outline) = outline else { return false };
-    let whole = model.headers.iter().all(|field| {
-        let place = text.get_mut(field.range());
-        place.is_some_and(|place| over_with_header(place, outline.spans(), field.source, last))
-    });
-    // Once is no habit.
-    if whole && outline.likeness().is_some() && outline.likeness() == model.before {
-        model.learn(outline, last);
-    }
-    model.before = outline.likeness();
-    whole
-}
-
 /// Writes a header as it stands in the message, further ones of the name as further values, as
 /// [`super::seek::write_header`] does. False if all that is not as long as the place.
-fn over_with_header(place: &mut [u8], spans: &[(u16, u16, u16)], which: u16, message: &[u8]) -> bool {
+fn over_with_header(place: &mut [u8], spans: &[Span], which: u16, message: &[u8]) -> bool {
     let mut rest = place;
     let mut put = |text: &[u8]| match core::mem::take(&mut rest).split_at_mut_checked(text.len()) {
         Some((own, more)) => {
@@ -430,12 +408,9 @@ fn over_with_header(place: &mut [u8], spans: &[(u16, u16, u16)], which: u16, mes
         }
         None => false,
     };
-    let mut own = spans.iter().filter(|span| span.0 == which);
-    let line = |&(_, from, to): &(u16, u16, u16)| {
-        message.get(usize::from(from)..usize::from(to)).unwrap_or_default()
-    };
-    let whole = own.next().is_none_or(|span| put(line(span)))
-        && own.all(|span| put(b", ") && put(value_of(line(span))));
+    let mut own = spans.iter().filter(|span| span.which == which);
+    let whole = own.next().is_none_or(|span| put(span.line(message)))
+        && own.all(|span| put(b", ") && put(value_of(span.line(message))));
     whole && rest.is_empty()
 }
 

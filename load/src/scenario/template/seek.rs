@@ -1,10 +1,8 @@
 //! Finds the headers that `[last_...]` asks for, all in one pass over the message.
 
 use super::{NO_SKIP, Skip};
-use core::num::NonZeroU64;
-use core::ops::Range;
 use memchr::memchr;
-use sip_message::{Message, Name, NameAddr};
+use sip_message::{Header, Message, Name};
 
 /// A header that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,44 +131,55 @@ impl Seeker {
     }
 }
 
-/// A header in a message: its number in a [`Seeker`], where its line begins and where it ends.
-type Span = (u16, u16, u16);
+/// A header in a message.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Span {
+    /// Its number in a [`Seeker`].
+    pub which: u16,
+    /// Where its line begins, and ends without the line end.
+    pub from: u16,
+    pub to: u16,
+    /// Where its value begins, if it ends with the line; otherwise 0.
+    pub value: u16,
+}
+
+impl Span {
+    /// The line, without its end.
+    #[inline]
+    pub fn line<'m>(&self, message: &'m [u8]) -> &'m [u8] {
+        message.get(usize::from(self.from)..usize::from(self.to)).unwrap_or_default()
+    }
+}
 
 /// Where the headers that a scenario asks for stand in a message that was parsed anyway. A call that
 /// keeps it beside the message spares each text a reading of the message.
 #[derive(Clone, Debug, Default)]
 pub struct Outline {
     spans: Vec<Span>,
-    likeness: Option<NonZeroU64>,
-    /// Where the URI of the first Contact stands, if that is known: in brackets, without a display name.
-    url: Option<(u16, u16)>,
-    /// Where the tag of the To stands, if it is the first parameter behind brackets.
-    tag: Option<(u16, u16)>,
-    /// At which step a call was that such a message came for last, and which step took it.
-    taken: Option<(usize, usize)>,
 }
 
 impl Outline {
     /// Notes where the headers stand in [`Message::bytes`]. Keeps its memory.
     pub fn learn(&mut self, headers: &Seeker, message: &Message<'_>) {
         self.clear();
-        self.likeness = message.likeness();
         for (which, own) in (0_u16..).zip(&headers.sought) {
-            let mut add = |line: Range<usize>| {
+            let mut add = |header: Header<'_>| {
                 // The line is noted without its end. A message has at most 64 KiB.
+                let line = header.line.clone();
                 let to = line.end.saturating_sub(2).max(line.start);
-                if let (Ok(from), Ok(to)) = (u16::try_from(line.start), u16::try_from(to)) {
-                    self.spans.push((which, from, to));
+                let value = message.range_of(header.value);
+                let value = if value.end == to { value.start } else { 0 };
+                if let (Ok(from), Ok(to), Ok(value)) =
+                    (u16::try_from(line.start), u16::try_from(to), u16::try_from(value))
+                {
+                    self.spans.push(Span { which, from, to, value });
                 }
             };
             if own.known == Name::Other {
                 let same = |raw: &[u8]| raw.eq_ignore_ascii_case(&own.name);
-                message
-                    .all_headers()
-                    .filter(|header| same(header.raw_name))
-                    .for_each(|header| add(header.line));
+                message.all_headers().filter(|header| same(header.raw_name)).for_each(&mut add);
             } else {
-                message.headers(own.known).for_each(|header| add(header.line));
+                message.headers(own.known).for_each(add);
             }
         }
     }
@@ -178,110 +187,10 @@ impl Outline {
     /// Forgets the message.
     pub fn clear(&mut self) {
         self.spans.clear();
-        (self.likeness, self.url, self.tag, self.taken) = (None, None, None, None);
-    }
-
-    /// What the message has in common with others ([`Message::likeness`]). In all of those everything noted
-    /// here stands in the same place.
-    pub fn likeness(&self) -> Option<NonZeroU64> {
-        self.likeness
-    }
-
-    /// The URI of the first Contact of a message that this is the outline of, or of its like. `None` says
-    /// nothing.
-    pub fn next_url<'m>(&self, message: &Message<'m>) -> Option<&'m [u8]> {
-        let (from, to) = self.url?;
-        message.bytes().get(usize::from(from)..usize::from(to))
-    }
-
-    /// The step that took such a message last, if it came for a call at this step.
-    #[inline]
-    pub fn taken(&self, at: usize) -> Option<usize> {
-        self.taken.filter(|taken| taken.0 == at).map(|taken| taken.1)
-    }
-
-    /// The same of the tag of the To.
-    pub fn to_tag<'m>(&self, message: &Message<'m>) -> Option<&'m [u8]> {
-        let tag = tag_at(message, self.tag?);
-        debug_assert!(
-            tag.is_none_or(|tag| tag == message.to_tag()),
-            "what is alike has its tag in one place"
-        );
-        tag
     }
 
     pub(super) fn spans(&self) -> &[Span] {
         &self.spans
-    }
-}
-
-/// Where the URI of the first Contact stands. In brackets that depends on no letter or digit.
-fn bracketed(message: &Message<'_>) -> Option<(u16, u16)> {
-    let value = message.values(Name::Contact).next().filter(|value| value.starts_with(b"<"))?;
-    place(message.range_of(NameAddr::parse(value).ok()?.uri))
-}
-
-/// A message has at most 64 KiB.
-fn place(range: Range<usize>) -> Option<(u16, u16)> {
-    Some((range.start.try_into().ok()?, range.end.try_into().ok()?))
-}
-
-/// What stands in a message where the tag of the To stands in another of its like, if it is one: the name of
-/// a parameter has letters.
-#[inline]
-fn tag_at<'m>(message: &Message<'m>, (from, to): (u16, u16)) -> Option<&'m [u8]> {
-    const LEAD: &[u8] = b">;tag=";
-    let text = message.bytes().get(usize::from(from).checked_sub(LEAD.len())?..usize::from(to))?;
-    text.strip_prefix(LEAD)
-}
-
-/// The outlines of messages that were the like of others, so that each is found once.
-#[derive(Clone, Debug)]
-pub struct Outlines(Vec<Outline>);
-
-impl Outlines {
-    /// As many as an index remembers messages.
-    const MOST: u64 = 128;
-
-    /// None yet.
-    pub fn new() -> Outlines {
-        Outlines((0..Outlines::MOST).map(|_| Outline::default()).collect())
-    }
-
-    /// The outline of messages of this likeness, if it is known still.
-    #[inline]
-    pub fn get(&self, likeness: NonZeroU64) -> Option<&Outline> {
-        let outline = self.0.get((likeness.get() % Outlines::MOST) as usize);
-        outline.filter(|outline| outline.likeness == Some(likeness))
-    }
-
-    /// Notes which step took a message of this likeness that came for a call at another.
-    pub fn set_taken(&mut self, likeness: NonZeroU64, at: usize, by: usize) {
-        let outline = self.0.get_mut((likeness.get() % Outlines::MOST) as usize);
-        if let Some(outline) = outline.filter(|outline| outline.likeness == Some(likeness)) {
-            outline.taken = Some((at, by));
-        }
-    }
-
-    /// The outline of a message that has a likeness; `None` if it has not. All headers must be those of one
-    /// scenario, all messages read by one index.
-    #[inline]
-    pub fn of(&mut self, headers: &Seeker, message: &Message<'_>) -> Option<&Outline> {
-        let likeness = message.likeness()?;
-        let outline = self.0.get_mut((likeness.get() % Outlines::MOST) as usize)?;
-        if outline.likeness != Some(likeness) {
-            outline.learn(headers, message);
-            outline.url = bracketed(message);
-            outline.tag = place(message.range_of(message.to_tag()))
-                .filter(|tag| tag.0 < tag.1 && tag_at(message, *tag).is_some());
-        }
-        Some(outline)
-    }
-}
-
-impl Default for Outlines {
-    fn default() -> Outlines {
-        Outlines::new()
     }
 }
 
@@ -296,7 +205,7 @@ impl Found {
     const MOST: usize = 32;
 
     pub fn new() -> Found {
-        Found { spans: [(0, 0, 0); Found::MOST], count: 0 }
+        Found { spans: [Span::default(); Found::MOST], count: 0 }
     }
 
     fn add(&mut self, which: usize, from: usize, to: usize) {
@@ -304,7 +213,7 @@ impl Found {
         if let (Some(place), Ok(from), Ok(to)) =
             (self.spans.get_mut(self.count), u16::try_from(from), u16::try_from(to))
         {
-            *place = (which as u16, from, to);
+            *place = Span { which: which as u16, from, to, value: 0 };
             self.count += 1;
         }
     }
@@ -332,11 +241,8 @@ pub(super) fn write_header(
 ) -> Skip {
     let mut result = skip;
     let mut first = true;
-    for &(own, from, to) in spans {
-        if own != which {
-            continue;
-        }
-        let line = message.get(usize::from(from)..usize::from(to)).unwrap_or_default();
+    for span in spans.iter().filter(|span| span.which == which) {
+        let line = span.line(message);
         if first {
             out.extend_from_slice(line);
         } else {
@@ -424,44 +330,6 @@ mod tests {
         }
         outline.clear();
         assert!(outline.spans().is_empty());
-    }
-
-    #[test]
-    fn tag_and_contact_of_alike_messages_are_found_without_reading() {
-        let ok = |tag: &str, url: &str| {
-            format!(
-                "SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1\r\nFrom: <sip:a@b>;tag=x\r\nTo: <sip:b@c>;{tag}\r\n\
-                Call-ID: i\r\nCSeq: 1 INVITE\r\nContact: {url}\r\n\r\n"
-            )
-        };
-        let (seeker, mut index, mut outlines) =
-            (Seeker::default(), sip_message::Index::with_memory(), Outlines::new());
-        let mut found = |tag: &str, url: &str| {
-            let text = ok(tag, url);
-            let limits = sip_message::Limits::default();
-            let sip_message::Parsed::Good(message) = sip_message::parse(text.as_bytes(), &mut index, &limits)
-            else {
-                panic!("a good message")
-            };
-            let outline = outlines.of(&seeker, &message).unwrap();
-            let shown = [outline.to_tag(&message), outline.next_url(&message)];
-            // Where something is said it is what reading finds.
-            assert!(shown[0].is_none_or(|tag| tag == message.to_tag()));
-            let contact = message.values(Name::Contact).next().and_then(|value| NameAddr::parse(value).ok());
-            assert!(shown[1].is_none_or(|url| contact.is_some_and(|contact| contact.uri == url)));
-            (
-                outline.likeness(),
-                shown.map(|text| text.map(|text| String::from_utf8_lossy(text).into_owned())),
-            )
-        };
-        let both = |tag: &str, url: &str| [Some(tag.to_owned()), Some(url.to_owned())];
-        let (first, shown) = found("tag=1-aa", "<sip:x@10.0.0.1;ob>;q=1");
-        assert_eq!(shown, both("1-aa", "sip:x@10.0.0.1;ob"));
-        assert_eq!(found("tag=2-bb", "<sip:y@10.0.0.9;ob>;q=1"), (first, both("2-bb", "sip:y@10.0.0.9;ob")));
-        // Letters of a parameter's name may be others in a message that is alike.
-        let (like, shown) = found("tga=2-bb", "<sip:y@10.0.0.9;ob>;q=1");
-        assert_eq!((like, &shown[0]), (first, &None));
-        assert_eq!(found("x=1;tag=1", "sip:y@10.0.0.9").1, [None, None], "neither is where most have it");
     }
 
     proptest! {

@@ -42,7 +42,7 @@ fn users_register_call_answer_and_leave_messages() {
     assert_eq!(all.challenges, all.registrations + all.refreshes + calls + good);
     assert_eq!((all.retransmissions(), all.unexpected_messages(), all.dead_call_messages), (0, 0, 0));
     assert_eq!(all.transactions_percent(), Some(100.0));
-    assert_eq!(metrics.lateness().max(), 0);
+    assert_eq!(metrics.punctuality().lateness().max(), 0);
     assert_eq!(metrics.latency(Measure::RrdFirst).sent.count(), 300, "those of the ramp");
     assert!(metrics.latency(Measure::SddSuccess).sent.count() > 0);
     // Nothing is left of anybody's calls.
@@ -193,7 +193,7 @@ fn a_callee_that_waits_for_the_ack_to_hang_up_is_not_late() {
     let (byes, repeated) = (metrics.latency(Measure::SddSuccess).sent.count(), all.responses_repeated);
     assert!(byes > 20 && repeated > 10, "{byes} {repeated}");
     assert_eq!(ends(all, Side::Callee)[2], 0, "{}", town.ladder());
-    assert_eq!(metrics.lateness().max(), 0);
+    assert_eq!(metrics.punctuality().lateness().max(), 0);
 }
 
 #[test]
