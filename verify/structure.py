@@ -21,6 +21,7 @@ FUNCTION = re.compile(r'\bfn\s+(' + WORD + r')')
 IMPL = re.compile(r'^[ \t]*(?:unsafe\s+)?impl\b', re.M)
 STRUCT = re.compile(r'\bstruct\s+(' + WORD + r')')
 TEST_ITEM = re.compile(r'#\[cfg\(test\)\]')
+FIELD = re.compile(r'\s*(?:pub(?:\([^)]*\))?\s+)?' + WORD + r'\s*:(?!:)')
 
 
 def blank(text):
@@ -41,12 +42,28 @@ def closing(text, at, pair='{}'):
     return len(text)
 
 
+def end_of_field(text, at):
+    """The place of the comma or bracket that ends the field that begins at `at`."""
+    depth = 0
+    for place in range(at, len(text)):
+        char = text[place]
+        if depth == 0 and char in ',}':
+            return place
+        if char in '([{' or char == '<':
+            depth += 1
+        elif char in ')]}' or char == '>' and text[place - 1] not in '-=':
+            depth -= 1
+    return len(text)
+
+
 def without_tests(text):
     """The text without items under `#[cfg(test)]`, and the names of the modules that those declare."""
     declared = set()
     while (found := TEST_ITEM.search(text)) is not None:
         body, end = text.find('{', found.end()), text.find(';', found.end())
-        if body < 0 or 0 <= end < body:
+        if FIELD.match(text, found.end()):
+            stop = end_of_field(text, found.end())
+        elif body < 0 or 0 <= end < body:
             stop = end + 1 if end >= 0 else len(text)
             declared.update(re.findall(r'\bmod\s+(' + WORD + r')\s*;', text[found.end():stop]))
         else:
