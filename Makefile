@@ -144,9 +144,10 @@ simulate: ## only the simulator; SIM_SEEDS=n for more seeds than 1,000
 	STROWGER_SIM_SEEDS=$(SIM_SEEDS) $(CARGO) test $(LOCKED) -p simulator
 
 .PHONY: interop
-interop: setup-test release-for-tests
+interop: setup-test ## real phones, SIPp and Kamailio with the debug build, at small sizes
 	$(call section,interop: real phones; SIPp; Kamailio as a trunk)
-	$(PYTHON) verify/interop/run.py --bin $(RELEASE) --smoke $(if $(CI)$(LOCKED),--strict)
+	$(CARGO) build $(LOCKED) -p strowger
+	$(PYTHON) verify/interop/run.py --bin $(DEBUG) --smoke $(if $(CI)$(LOCKED),--strict)
 
 .PHONY: interop-full
 interop-full: setup-test release-for-tests ## every interop scenario at its full size (about 8 minutes)

@@ -28,25 +28,46 @@ if ! compgen -G "$sysroot/lib/rustlib/$triple/lib/librustc-*_rt.asan.a" >/dev/nu
 fi
 export RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
--Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing $sanitizer -Ccodegen-units=1 \
--Cdebug-assertions"
+-Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing $sanitizer -Cdebug-assertions"
+# Short runs take less time than their build, so that is optimised little and in parts.
+if [ "$seconds" -lt 60 ]; then
+    export CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
+fi
 "${cargo[@]}" build --release --target "$triple" --bins
 
 targets=("$@")
 if [ ${#targets[@]} = 0 ]; then mapfile -t targets < <(sed -n 's/^name = "\(.*\)"/\1/p' Cargo.toml | tail -n +2); fi
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-for target in "${targets[@]}"; do
+
+# One target, whose log is shown if it fails.
+smoke() {
+    local target=$1 log=$scratch/$1.log runs
     mkdir -p "$scratch/$target" "artifacts/$target"
-    log=$scratch/$target.log
     if ! "${CARGO_TARGET_DIR:-target}/$triple/release/$target" -dict=sip.dict -artifact_prefix="artifacts/$target/" \
         -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 -verbosity=0 \
         "$scratch/$target" "corpus/$target" >"$log" 2>&1; then
         tail -n 60 "$log"
         echo "fuzz target $target FAILED"
-        exit 1
+        return 1
     fi
     runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
-    [ "${runs:-0}" -gt 100 ] || { tail -n 30 "$log"; echo "fuzz target $target executed only ${runs:-no} inputs"; exit 1; }
+    [ "${runs:-0}" -gt 100 ] || { tail -n 30 "$log"; echo "fuzz target $target executed only ${runs:-no} inputs"; return 1; }
     echo "fuzz target $target: $runs inputs in $seconds s, no finding"
+}
+
+# As many at a time as there are cores.
+failed=0 running=0
+for target in "${targets[@]}"; do
+    if [ "$running" -ge "$(nproc)" ]; then
+        wait -n || failed=1
+        running=$((running - 1))
+    fi
+    smoke "$target" &
+    running=$((running + 1))
 done
+while [ "$running" -gt 0 ]; do
+    wait -n || failed=1
+    running=$((running - 1))
+done
+exit "$failed"
