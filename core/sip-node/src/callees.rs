@@ -49,9 +49,15 @@ impl Callees {
         }
     }
 
-    /// Whether this dialog began and has not ended, with a callee at this place.
-    pub fn has_at(&self, tag: u64, place: u32) -> bool {
-        self.at(tag, place).is_some_and(|at| self.lives(at))
+    /// Whether this dialog began and has not ended, with a callee at this place. `early`: it need not be
+    /// answered.
+    pub fn has_at(&self, tag: u64, place: u32, early: bool) -> bool {
+        let lives = |at: usize| match self.states.get(at) {
+            Some(State::Answered) => true,
+            Some(State::Early) => early,
+            _ => false,
+        };
+        self.at(tag, place).is_some_and(lives)
     }
 
     /// An early dialog has failed.
@@ -171,9 +177,9 @@ mod tests {
         callees.answer(1, 7);
         callees.answer(1, 8);
         callees.answer(2, 9);
-        let places = [(1, 7), (1, 8), (2, 9), (2, 8)].map(|(tag, at)| callees.has_at(tag, at));
+        let places = [(1, 7), (1, 8), (2, 9), (2, 8)].map(|(tag, at)| callees.has_at(tag, at, true));
         assert_eq!(places, [true, true, true, false]);
-        assert!(!callees.end(1) && !callees.has(1) && !callees.has_at(1, 8));
+        assert!(!callees.end(1) && !callees.has(1) && !callees.has_at(1, 8, true));
         assert!(callees.end(2));
     }
 }

@@ -22,6 +22,8 @@ use siphasher::sip::SipHasher13;
 use std::collections::VecDeque;
 use wire::{ConnId, Outbox, Time};
 
+/// How long early dialogs may still be answered after the first one was: 64*T1 (section 13.2.2.4).
+const FORKS: Duration = Duration::from_secs(32);
 /// A call whose end was never seen is forgotten one to two times as long after its last INVITE or UPDATE.
 const FORGET: Duration = Duration::from_secs(24 * 3600);
 /// Longest text kept of a URI or Call-ID.
@@ -70,8 +72,10 @@ struct Within {
     by_caller: bool,
     /// Where the callee is, by the token.
     callee: SocketAddr,
-    /// It came from its sender's address, and the table may not know its call.
+    /// The table may not know its call. If the callee sent it, it came from the callee's address.
     unknown: bool,
+    /// An INVITE set it up.
+    call: bool,
 }
 
 /// The requests that say something of a call.
@@ -101,6 +105,11 @@ impl DialogKey {
     /// Whether the request had our token.
     pub const fn is_within(&self) -> bool {
         self.within.is_some()
+    }
+
+    /// Whether an INVITE has set up the dialog that the request is of, or sets one up with it.
+    pub fn is_of_call(&self) -> bool {
+        self.within.map_or(self.part == Part::Invite, |within| within.call)
     }
 
     /// What is kept to recognize further 2xx responses: half a hash, or zero if nothing is to be noted.
@@ -196,8 +205,9 @@ impl Calls {
     ) -> DialogKey {
         let within = dialog.map(|dialog| {
             let there = dialog.sender.remote.ip().to_canonical() == seen.ip().to_canonical();
-            let unknown = there && !self.judges(now, dialog, others);
-            Within { by_caller: dialog.by_caller, callee: dialog.callee().remote, unknown }
+            let unknown = (there || dialog.by_caller) && !self.judges(now, dialog, others);
+            let callee = dialog.callee().remote;
+            Within { by_caller: dialog.by_caller, callee, unknown, call: dialog.call }
         });
         let part = match request.method() {
             Method::Invite => Part::Invite,
@@ -299,10 +309,10 @@ impl Calls {
         let place = self.place(place);
         let Some(entry) = self.table.find_mut(key.from, |e| e.hash == key.from) else { return };
         entry.seen = now;
-        if status < 200 {
-            entry.callees.ring(callee, place);
-        } else if key.part == Part::Invite {
-            self.answer(now, key.from, callee, place);
+        match key.part {
+            Part::Invite if status < 200 => entry.callees.ring(callee, place),
+            Part::Invite => self.answer(now, key.from, callee, place),
+            _ => {}
         }
     }
 
@@ -321,10 +331,12 @@ impl Calls {
             true => (key.from, key.to),
             false => (key.to, key.from),
         };
-        let known = self.table.find_mut(caller, |e| e.hash == caller).map(|entry| entry.seen = now).is_some();
+        let entry = self.table.find_mut(caller, |e| e.hash == caller);
+        let rings = entry.as_ref().is_some_and(|entry| !entry.callees.is_answered());
+        let known = entry.map(|entry| entry.seen = now).is_some();
         // The callee itself has sent the request or its answer.
         let there = !within.by_caller || self.place(place) == self.place(within.callee);
-        if status < 200 || !within.unknown || !there {
+        if status < 200 || !within.unknown || !there || rings {
             return;
         }
         if !known {
@@ -339,14 +351,22 @@ impl Calls {
         self.answer(now, caller, callee, self.place(within.callee));
     }
 
-    /// A 2xx came for an INVITE that was answered with a failure meanwhile, and went back.
-    pub fn answered_late(&mut self, now: Time, response: &Message<'_>, key: &DialogKey, place: SocketAddr) {
+    /// A 2xx came for an INVITE that was answered with a failure meanwhile, and went back. `first`: none did
+    /// before, so its call has not ended since.
+    pub fn answered_late(
+        &mut self,
+        now: Time,
+        response: &Message<'_>,
+        key: &DialogKey,
+        place: SocketAddr,
+        first: bool,
+    ) {
         let from = self.hash(response.call_id(), response.from_tag());
         if from != key.from || key.within.is_some() {
             return;
         }
         if self.table.find(from, |e| e.hash == from).is_none() {
-            if self.table.len() >= self.limit {
+            if !first || self.table.len() >= self.limit {
                 return;
             }
             let parts = [response.call_id(), response.from_uri(), response.to_uri()];
@@ -368,14 +388,14 @@ impl Calls {
         }
     }
 
-    /// A request got its final response, or (408) none.
+    /// A request got its final response, or (408) none. An INVITE whose 2xx was not noted counts no longer.
     pub fn concluded(&mut self, status: u16, key: &DialogKey) {
         match key.part {
-            Part::Invite if status >= 300 && key.within.is_none() => {
+            Part::Invite if key.within.is_none() => {
                 let hash = key.from;
                 let Some(entry) = self.table.find_mut(hash, |e| e.hash == hash) else { return };
                 if entry.callees.is_answered() {
-                    entry.attempts = entry.attempts.saturating_sub(1);
+                    entry.attempts = entry.attempts.saturating_sub(u8::from(status >= 300));
                 } else if entry.attempts > 1 {
                     entry.attempts -= 1;
                     self.ringing.give(entry.payer, 1);
@@ -475,7 +495,11 @@ impl Calls {
         );
         let (caller, callee) = if dialog.by_caller { (from, to) } else { (to, from) };
         let place = self.place(dialog.callee().remote);
-        !self.table.find(caller, |e| e.hash == caller).is_some_and(|e| e.callees.has_at(callee, place))
+        let lives = |e: &Entry| {
+            let early = !e.callees.is_answered() || now < e.since + FORKS;
+            e.callees.has_at(callee, place, early)
+        };
+        !self.table.find(caller, |e| e.hash == caller).is_some_and(lives)
     }
 
     /// A hash of an address. Phones and a gateway may be at different ports of one.

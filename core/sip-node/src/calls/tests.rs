@@ -1,6 +1,8 @@
 use super::*;
 use core::net::Ipv4Addr;
 use sip_message::{Index, Limits, Parsed, parse};
+use sip_proxy::token::{End, Role};
+use wire::{Flow, ListenerId};
 
 const PLACE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 5060);
 
@@ -151,7 +153,7 @@ fn response_with_another_tag_or_call_id_is_not_noted() {
         for status in [183, 200] {
             with(&mut calls, id, from, ";tag=x", |calls, m, _| {
                 calls.responded(Time::ZERO, status, m, &key, PLACE);
-                calls.answered_late(Time::ZERO, m, &key, PLACE);
+                calls.answered_late(Time::ZERO, m, &key, PLACE, true);
             });
         }
         let noted = |e: &Entry| e.callees != Callees::default();
@@ -170,7 +172,7 @@ fn call_from_before_is_noted_at_each_place_of_its_callee() {
     for (by_caller, part) in [(true, Part::Update), (false, Part::Update), (true, Part::Invite)] {
         for (unknown, at, noted) in [(false, 0, false), (true, 1, false), (true, 0, true)] {
             for callee in places {
-                let within = Some(Within { by_caller, callee, unknown });
+                let within = Some(Within { by_caller, callee, unknown, call: true });
                 let place = if at == 0 { callee } else { PLACE };
                 with(&mut calls, 1, "a", ";tag=b", |calls, m, key| {
                     let key = DialogKey { part, within, ..*key };
@@ -180,7 +182,7 @@ fn call_from_before_is_noted_at_each_place_of_its_callee() {
                     let has = calls
                         .table
                         .find(caller, |e| e.hash == caller)
-                        .is_some_and(|e| e.callees.has_at(tag, calls.place(callee)));
+                        .is_some_and(|e| e.callees.has_at(tag, calls.place(callee), false));
                     // Of what the callee sent, the answer comes from the caller.
                     assert_eq!(has, noted || unknown && !by_caller, "{by_caller} {part:?} {unknown} {at}");
                 });
@@ -196,4 +198,48 @@ fn call_from_before_is_noted_at_each_place_of_its_callee() {
 fn key_of(calls: &Calls, from: &str, to: &str) -> DialogKey {
     let hash = |tag: &str| calls.hash(b"1", tag.as_bytes());
     DialogKey { part: Part::Bye, from: hash(from), to: hash(to), within: None }
+}
+
+#[test]
+fn call_whose_answer_is_not_noted_is_no_call_being_set_up() {
+    let mut calls = Calls::new(2, [1, 2]);
+    begin(&mut calls, 1, "a");
+    begin(&mut calls, 1, "a");
+    for left in [1, 0] {
+        // The 2xx had another From tag.
+        conclude(&mut calls, Part::Invite, 1, ("a", ""), 200);
+        assert_eq!((calls.len(), calls.ringing.has_room(2)), (left, left == 0));
+    }
+}
+
+#[test]
+fn early_dialog_ends_some_time_after_another_was_answered() {
+    let mut calls = Calls::new(2, [1, 2]);
+    begin(&mut calls, 1, "a");
+    respond(&mut calls, 1, "a", ";tag=early", 183);
+    respond(&mut calls, 1, "a", ";tag=x", 200);
+    let end = End::new(Flow::udp(ListenerId(0), PLACE), Role::Stranger);
+    let (keeper, by_caller) = (calls.keeper(), true);
+    let dialog = Dialog { sender: end, peer: end, by_caller, called: 0, calling: 0, keeper, call: true };
+    for (tag, at, denied) in [("early", 31, false), ("early", 33, true), ("x", 33, false), ("y", 1, true)] {
+        let now = Time::ZERO + Duration::from_secs(at);
+        with(&mut calls, 1, "a", &format!(";tag={tag}"), |calls, m, _| {
+            assert_eq!(calls.denies(now, m, &dialog, false), denied, "{tag} {at}");
+        });
+    }
+}
+
+/// While the table may not know all calls.
+#[test]
+fn update_in_an_early_dialog_answers_no_call() {
+    let mut calls = Calls::new(2, [1, 2]);
+    begin(&mut calls, 1, "a");
+    respond(&mut calls, 1, "a", ";tag=x", 183);
+    let within = Some(Within { by_caller: true, callee: PLACE, unknown: true, call: true });
+    with(&mut calls, 1, "a", ";tag=x", |calls, m, key| {
+        let key = DialogKey { part: Part::Update, within, ..*key };
+        calls.responded(Time::ZERO, 200, m, &key, PLACE);
+    });
+    conclude(&mut calls, Part::Invite, 1, ("a", ""), 486);
+    assert_eq!((calls.len(), calls.ringing.has_room(2)), (0, true));
 }

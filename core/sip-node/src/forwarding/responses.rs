@@ -37,7 +37,7 @@ impl Forwarder {
         match step.layer.receive_response(step.now, client, response, step.out) {
             Outcome::Deliver { user } if response.via_count() > 1 => {
                 let (id, branch) = ProxiedId::split(user);
-                self.branch_response(step, flow, id, branch, response);
+                self.branch_response(step, flow, (id, branch, client), response);
             }
             Outcome::Deliver { user } if is_probe(user) => self.prober.answered(step, user),
             Outcome::Deliver { .. } | Outcome::Unknown => step.site.services().count(Counter::Stray),
@@ -49,12 +49,11 @@ impl Forwarder {
         &mut self,
         step: &mut Step<'_, S>,
         flow: Flow,
-        id: ProxiedId,
-        branch: BranchId,
+        (id, branch, client): (ProxiedId, BranchId, ClientId),
         response: &Message<'_>,
     ) {
         let Some(mut proxied) = self.proxied.take(id) else {
-            return self.further_response(step, flow, id, branch, response);
+            return self.further_response(step, (id, branch, client), response);
         };
         let status = response.status();
         if proxied.invite && status >= 300 {
@@ -68,11 +67,16 @@ impl Forwarder {
             // A 2xx to an INVITE of which a branch was given up.
             if proxied.invite
                 && (200..300).contains(&status)
-                && !relay(step, proxied.back(branch, flow.remote), response)
+                && let Some(asked) = step.layer.flow_of_client(client)
+                && !relay(step, proxied.back(branch, asked.remote), response)
                 && relay_late(step, &proxied, branch, response)
             {
-                let callee = proxied.back(branch, flow.remote).place;
-                step.calls.answered_late(step.now, response, &proxied.upstream.key, callee);
+                let callee = proxied.back(branch, asked.remote).place;
+                let first = !mem::replace(&mut proxied.accepted, true);
+                if proxied.edits.record_route {
+                    let key = &proxied.upstream.key;
+                    step.calls.answered_late(step.now, response, key, callee, first);
+                }
             }
             return self.proxied.put_back(step.layer, proxied);
         }
@@ -104,14 +108,13 @@ impl Forwarder {
     fn further_response<S: Services>(
         &mut self,
         step: &mut Step<'_, S>,
-        flow: Flow,
-        id: ProxiedId,
-        branch: BranchId,
+        (id, branch, client): (ProxiedId, BranchId, ClientId),
         response: &Message<'_>,
     ) {
+        let Some(asked) = step.layer.flow_of_client(client) else { return };
         let key = |half| step.calls.key_of_further(half, response);
         if (200..300).contains(&response.status())
-            && let Some(back) = self.proxied.back(id, branch, flow.remote, key)
+            && let Some(back) = self.proxied.back(id, branch, asked.remote, key)
         {
             relay(step, back, response);
         }

@@ -248,7 +248,7 @@ fn push_record_routes<S: Services>(
     let callee = p.target(branch).map_or(End::new(flow, Role::Stranger), |t| {
         callee_end(flow, t.role, p.text(&t.uri), p.text(&t.routes))
     });
-    let ends = step.site.ends(request, caller, callee, step.calls.keeper());
+    let ends = step.site.ends(request, (caller, callee), step.calls.keeper(), p.upstream.key.is_of_call());
     step.site.push_routes(&ends, request, lines);
 }
 

@@ -142,12 +142,12 @@ impl Forwarder {
         let via_end = lines.len();
         let recorded = is_recorded(request, a);
         if recorded && settings.proxy.record_route && request.method() != Method::Ack {
-            let ends = step.site.ends(
-                request,
+            let ends = (
                 caller_end(from, request, a.caller.role),
                 callee_end(hop, target.role, &target.uri, &target.routes),
-                step.calls.keeper(),
             );
+            let call = a.dialog.map_or(request.method() == Method::Invite, |dialog| dialog.call);
+            let ends = step.site.ends(request, ends, step.calls.keeper(), call);
             step.site.push_routes(&ends, request, &mut lines);
         }
         let outgoing = Outgoing {

@@ -98,7 +98,7 @@ pub(super) fn concluded<S: Services>(step: &mut Step<'_, S>, p: &Proxied, status
         step.site.services().observe(what, u64::try_from(micros).unwrap_or(u64::MAX));
     }
     step.calls.concluded(status, &p.upstream.key);
-    if p.invite && status < 300 && !step.site.settings().proxy.record_route {
+    if p.invite && status < 300 && !p.edits.record_route && !p.upstream.key.is_within() {
         // Its BYE goes from phone to phone; nobody here will see the call end.
         step.calls.left(&p.upstream.key);
     }

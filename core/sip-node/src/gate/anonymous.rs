@@ -81,8 +81,10 @@ impl Gate {
     ) -> Option<Caller<'a>> {
         let settings = step.site.settings();
         let covers = settings.auth.challenge.covers(request.method().as_bytes());
+        // It may have dialled in its own domain.
+        let dialled = || Some(step.site.aor_of(request.to_uri())?.domain().to_vec());
         let default = || settings.domains.first().cloned();
-        let meant = || preferred_domain(step.site, request).or_else(default);
+        let meant = || preferred_domain(step.site, request).or_else(dialled).or_else(default);
         let domain = domain_brought(step.site, request, meant).or_else(meant);
         let Some(domain) = domain.filter(|_| covers && dialog.is_some_and(may_prove)) else {
             step.site.services().count(Counter::Forbidden);

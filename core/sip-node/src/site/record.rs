@@ -5,7 +5,7 @@ use crate::services::Services;
 use crate::settings::Mode;
 use crate::uris::is_sips;
 use core::net::SocketAddr;
-use sip_message::{Message, Method, Uri};
+use sip_message::{Message, Uri};
 use sip_proxy::locate::Ability;
 use sip_proxy::token::{End, Ends, Role};
 use sip_proxy::transport::reply_flow;
@@ -16,13 +16,18 @@ pub(crate) const OC: &[u8] = b";oc;oc-algo=\"loss,rate\"";
 
 impl<S: Services> Site<S> {
     /// The ends of a dialog that a request may set up, and the names that they bear in it. `keeper`: of the
-    /// table of calls.
-    pub(crate) fn ends(&self, request: &Message<'_>, caller: End, callee: End, keeper: u16) -> Ends {
+    /// table of calls. `call`: an INVITE set the dialog up, or does so now.
+    pub(crate) fn ends(
+        &self,
+        request: &Message<'_>,
+        (caller, callee): (End, End),
+        keeper: u16,
+        call: bool,
+    ) -> Ends {
         let mark = |uri| self.aor_of(uri).map_or(0, |aor| self.sealer.mark(aor.text()));
         let calling = if caller.role == Role::Local { mark(request.from_uri()) } else { 0 };
         // Without transactions there is no table of calls.
         let keeper = if self.settings.proxy.mode == Mode::Stateless { 0 } else { keeper };
-        let call = request.method() == Method::Invite;
         Ends { caller, callee, called: mark(request.to_uri()), calling, keeper, call }
     }
 

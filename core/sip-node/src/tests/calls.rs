@@ -411,12 +411,14 @@ fn response_from_elsewhere_makes_no_dialog_of_a_trunk() {
 
 /// A phone answers with the From tag of nobody.
 #[test]
-fn refused_call_is_forgotten_whatever_tags_its_response_has() {
-    let mut lab = Lab::new();
-    lab.phones(&[BOB]);
-    let invite = Req::invite();
-    let got = lab.invite(CAROL, invite.text()).remove(0);
-    lab.send(BOB, got.reply(486, "b", "").replace(&format!("tag={}", tag_of(&invite.from)), "tag=zz"));
-    lab.sent();
-    assert_eq!(lab.report().call_count, 0);
+fn call_is_forgotten_whatever_tags_its_final_response_has() {
+    for status in [200, 486] {
+        let mut lab = Lab::new();
+        lab.phones(&[BOB]);
+        let invite = Req::invite();
+        let got = lab.invite(CAROL, invite.text()).remove(0);
+        lab.send(BOB, got.reply(status, "b", "").replace(&format!("tag={}", tag_of(&invite.from)), "tag=zz"));
+        lab.sent();
+        assert_eq!(lab.report().call_count, 0);
+    }
 }

@@ -200,6 +200,25 @@ fn notify_passes_in_a_subscription_of_our_user() {
     assert_eq!(lab.ask(CAROL, notify.text()).to(), ALICE);
 }
 
+/// Our phone reports on a REFER of the stranger's; its Record-Route is of a call all the same.
+#[test]
+fn notify_within_a_call_begins_no_subscription() {
+    let mut lab = Lab::new();
+    let (mut refer, got) = in_call(&mut lab, false);
+    refer.method = "REFER".to_owned();
+    assert_eq!(lab.ask(CAROL, refer.text()).to(), ALICE);
+    let mut notify = Req::new("NOTIFY", &format!("sip:carol@{CAROL}")).alice();
+    (notify.from, notify.call_id) = (refer.to.clone(), refer.call_id.clone());
+    (notify.to, notify.cseq) = (refer.from.clone(), 20);
+    notify.lines.extend(got.all("Record-Route").iter().map(|route| format!("Route: {route}")));
+    let sent = lab.as_user(ALICE, "alice", &notify.line("Event: refer"));
+    let report = sent.iter().find(|s| s.to() == CAROL).expect("a NOTIFY");
+    let mut forged = Req { method: "NOTIFY".to_owned(), cseq: 30, ..refer };
+    forged.lines = report.all("Record-Route").iter().map(|route| format!("Route: {route}")).collect();
+    assert!(!forged.lines.is_empty());
+    assert_eq!(lab.ask(CAROL, forged.line("Event: check-sync").text()).status(), 403);
+}
+
 #[test]
 fn info_needs_the_call_that_its_token_is_of() {
     let mut lab = Lab::new();

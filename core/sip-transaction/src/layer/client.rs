@@ -329,6 +329,11 @@ impl Clients {
         self.get(id).map(|client| client.user)
     }
 
+    /// Where the request went.
+    pub fn flow_of(&self, id: ClientId) -> Option<Flow> {
+        self.get(id).map(|client| client.flow)
+    }
+
     /// Whether a provisional response has come and no final one yet: a CANCEL would go out at once.
     pub fn is_proceeding(&self, id: ClientId) -> bool {
         self.get(id).is_some_and(|client| {

@@ -460,6 +460,11 @@ impl Layer {
         self.clients.user_of(id)
     }
 
+    /// Where the request went.
+    pub fn flow_of_client(&self, id: ClientId) -> Option<Flow> {
+        self.clients.flow_of(id)
+    }
+
     /// Whether a provisional response has come and no final one yet: a CANCEL would go out at once.
     pub fn is_proceeding(&self, id: ClientId) -> bool {
         self.clients.is_proceeding(id)
