@@ -76,11 +76,7 @@ fn main() {
     let rounds = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(1_000_000);
     let messages = messages();
     let limits = Limits::default();
-    // "remembered" as the second argument: as for messages like those that came before.
-    let mut index = match std::env::args().nth(2).as_deref() {
-        Some("remembered") => Index::with_memory(),
-        _ => Index::new(),
-    };
+    let mut index = Index::new();
     for _ in 0..rounds {
         for text in &messages {
             match parse(text.as_bytes(), &mut index, &limits) {

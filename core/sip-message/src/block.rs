@@ -192,12 +192,6 @@ mod sse2 {
             Hits(cmp_eq_mask_i8_m128i(self.0, splat(byte)))
         }
 
-        /// One bit for each byte that is not the same in both.
-        #[inline(always)]
-        pub fn differing(self, other: Block) -> u32 {
-            Hits(cmp_eq_mask_i8_m128i(self.0, other.0)).bits() ^ 0xffff
-        }
-
         /// Those that are `bound` or less.
         #[inline(always)]
         pub fn at_most(self, bound: u8) -> Hits {
@@ -284,13 +278,6 @@ mod portable {
             // Zero bytes get their high bit; nothing is carried from one byte to the next.
             let is_zero = |word: u64| !(((word & !HIGH) + !HIGH) | word);
             Hits(self.0.map(|word| is_zero(word ^ (u64::from(byte) * ONES)) & HIGH))
-        }
-
-        /// One bit for each byte that is not the same in both.
-        #[inline(always)]
-        pub fn differing(self, other: Block) -> u32 {
-            let ([a, b], [c, d]) = (self.0, other.0);
-            Block([a ^ c, b ^ d]).eq(0).bits() ^ 0xffff
         }
 
         /// Those that are `bound` or less.
@@ -458,10 +445,6 @@ mod tests {
             let x = portable::Block::of(&bytes);
             let other = [x.eq(a), x.at_most(a), x.within(first, last), x.eq(a) | x.at_most(b), x.small().eq(a), !x.at_most(a)];
             prop_assert_eq!(other.map(|hits| hits.bits()), want);
-            let kept = [a; 16];
-            let want = bits_of(&bytes, |x| x != a);
-            prop_assert_eq!(Block::of(&bytes).differing(Block::of(&kept)), want);
-            prop_assert_eq!(portable::Block::of(&bytes).differing(portable::Block::of(&kept)), want);
         }
     }
 }

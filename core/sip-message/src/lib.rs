@@ -19,7 +19,6 @@ mod find;
 mod frame;
 mod index;
 mod limits;
-mod memory;
 mod message;
 mod method;
 mod name;

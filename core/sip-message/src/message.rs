@@ -39,15 +39,6 @@ impl<'a> Message<'a> {
         self.bytes.get(..self.spans.body.end as usize).unwrap_or(self.bytes)
     }
 
-    /// A number that this message has in common with those read by the same [`Index`](crate::Index) that are
-    /// its like: as long, with the same start line but for the letters, digits, `-` and `_` of a Request-URI,
-    /// and the same headers in the same places, of whose values only letters, digits, `-` and `_` may be
-    /// others. So whatever is found in the head by other bytes than these stands in the same place in all of
-    /// them; bodies may be any. `None` if the index does not remember it.
-    pub fn likeness(&self) -> Option<core::num::NonZeroU64> {
-        core::num::NonZeroU64::new(self.spans.likeness)
-    }
-
     /// Whether it is a request.
     #[inline]
     pub fn is_request(&self) -> bool {

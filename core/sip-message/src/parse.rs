@@ -3,7 +3,6 @@
 use crate::block::{any, control, count, find};
 use crate::chars::{TOKEN, is, is_space, is_token, trim};
 use crate::index::Index;
-use crate::memory::Place;
 use crate::name::{LONGEST_USUAL, hash_step, usual};
 use crate::name_addr::{target_of, usual_with_tag};
 use crate::number::{parse_u32, parse_u64};
@@ -53,25 +52,10 @@ pub fn parse<'a>(bytes: &'a [u8], index: &'a mut Index, limits: &Limits) -> Pars
     while let [b'\r', b'\n', rest @ ..] = bytes {
         bytes = rest;
     }
-    match index.memory.as_mut().map_or(Err(None), |memory| memory.recall(bytes, limits)) {
-        Ok(at) => Parsed::Good(Message::new(bytes, index.kept(at))),
-        Err(place) => parse_anew(bytes, index, limits, place),
-    }
-}
-
-/// Same, of a message that is like none before. To be kept at `place` if it is worth it.
-#[inline(never)]
-fn parse_anew<'a>(
-    mut bytes: &'a [u8],
-    index: &'a mut Index,
-    limits: &Limits,
-    place: Option<Place>,
-) -> Parsed<'a> {
-    let Index { spans, unfolded, memory } = index;
+    let Index { spans, unfolded } = index;
     let mut scan = Scan::new(bytes, limits);
     scan.run(spans);
-    let changed = scan.folded || scan.soiled;
-    if changed {
+    if scan.folded || scan.soiled {
         // The answer to a message with such bytes repeats parts of it, and must not repeat these.
         let soiled = mend(bytes, unfolded);
         bytes = &*unfolded;
@@ -89,11 +73,6 @@ fn parse_anew<'a>(
     }
     if let Err(why) = essentials(bytes, spans, limits, &mut scan.flaw) {
         return Parsed::Garbage(why);
-    }
-    if let (Some(memory), Some(at), false, None) = (memory.as_mut(), place, changed, scan.flaw)
-        && memory.keep(at, bytes, spans, limits)
-    {
-        return Parsed::Good(Message::new(bytes, memory.spans(at).unwrap_or(spans)));
     }
     let message = Message::new(bytes, spans);
     match scan.flaw {

@@ -181,8 +181,6 @@ pub(crate) struct Spans {
     pub vias: usize,
     /// Whether the first Via line holds one value only.
     pub via_alone: bool,
-    /// Which message it was that is remembered, of those in one index, from 1; 0 if it is not.
-    pub likeness: u64,
 }
 
 impl Spans {
@@ -206,7 +204,6 @@ impl Spans {
             max_forwards: None,
             vias: 0,
             via_alone: true,
-            likeness: 0,
         }
     }
 
@@ -226,7 +223,6 @@ impl Spans {
         self.max_forwards = None;
         self.vias = 0;
         self.via_alone = true;
-        self.likeness = 0;
     }
 
     /// Keeps method and Request-URI of a request line of `whole`.

@@ -200,28 +200,22 @@ impl<'a, S: Services> Step<'a, S> {
     }
 }
 
-/// Indexes to parse with: one that remembers messages, and one more for what is parsed meanwhile.
+/// Indexes to parse with: one for the message at hand, and one for a message that is parsed meanwhile.
+#[derive(Default)]
 pub(crate) struct Parser {
-    index: Option<Box<Index>>,
-    spare: Option<Box<Index>>,
-}
-
-impl Default for Parser {
-    fn default() -> Parser {
-        Parser { index: Some(Box::new(Index::with_memory())), spare: None }
-    }
+    first: Option<Box<Index>>,
+    second: Option<Box<Index>>,
 }
 
 impl Parser {
     fn take(&mut self) -> Box<Index> {
-        self.index.take().or_else(|| self.spare.take()).unwrap_or_default()
+        self.first.take().or_else(|| self.second.take()).unwrap_or_default()
     }
 
     fn put(&mut self, index: Box<Index>) {
-        if index.has_memory() {
-            self.index = Some(index);
-        } else {
-            self.spare = Some(index);
+        match self.first {
+            None => self.first = Some(index),
+            Some(_) => self.second = Some(index),
         }
     }
 }

@@ -91,7 +91,7 @@ impl Backend {
             transactions: Transactions::new(seed, start),
             late: Hist::new(),
             garbage: 0,
-            index: Some(Box::new(Index::with_memory())),
+            index: Some(Box::new(Index::new())),
             scratch: Vec::new(),
         }
     }

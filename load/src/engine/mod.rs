@@ -128,10 +128,10 @@ impl Engine {
     }
 }
 
-/// An index that remembers messages.
+/// An index to parse with.
 #[cold]
 fn index() -> Box<Index> {
-    Box::new(Index::with_memory())
+    Box::new(Index::new())
 }
 
 impl Machine for Engine {

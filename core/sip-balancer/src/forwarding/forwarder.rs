@@ -31,7 +31,7 @@ impl Forwarder {
             life,
             splices: Splices::new(),
             scratch: Vec::new(),
-            index: Some(Box::new(Index::with_memory())),
+            index: Some(Box::new(Index::new())),
             counts: Counts::default(),
         }
     }
