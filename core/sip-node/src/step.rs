@@ -200,7 +200,7 @@ impl<'a, S: Services> Step<'a, S> {
     }
 }
 
-/// Indexes to parse with: one for the message at hand, and one for a message that is parsed meanwhile.
+/// Indexes to parse with: one for the message that came, and one for a message that is parsed meanwhile.
 #[derive(Default)]
 pub(crate) struct Parser {
     first: Option<Box<Index>>,
