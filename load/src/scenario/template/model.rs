@@ -200,7 +200,13 @@ impl Model {
                 if from == 0 {
                     return self.stretches.clear();
                 }
-                at += if nth > 0 { 2 } else { 0 };
+                if nth > 0 {
+                    // Values of other lengths may have their commas elsewhere than the text has.
+                    if self.text.get(at as usize..at as usize + 2) != Some(b", ") {
+                        return self.stretches.clear();
+                    }
+                    at += 2;
+                }
                 let len = u32::from(span.to.saturating_sub(from));
                 self.stretches.push(Stretch { from: from.into(), at, len });
                 at += len;

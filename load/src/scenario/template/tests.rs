@@ -407,19 +407,13 @@ fn a_model_is_used_where_it_can_be() {
     assert_eq!(shown(|facts| facts.step = 5), 3);
 }
 
-/// Headers of the message received are copied over those of the one before.
-#[test]
-fn headers_of_the_same_length_are_copied() {
-    let own = scenario("[last_Via:]\n[last_From:]\n[last_To:];tag=[call_number]\n[last_Call-ID:]\n");
+/// Renders for each of these messages received, with the help of the one before, and compares with a plain
+/// rendering. How often that help was used until then.
+fn rendered_alike(own: &Scenario, received: impl IntoIterator<Item = String>) -> Vec<usize> {
     let mut index = sip_message::Index::new();
     let mut model = super::Model::default();
     let mut used = Vec::new();
-    for nth in 10..16 {
-        let last = format!(
-            "BYE sip:a SIP/2.0\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK{nth}\r\nv: SIP/2.0/UDP b\r\nMax-Forwards: 70\r\n\
-            From: <sip:a@b>;tag={nth}\r\nTo: <sip:c@d>\r\nCall-ID: {nth}{}\r\nCSeq: 1 BYE\r\n\r\n",
-            if nth == 14 { "x" } else { "" }
-        );
+    for last in received {
         let limits = sip_message::Limits::default();
         let sip_message::Parsed::Good(message) = sip_message::parse(last.as_bytes(), &mut index, &limits)
         else {
@@ -430,18 +424,45 @@ fn headers_of_the_same_length_are_copied() {
         // Facts of these tests may outlive what they are made in.
         let outline = &*Box::leak(Box::new(outline));
         let last = &*last.leak();
-        let (result, text) = render(template(&own), |facts| {
+        let (result, text) = render(template(own), |facts| {
             (facts.last, facts.outline) = (last.as_bytes(), Some(outline));
             let mut values = [(); 3].map(|()| Values::default());
             let [call, user, global] = &mut values;
             let (vars, mut text) = (Vars { call, user, global }, Vec::new());
-            template(&own).render_like(&mut model, facts, &vars, &mut text).unwrap();
-            let (_, plain) = render(template(&own), |plain| plain.last = last.as_bytes());
+            template(own).render_like(&mut model, facts, &vars, &mut text).unwrap();
+            let (_, plain) = render(template(own), |plain| plain.last = last.as_bytes());
             assert_eq!(String::from_utf8(text), String::from_utf8(plain));
         });
         assert!(result.is_ok() && !text.is_empty());
         used.push(model.uses());
     }
+    used
+}
+
+/// Headers of the message received are copied over those of the one before.
+#[test]
+fn headers_of_the_same_length_are_copied() {
+    let own = scenario("[last_Via:]\n[last_From:]\n[last_To:];tag=[call_number]\n[last_Call-ID:]\n");
+    let received = (10..16).map(|nth| {
+        format!(
+            "BYE sip:a SIP/2.0\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK{nth}\r\nv: SIP/2.0/UDP b\r\nMax-Forwards: 70\r\n\
+            From: <sip:a@b>;tag={nth}\r\nTo: <sip:c@d>\r\nCall-ID: {nth}{}\r\nCSeq: 1 BYE\r\n\r\n",
+            if nth == 14 { "x" } else { "" }
+        )
+    });
     // The first makes the model; one that is longer makes it anew, and so does the one after it.
-    assert_eq!(used, [0, 1, 2, 3, 3, 3]);
+    assert_eq!(rendered_alike(&own, received), [0, 1, 2, 3, 3, 3]);
+}
+
+/// The commas between values are where the received message has them.
+#[test]
+fn values_of_other_lengths_are_copied_with_their_commas() {
+    let own = scenario("[last_Via:]\n");
+    let received = [("aa", "bbbb"), ("aaa", "bbb"), ("ccc", "ddd"), ("ee", "ffff"), ("gg", "hhhh")].map(|(a, b)| {
+        format!(
+            "BYE sip:a SIP/2.0\r\nVia: SIP/2.0/UDP h;branch=z9hG4bK{a}\r\nVia: SIP/2.0/UDP i;branch=z9hG4bK{b}\r\n\
+            Max-Forwards: 70\r\nFrom: <sip:a@b>;tag=1\r\nTo: <sip:c@d>\r\nCall-ID: 1\r\nCSeq: 1 BYE\r\n\r\n"
+        )
+    });
+    assert_eq!(rendered_alike(&own, received), [0, 1, 2, 3, 4]);
 }

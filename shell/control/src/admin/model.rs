@@ -391,7 +391,8 @@ pub struct ServeStatus {
 /// What only `strowger balance` has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BalanceStatus {
-    /// Transactions that the nodes have not finished.
+    /// Transactions that the nodes have not finished; an earlier version does not say it.
+    #[serde(default)]
     pub unfinished_transactions: u64,
     /// What is in memory, as the audit counts it.
     pub records: Records,
