@@ -32,9 +32,9 @@ impl SteeringProgram {
 /// what the worker's machine would leave unanswered: eBPF of type `SOCKET_FILTER`, in the layout of
 /// [`SteeringProgram`].
 ///
-/// It goes by a table with an entry for each worker, which the worker writes: until when it is good, how many
-/// datagrams were dropped by it, and the numbers that the machine's `sieve` answers. Whatever is not
-/// dropped the machine judges, so the program may let pass what it likes.
+/// It reads a table with an entry for each worker. An entry has the time until which it is valid, the number
+/// of datagrams dropped by it, and the numbers from the machine's `sieve`. The machine judges every datagram
+/// that passes, so the program may pass any.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SieveProgram {
     /// The instructions. Loads of a map name it by its number here.

@@ -1,12 +1,12 @@
 //! The calls that go through this worker: for people who ask, and for the cap on their number.
 //!
-//! A proxy needs no memory of calls to forward requests. This table decides two things about messages:
-//! whether a stranger's INFO without our token belongs to a call here, and whether an INVITE, MESSAGE or
-//! REFER with our token belongs to a dialog that exists. Entries are found by Call-ID and the caller's tag.
-//! They are removed when the BYE of the last answered dialog is answered, when the set-up fails, or after a
-//! day without INVITE or UPDATE. If there is no more room, the call that was answered first makes it: that
-//! call goes on unseen, and nobody can keep others out by never hanging up. So the cap holds for calls being
-//! set up.
+//! A proxy needs no memory of calls to forward requests. This table decides three things about messages. Does
+//! a stranger's INFO without our token belong to a call here? Does a request forge the ends of a known
+//! dialog? Does an INVITE, MESSAGE, REFER or INFO with our token belong to a dialog that exists? Entries are
+//! found by Call-ID and the caller's tag. They are removed when the BYE of the last answered dialog is
+//! answered, when the set-up fails, or after a day without INVITE or UPDATE. If there is no more room, the
+//! call that was answered first makes it: that call goes on unseen, and nobody can keep others out by never
+//! hanging up. So the cap holds for calls being set up.
 
 use crate::callees::Callees;
 use crate::shortage::Shortage;
@@ -316,8 +316,8 @@ impl Calls {
         }
     }
 
-    /// A request within a dialog was answered. It makes no dialog; but a call that began where this table
-    /// does not know it (before a restart, say) is noted. So is each place where it passes this server.
+    /// A request within a dialog was answered. This makes no dialog. But a call unknown to this table, such
+    /// as one from before a restart, is recorded, with each place where it passes this server.
     fn went_on(
         &mut self,
         now: Time,
@@ -351,8 +351,8 @@ impl Calls {
         self.answer(now, caller, callee, self.place(within.callee));
     }
 
-    /// A 2xx came for an INVITE that was answered with a failure meanwhile, and went back. `first`: none did
-    /// before, so its call has not ended since.
+    /// A 2xx was forwarded for an INVITE that had already been answered with a failure. `first`: it is the
+    /// first such 2xx, so its call has not ended since.
     pub fn answered_late(
         &mut self,
         now: Time,

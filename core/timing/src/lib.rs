@@ -1,5 +1,4 @@
-//! Places for things that come and go ([`Slab`]), and one deadline for each of many things that are named by
-//! their place ([`Wheel`]).
+//! A slab of reusable slots ([`Slab`]), and a timing wheel with one deadline for each slot ([`Wheel`]).
 //!
 //! Setting, moving and taking away a deadline costs a few writes, and so does finding what has come up. A
 //! thing takes 12 bytes, whether it has a deadline or not.

@@ -1,5 +1,4 @@
-//! Places for things that come and go. What is freed is kept with its memory, so that a steady state
-//! allocates nothing.
+//! A slab of reusable slots. A freed slot keeps its memory, so that a steady state allocates nothing.
 
 /// Something that lives in a [`Slab`].
 pub trait Tenant: Default {

@@ -15,8 +15,8 @@ pub trait Generator: Machine {
     }
 }
 
-/// As [`Outbox::send`], on a stream connection of its own, of which [`Generator::connected`] is told. Such
-/// messages with one token, one after the other in an outbox, share it.
+/// As [`Outbox::send`], but on a new stream connection, which [`Generator::connected`] reports. Consecutive
+/// messages with the same token in an outbox share the connection.
 pub fn send_fresh(out: &mut Outbox, flow: Flow, token: u64, message: &[u8]) {
     out.send(flow, token, message);
     out.freshens();

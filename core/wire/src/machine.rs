@@ -131,10 +131,9 @@ pub trait Machine {
         let _ = (now, load);
     }
 
-    /// What the kernel is to drop before it reaches this worker, by the
-    /// program loaded for it, from now on and until it is asked again, which is after each
-    /// [`Machine::pace`]; `None`: nothing. It is good for a short while only, so that what stands still drops
-    /// nothing.
+    /// What the program in the kernel is to drop before it reaches this worker; `None`: nothing. The answer
+    /// holds until the runtime asks again, after each [`Machine::pace`]. It expires soon, so that nothing is
+    /// dropped for a worker that stands still.
     fn sieve(&self) -> Option<Sieve<'_>> {
         None
     }

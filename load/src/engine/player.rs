@@ -137,8 +137,8 @@ impl Player {
         }
     }
 
-    /// No more calls, but those that are due and have room. A user whose call ends at once is due again at
-    /// once, and for ever: of users those begin that are due now.
+    /// Begins the calls that are due and have room, then no more. With users, only those due now begin: a
+    /// user whose call ends at once would be due again for ever.
     pub fn finish_starts(&mut self, moment: Moment<'_>, out: &mut Outbox) {
         let first = out.transmits().len();
         let users = self.starts.by_users();

@@ -1,8 +1,8 @@
 //! Bindings from disk at start, before the first request is answered: the table and the log side by side.
 //!
-//! One thread reads all of the log in its order, others the table ([`BindingTable::read`]). Of a binding that
-//! both speak of the log has the last word, whoever comes first: it takes the place of what the table said,
-//! and what the table says is taken only where the log said nothing.
+//! One thread reads the log in its order, others read the table ([`BindingTable::read`]). If both have a
+//! binding, the log's record counts, in whatever order they are read. It replaces the table's row, and a row
+//! is used only if the log has no record.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,9 +1,9 @@
 //! A balancer in front of several servers, of which one dies now and then: random runs, from one seed.
 //!
 //! Balancer and servers are the real machines. The servers share what phones have registered, as through a
-//! shared location service. What is checked is what `docs/design/balance-failover.md` promises. Each call has
-//! one answer. A call during whose set-up no server dies is answered, though one may be down. A call that is
-//! up ends as it should once its server is back. The balancer's counters are those of its records.
+//! shared location service. The run checks what `docs/design/balance-failover.md` promises. Each call has one
+//! final response. A call is answered if no server dies during its set-up, even if one is down. An
+//! established call can be ended once its server is back. The balancer's counters match its records.
 
 use crate::network::{Network, Place};
 use crate::phone::{CallSpec, Final, Manner, Packet, Phone, Profile, Source, Stage};

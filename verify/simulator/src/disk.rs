@@ -1,5 +1,5 @@
-//! A disk that loses, tears and reorders what was not synced, is full, fails, and dies in the midst of any
-//! operation; and the table of a database on it, whose transactions are whole or not there.
+//! A simulated disk. It loses, tears and reorders unsynced data, fills up, fails, and ends the process in any
+//! operation. On it is a database table with atomic transactions.
 
 use crate::rng::Rng;
 use location::testing::MemoryTable;

@@ -1,8 +1,8 @@
 //! The location service and its log on a disk that fails, tears and loses: random histories, from one seed.
 //! The process ends in the midst of any operation.
 //!
-//! What is checked after each end is what a 200 promises. Bindings outlive a kill as they were confirmed
-//! last. They outlive a power cut as they were when all was on the disk last, or as they were made later.
+//! After each end, the run checks what a 200 promises. After a kill, bindings are as they were last
+//! confirmed. After a power cut, they are as they were when all was last on the disk, or newer.
 
 use crate::disk::{Disk, End, Faults, Table};
 use crate::rng::Rng;

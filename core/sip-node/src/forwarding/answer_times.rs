@@ -1,10 +1,9 @@
 //! How soon neighbours answer an INVITE: of those that answer soon, its caller needs no 100.
 //!
 //! RFC 3261 section 17.2.1 has a server send a 100 "unless it knows that the TU will generate a provisional
-//! or final response within 200 ms". A proxy can know that only of those it has asked before: a neighbour
-//! whose last responses all came in half of that time is expected to answer soon, anyone else is not. A
-//! timer sees to neighbours that do not: the caller has a 100 before 200 ms are over, and before it would
-//! repeat its request (T1, 500 ms).
+//! or final response within 200 ms". A proxy can know this only from earlier requests. A neighbour is
+//! expected to answer soon if its latest responses all came in half of that time. If it does not, a timer
+//! sends the 100 after 200 ms, before the caller repeats its request (T1, 500 ms).
 
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};

@@ -85,7 +85,7 @@ impl Forwarder {
         self.neighbours.asking(now)
     }
 
-    /// The settings may be others: how many workers there are, and which targets.
+    /// Applies new settings: the number of workers, and the targets.
     pub fn settings_changed(&mut self, workers: u16) {
         self.neighbours.set_workers(workers);
         self.prober.look();

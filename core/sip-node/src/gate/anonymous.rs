@@ -69,9 +69,9 @@ impl Gate {
         Some(a)
     }
 
-    /// A request that speaks for a user of ours within a dialog, under a name that is none of ours. If the
-    /// dialog knows its end by such a name, it can prove itself (section 22.3): the phone may have moved.
-    /// `None`: answered.
+    /// Judges a request from a user's end of a dialog, under a name that is not ours. If the dialog knows
+    /// that end by such a name, its sender may prove itself (section 22.3): the phone may have moved. `None`:
+    /// answered.
     pub(super) fn own_phone<'a, S: Services>(
         &mut self,
         step: &mut Step<'_, S>,

@@ -9,9 +9,9 @@ use sip_proxy::token::{Dialog, Role};
 use wire::{Flow, Time};
 
 impl<S: Services> Ingress<'_, S> {
-    /// Who makes an emergency call, if that is not to be proven: a phone that is registered at this address,
-    /// under its own name or one that is none of ours, and strangers where anybody may. Only for a request
-    /// that goes nowhere else. Who brings credentials is judged by them, and they go no further.
+    /// The caller of an emergency call that needs no credentials. It is a phone registered at this address,
+    /// under its own name or one that is not ours. With `emergency.strangers` it may be a stranger. `None` if
+    /// the request has another target or brings credentials: these are checked, and not forwarded.
     pub(crate) fn emergency_caller(
         &self,
         now: Time,

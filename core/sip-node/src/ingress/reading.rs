@@ -17,9 +17,9 @@ pub(crate) const fn may_prove(dialog: &Dialog) -> bool {
 }
 
 impl<S: Services> Ingress<'_, S> {
-    /// Whether a sender that speaks for a user of ours in a dialog, under a name that is none of ours, must
-    /// prove that it is a user. From another address the token may be overheard. What commands a phone needs
-    /// more than an address. Credentials are always checked.
+    /// Whether a sender at a user's end of a dialog, under a name that is not ours, must prove that it is a
+    /// user. From another address the token may have been overheard. A request that commands a phone needs
+    /// more than the right address. Credentials are always checked.
     pub(crate) fn must_prove(
         &self,
         flow: Flow,
@@ -59,8 +59,7 @@ impl<S: Services> Ingress<'_, S> {
         Addressing { read, dialog }
     }
 
-    /// Says whose bindings are going to be asked for if this request is a new call for one of our users, as
-    /// nearly every one is that looks so.
+    /// Guesses the callee's AOR so that its bindings can be prefetched.
     #[inline]
     pub(crate) fn expect_callee(&self, request: &Message<'_>) -> Option<Expected> {
         if request.method() != Method::Invite || !request.to_tag().is_empty() {

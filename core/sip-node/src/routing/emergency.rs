@@ -10,9 +10,10 @@ use sip_message::Scheme;
 use sip_proxy::token::Role;
 
 impl<S: Services> Router<'_, S> {
-    /// Where an emergency call goes; `None`: it is none. A service keeps its name on the way (RFC 5031
-    /// section 4.1), and a number is called at the target. No trunk is meant by it, so none holds it back by
-    /// asking for less. What came from a trunk does not go back there.
+    /// The targets of an emergency call; `None` if the request is not one. A service URN stays in the
+    /// Request-URI (RFC 5031 section 4.1); a number is called at the target. The targets do not count as a
+    /// trunk, so no trunk's overload feedback reduces these calls. A call from a trunk does not go back to
+    /// it.
     pub(crate) fn emergency_targets(&self, a: &Admitted<'_>) -> Option<Plan> {
         let emergency = self.site.settings().emergency.as_ref()?;
         if !self.site.is_emergency_call(&a.uri, a.routing.request_uri) {

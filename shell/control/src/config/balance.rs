@@ -131,8 +131,8 @@ section! {
         /// An INVITE whose node says nothing at all for so long, to this or anything else, goes to another
         /// node, and the node is probed at once. 50 ms to 30 s; 0: it waits until its sender repeats it.
         silent_after: Duration = Duration::from_millis(400), length(Duration::ZERO..=LONGEST_SILENCE), live;
-        /// For so long the share of a node grows, from a tenth on, that was down and has come up, or was
-        /// added. Hashes do not look at that. 0 to 10 min.
+        /// How long a node that came up again, or was added, takes to grow from a tenth of its share to all
+        /// of it. Hash algorithms ignore this. 0 to 10 min.
         slow_start: Duration =
             Duration::from_secs(5), length(Duration::ZERO..=Duration::from_secs(600)), live;
         /// How many of a hundred nodes may be left out of new calls because they are far worse than the
@@ -142,7 +142,7 @@ section! {
         /// Nodes that say in their answers to probes how much less they want (`oc`, RFC 7339) get less, and
         /// others more.
         overload_control: bool = true, flag(), live;
-        /// How long such a node is left out. 1 s to 1 h.
+        /// How long an outlier (`outlier_share`) is left out of new calls. 1 s to 1 h.
         outlier_rest: Duration = Duration::from_secs(30), length(Duration::from_secs(1)..=HOUR), live;
         /// Failures in a row. After that number of failed probes a node is down. After that number of INVITEs
         /// without any answer, or of requests that came back by ICMP, it gets no new calls (without probes:
@@ -152,9 +152,9 @@ section! {
         up_after: u32 = 2, number(1..=100), live;
         /// Seconds in the Retry-After of a 503: there is no node, or no room.
         retry_after: Duration = Duration::from_secs(5), seconds(1..=3_600), live;
-        /// For so long the balancer serves on after SIGTERM, new calls too, while `/readyz` and `strowger ctl
-        /// status` say that it is about to end; then it ends. Longer than what moves its address needs to see
-        /// that. 0 to 40 s.
+        /// How long the balancer serves after SIGTERM, new calls included, before it ends. Meanwhile
+        /// `/readyz` and `strowger ctl status` say that it is about to end. Set it longer than the program
+        /// that moves its address needs to notice. 0 to 40 s.
         stop_delay: Duration = Duration::from_secs(3), length(Duration::ZERO..=Duration::from_secs(40)), live;
         /// The file of the secret before the present one (`secret` in `data_dir`): what was sealed with it is
         /// still read.

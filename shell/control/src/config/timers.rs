@@ -26,12 +26,12 @@ section! {
         t2: Duration = Duration::from_secs(4), length(INTERVALS), restart;
         /// Longest life of a message in the network.
         t4: Duration = Duration::from_secs(5), length(INTERVALS), restart;
-        /// When the caller of an INVITE that has no other response yet gets a 100 (RFC 3261 section 17.2.1).
-        /// With `"auto"` at once, unless the neighbour that the INVITE goes to has given the first responses
-        /// to its last 16 INVITEs, and to all since, within 100 ms: then after 200 ms without a response. A
-        /// call whose callee rings at once thus goes without a 100, which saves a message in seven. A length
-        /// of time, at most `"200ms"`: all callees get so long. With `"0s"` every INVITE gets a 100 at once,
-        /// as it does in an overload.
+        /// When the caller of an INVITE gets a 100 (RFC 3261 section 17.2.1), unless another response came
+        /// before. `"auto"`: at once, or after 200 ms if the neighbour that the INVITE goes to answers soon.
+        /// It does if the first responses to its last 16 INVITEs all came within 100 ms. A call whose callee
+        /// rings at once then has no 100, which saves one message in seven. A length of time, at most
+        /// `"200ms"`: after this time, whatever the neighbour. `"0s"`: every INVITE gets a 100 at once, as it
+        /// does in an overload.
         trying: Trying = Trying::Learned, trying(), restart;
     }
 }

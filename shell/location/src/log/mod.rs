@@ -612,7 +612,7 @@ pub fn list(dir: &LogDir) -> Result<Vec<(u64, PathBuf)>> {
             // One spelling for each number, or two files would be the same one.
             Some(Ok(number)) if name == *file_name(number) => files.push((number, path)),
             Some(_) => {
-                tracing::warn!(path = %path.display(), "this is not named as a log of bindings is, and not read");
+                tracing::warn!(path = %path.display(), "file ignored: its name is not that of a log of bindings");
             }
             None => {}
         }

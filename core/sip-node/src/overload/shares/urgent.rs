@@ -19,9 +19,9 @@ impl Shares {
         self.urgent_each = self.urgent / 2;
     }
 
-    /// What becomes of an emergency call: it is new work like any other, but some are taken on whatever else
-    /// there is, a few of each source, so that to say that it is one is no way round. Those are the calls of
-    /// sources that bring more than their share: others are served in full. `known`: it was taken on before.
+    /// Judges an emergency call. It is new work like any other, but a few from each source are accepted
+    /// whatever the load. They are few, so that claiming an emergency does not bypass overload control. Only
+    /// sources above their share need them: others are served in full. `known`: the call was accepted before.
     pub fn judge_emergency(
         &mut self,
         source: u64,

@@ -33,7 +33,7 @@ impl Reading {
 pub enum Read {
     /// Nothing to handle.
     Nothing,
-    /// New bytes, behind which nothing waits; or behind those that were left over, which begin a message.
+    /// New bytes, behind the beginning of a message that was left over, if there is one.
     Bytes(Bytes),
     /// Bytes that were added to those left over, which are to be handled together.
     Input(Box<Input>),

@@ -106,8 +106,8 @@ impl Peers {
         self.places.get_mut(first..first + WAYS)?.try_into().ok()
     }
 
-    /// A datagram to a peer that is not counted. The peer stays that is sent more than all others here
-    /// together.
+    /// Counts a datagram to a peer without a place. A peer keeps its place if it is sent more than all others
+    /// that share the place together.
     fn strange(&mut self, flow: &Flow) {
         let ways = self.ways(&flow.remote).into_iter().flatten();
         let Some(least) = ways.filter(|place| place.socket.is_none()).min_by_key(|place| place.sent) else {
@@ -206,8 +206,8 @@ fn is_of_one_link(peer: &SocketAddr) -> bool {
     matches!(peer.ip(), IpAddr::V6(ip) if ip.is_unicast_link_local())
 }
 
-/// The first of a peer's places. Not keyed: an attacker who finds addresses that share them with another
-/// peer's, and is sent more, keeps that peer from a socket of its own, which costs work and nothing else.
+/// The first of a peer's places. The hash is not keyed. An attacker with colliding addresses and more traffic
+/// can keep a peer from getting a socket of its own, which costs only processor time.
 #[inline]
 pub(super) fn place_of(peer: &SocketAddr) -> usize {
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
