@@ -60,6 +60,25 @@ fn a_node_that_answers_a_probe_with_503_keeps_its_dialogs_and_gets_nothing_new()
     }
 }
 
+/// Two probes are lost, and the node answers a call between them.
+#[test]
+fn node_that_answers_a_call_between_lost_probes_stays_up() {
+    for (calls, up) in [(true, Health::Up), (false, Health::Down)] {
+        let mut world = probing(1);
+        watch(&mut world, 2_000, |_| Some(("200 OK", "")));
+        // The first one is lost, and its time passes.
+        watch(&mut world, 800, |_| None);
+        assert_eq!(world.cluster.health(ONE).0, Health::Up);
+        if calls {
+            call(&mut world, "a");
+        }
+        watch(&mut world, 900, |_| None);
+        assert_eq!(world.cluster.health(ONE).0, up, "{calls}");
+        watch(&mut world, 2_000, |_| None);
+        assert_eq!(world.cluster.health(ONE).0, Health::Down);
+    }
+}
+
 #[test]
 fn a_good_answer_to_a_probe_ends_what_was_asked_for_before() {
     // What a call was told before a probe was, and after it.

@@ -17,6 +17,8 @@ pub struct Probe {
     returned: bool,
     good: u32,
     bad: u32,
+    /// When the last of these bad ones was sent.
+    bad_sent: Time,
     /// How often the server had gone down when these were last counted: any worker may find that it has.
     falls: u32,
 }
@@ -96,12 +98,20 @@ impl Probe {
     /// A question failed. Whether that were `most` one after the other.
     pub fn failed(&mut self, most: u32) -> bool {
         (self.bad, self.good) = (self.bad.saturating_add(1), 0);
+        self.bad_sent = self.sent;
         self.bad >= most
     }
 
     /// The server shows otherwise that it is there: what failed before does not count.
     pub fn excused(&mut self) {
         self.bad = 0;
+    }
+
+    /// The server was heard at this time. Questions that failed do not count if they were sent before.
+    pub fn heard(&mut self, at: Time) {
+        if at > self.bad_sent {
+            self.bad = 0;
+        }
     }
 
     /// A question was answered well, by a server that has gone down `falls` times. Whether that were `enough`
@@ -146,6 +156,20 @@ mod tests {
         probe.returned(serial);
         assert_eq!(probe.wakes(), Time::ZERO);
         assert_eq!(probe.overdue(now), Some(Overdue { sent: now, unreachable: true }));
+    }
+
+    #[test]
+    fn questions_that_failed_before_a_sign_of_life_do_not_count() {
+        for (heard, falls) in [(0, true), (1, false)] {
+            let (mut probe, now) = (Probe::default(), Time::ZERO + INTERVAL);
+            probe.ask(now, INTERVAL, TIMEOUT);
+            assert!(probe.overdue(now + TIMEOUT).is_some() && !probe.failed(2));
+            let later = now + INTERVAL;
+            probe.ask(later, INTERVAL, TIMEOUT);
+            assert!(probe.overdue(later + TIMEOUT).is_some());
+            probe.heard(now + Duration::from_micros(heard));
+            assert_eq!(probe.failed(2), falls, "{heard}");
+        }
     }
 
     #[test]

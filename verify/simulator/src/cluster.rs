@@ -17,7 +17,7 @@ use core::time::Duration;
 use location::{BindingLog, Clock, Keeper};
 use sip_auth::{Algorithm, Credentials};
 use sip_balancer::token::{Key, Keys};
-use sip_balancer::{Balancer, Cluster, Listener, Notice, Settings, Setup};
+use sip_balancer::{Balancer, Cluster, Listener, NodeIndex, Notice, Settings, Setup};
 use sip_node::Node;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -110,6 +110,16 @@ struct Server {
     life: u32,
     /// When it was down.
     down: Vec<(Time, Time)>,
+    /// When it was up, and the balancer gave it no calls: where messages are lost, so are answers to probes.
+    doubted: Vec<(Time, Time)>,
+    doubted_since: Option<Time>,
+}
+
+impl Server {
+    fn new(site: Site) -> Server {
+        let (down, doubted) = (Vec::new(), Vec::new());
+        Server { site, node: None, life: 0, down, doubted, doubted_since: None }
+    }
 }
 
 struct Run {
@@ -219,7 +229,7 @@ impl Run {
             .map(|server| {
                 network.put(address_of(server), Place::Site(server));
                 let site = Site::new(spec(server, secret), users.clone(), clock.clone(), rng.fork());
-                Server { site, node: None, life: 0, down: Vec::new() }
+                Server::new(site)
             })
             .collect();
         let members = (0..servers.len()).map(|server| sip_balancer::Node::new(address_of(server))).collect();
@@ -313,9 +323,28 @@ impl Run {
                 return Err(format!("{EVENTS_MAX} events by {time:?}"));
             }
             self.happen(event);
+            if self.lossy {
+                self.note_doubts();
+            }
         }
         self.now = END;
         Ok(())
+    }
+
+    /// Notes which servers are up and get no calls.
+    fn note_doubts(&mut self) {
+        for (number, server) in self.servers.iter_mut().enumerate() {
+            let at = NodeIndex(number as _);
+            let doubted = server.node.is_some() && !self.cluster.takes_calls(self.now, at);
+            match server.doubted_since {
+                None if doubted => server.doubted_since = Some(self.now),
+                Some(since) if !doubted => {
+                    server.doubted.push((since, self.now));
+                    server.doubted_since = None;
+                }
+                _ => {}
+            }
+        }
     }
 
     fn happen(&mut self, event: Event) {
@@ -458,7 +487,7 @@ impl Run {
 
     /// Whether some server dies, is down or is back for less than `after` between these times.
     fn disturbed(&self, from: Time, to: Time, after: Duration) -> bool {
-        let down = self.servers.iter().flat_map(|server| &server.down);
+        let down = self.servers.iter().flat_map(|server| server.down.iter().chain(&server.doubted));
         down.into_iter().any(|(died, back)| *died < to && from < *back + after)
     }
 
@@ -493,7 +522,9 @@ impl Run {
             if !excused && (!matches!(call.result, Some(Final::Status(_))) || call.stage != Stage::Over) {
                 return Err(format!("{name} has no answer: {:?} {:?}", call.result, call.stage));
             }
-            if !answered && !dies {
+            // Where the balancer takes the last server for down, too, it has none for the call.
+            let doubted = self.lossy && self.disturbed(*begun, *begun + ANSWERED, Duration::ZERO);
+            if !answered && !dies && !doubted {
                 return Err(format!("{name} failed: {:?}", call.result));
             }
             let late = self.answers.get(&number).is_none_or(|at| at.since(*begun) > SOON);

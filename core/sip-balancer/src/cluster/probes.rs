@@ -111,8 +111,10 @@ impl Probes {
             let mut again = false;
             if let Some(Overdue { sent, unreachable }) = probe.overdue(now) {
                 let why = if unreachable { Why::Unreachable } else { Why::ProbeTimeout };
-                // One that says something else meanwhile is there.
-                if !unreachable && cluster.vital(at).is_some_and(|vital| vital.heard_at() > sent) {
+                // One that says something else meanwhile, or has since the question before, is there.
+                let heard = cluster.vital(at).map_or(Time::ZERO, Vital::heard_at);
+                probe.heard(heard);
+                if !unreachable && heard > sent {
                     probe.excused();
                 } else if probe.failed(rules.down_after) {
                     cluster.set_down(at, why);
