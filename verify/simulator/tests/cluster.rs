@@ -1,5 +1,5 @@
-//! A balancer in front of servers that die: `SIM_SEEDS` runs, or a quarter of `STROWGER_SIM_SEEDS`, or the one
-//! that `SIM_SEED` names.
+//! A balancer in front of servers that die: `SIM_SEEDS` runs, a quarter of `STROWGER_SIM_SEEDS`, or the one of
+//! `SIM_SEED`.
 
 use simulator::{ClusterMistake, ClusterOutcome, run_cluster};
 
