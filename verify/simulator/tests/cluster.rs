@@ -1,4 +1,4 @@
-//! A balancer in front of servers that die: `SIM_SEEDS` runs, a quarter of `STROWGER_SIM_SEEDS`, or the one of
+//! A balancer in front of servers that die: `SIM_SEEDS` runs, a quarter of `STROWGER_SIM_SEEDS`, or one:
 //! `SIM_SEED`.
 
 use simulator::{ClusterMistake, ClusterOutcome, run_cluster};
