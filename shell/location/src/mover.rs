@@ -39,7 +39,7 @@ const REST: Duration = Duration::from_millis(250);
 const RETRY: Duration = Duration::from_secs(5);
 /// How long another program may keep the database locked before that is said.
 const PATIENT: Duration = Duration::from_secs(10);
-/// From so many thousandths of the next file on the purge takes no rest.
+/// When the next file is this full (in thousandths), the purge takes no rest.
 const BUSY: u64 = 250;
 
 /// How much is done in one step.
@@ -67,7 +67,7 @@ pub struct Mover {
     steps: Steps,
     moving: Option<(Fold, Stage)>,
     purge: Option<Purge>,
-    /// Since when somebody else has the database locked.
+    /// Since when another process has the database locked.
     locked: Option<Time>,
 }
 

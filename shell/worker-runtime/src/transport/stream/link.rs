@@ -9,8 +9,9 @@ use wire::{ConnId, Transport};
 ///
 /// A layer that changes bytes (TLS, the frames of WebSocket, one on top of the other for WSS) is a variant
 /// with its session. It changes [`Link::read`], [`Link::write`], [`Link::finish`] and [`Link::transport`],
-/// and nothing outside this file. Where a layer keeps the boundaries of messages
-/// ([`Transport::keeps_boundaries`]) it stands for the machine's framing as well.
+/// and where a connection begins ([`Link::accepted`], [`Link::begun`]). `docs/design/transport-seam.md` has
+/// the other files. Where a layer keeps the boundaries of messages ([`Transport::keeps_boundaries`]) it
+/// stands for the machine's framing as well.
 enum Layer {
     /// They are the same.
     Plain,
