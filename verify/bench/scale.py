@@ -449,10 +449,6 @@ def main():
     if not shutil.which('taskset'):
         print('missing: taskset (apt-get install util-linux)')
         return 2
-    if not net.own_addresses():
-        # 127.0.0.0/8 is otherwise one network of 127.0.0.1, and a socket that only sends would send from there.
-        print('no addresses of this machine to be had (root and iproute2 give them): several workers name the peer of each datagram that they send, '
-              'where one has connected sockets')
     scale = Scale(o)
     if not scale.events:
         print('this machine counts no instructions and cache misses (perf); for those of a second worker:\n'

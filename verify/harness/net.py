@@ -1,11 +1,9 @@
 """Loopback addresses and a small raw SIP client with digest. Standard library only."""
-import atexit
 import hashlib
 import itertools
 import os
 import re
 import socket
-import subprocess
 import threading
 import time
 
@@ -13,39 +11,12 @@ _hosts = itertools.count(1)
 _words = itertools.count(1)
 
 
-_own = False
-
-
-def own_addresses():
-    """Has the loopback interface take each fresh address until this program ends: as a server's address is one of its
-    machine's, where 127.0.0.0/8 is one network whose datagrams leave from 127.0.0.1 unless somebody says otherwise.
-    Answers whether that is possible: it needs `ip`, and root."""
-    global _own
-    try:
-        _own = _own or take(fresh_ip())
-    except FileNotFoundError:
-        pass
-    return _own
-
-
-def take(ip):
-    """An address for the loopback interface; whether it has it."""
-    done = subprocess.run(['ip', 'addr', 'add', ip + '/32', 'dev', 'lo'], stderr=subprocess.PIPE, text=True)
-    if done.returncode == 0:
-        atexit.register(subprocess.run, ['ip', 'addr', 'del', ip + '/32', 'dev', 'lo'], stderr=subprocess.DEVNULL)
-    # Of a run that was killed, say.
-    return done.returncode == 0 or 'exists' in done.stderr or 'already' in done.stderr
-
-
 def fresh_ip():
     """A loopback address of this run's own, from 127.64.0.0 on: three blocks of 250 by process id."""
     turn, n = divmod(next(_hosts) - 1, 250)
     assert turn < 3, 'too many addresses in one run'
     block = os.getpid() % 16000
-    ip = '127.%d.%d.%d' % (64 + 63 * turn + block // 256, block % 256, n + 1)
-    if _own:
-        assert take(ip), 'the loopback interface does not take %s' % ip
-    return ip
+    return '127.%d.%d.%d' % (64 + 63 * turn + block // 256, block % 256, n + 1)
 
 
 def unique(prefix):

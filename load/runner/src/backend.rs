@@ -76,7 +76,7 @@ pub fn serve(args: &LoadArgs, signals: &Receiver<Signal>) -> Result<u8, String> 
             exact_deadlines: true,
             grain: grain(args),
             stamps: true,
-            together: false,
+            ..GeneratorOptions::default()
         },
         streams: streams(),
         ..RuntimeConfig::default()

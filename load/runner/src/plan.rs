@@ -290,10 +290,9 @@ fn runtime(args: &LoadArgs, sockets: &Sockets, peer: Option<SocketAddr>) -> Runt
         listeners: sockets.listeners.clone(),
         own_from: sockets.shared,
         first: args.realtime,
-        generator: generator(args),
+        generator: GeneratorOptions { peer, ..generator(args) },
         segment: segment(args),
         own_connections: sockets.connections,
-        peer,
         streams: streams(),
         udp_buffer: buffer.map_or(plain.udp_buffer, |bytes| bytes as usize),
         // Whoever says how large they are gets them so.
@@ -323,7 +322,13 @@ pub(super) fn grain(args: &LoadArgs) -> Duration {
 /// sleeper would measure itself.
 pub(super) fn generator(args: &LoadArgs) -> GeneratorOptions {
     let grain = grain(args);
-    GeneratorOptions { exact_deadlines: true, grain, stamps: true, together: !grain.is_zero() }
+    GeneratorOptions {
+        exact_deadlines: true,
+        grain,
+        stamps: true,
+        together: !grain.is_zero(),
+        ..GeneratorOptions::default()
+    }
 }
 
 /// What says whether messages go through the kernel together; none: each goes alone.

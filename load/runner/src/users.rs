@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use wire::{ListenerId, Time, Transport};
-use worker_runtime::{Bound, Listener, RuntimeConfig};
+use worker_runtime::{Bound, GeneratorOptions, Listener, RuntimeConfig};
 
 /// Users of a run at most. Each takes some 30 bytes.
 pub const MOST: u64 = 100_000_000;
@@ -259,13 +259,13 @@ impl UsersPlan {
                 first.checked_add(worker).ok_or("-p: there are not enough ports; choose a lower one")?;
             listeners.push(Listener { transport, address: SocketAddr::new(local, port) });
         }
+        let peer = (transport == Transport::Udp).then_some(remote);
         let config = RuntimeConfig {
             listeners,
             own_from,
             first: args.realtime,
-            generator: generator(args),
+            generator: GeneratorOptions { peer, ..generator(args) },
             segment: segment(args),
-            peer: (transport == Transport::Udp).then_some(remote),
             streams: streams(),
             ..RuntimeConfig::default()
         };

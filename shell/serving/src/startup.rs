@@ -128,8 +128,6 @@ fn bind_admin(access: &c::AdminAccess) -> Result<Option<AdminSocket>, Failure> {
 const ADDED: usize = 16 << 10;
 /// How long a stream may be without a message if it has no registration or answered call.
 const LOOSE: Duration = Duration::from_secs(300);
-/// Peers of a listener that get a socket of their own: the trunks, gateways or nodes that most goes to.
-const CONNECTED: usize = 8;
 
 /// The runtime of a server or balancer: its sockets, and the limits of its streams.
 fn runtime_config(config: &Config, listeners: &[c::Listener], workers: usize) -> RuntimeConfig {
@@ -147,7 +145,6 @@ fn runtime_config(config: &Config, listeners: &[c::Listener], workers: usize) ->
         busy_poll: config.server.busy_poll,
         // Timers B and F (RFC 3261 section 17.1).
         patience: config.timers.t1 * 64,
-        connected: CONNECTED,
         udp_buffer_most: crate::memory::buffer(l, workers),
         streams: StreamLimits {
             max_connections: l.connections,

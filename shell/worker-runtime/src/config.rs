@@ -55,16 +55,6 @@ pub struct RuntimeConfig {
     /// wake. It takes processor time that nobody else needs just then, and the power. Zero, the default:
     /// never.
     pub busy_poll: Duration,
-    /// Where most datagrams go. A listener of one worker alone gets a second socket at its address, connected
-    /// to this peer, which takes what comes from there: what is sent by it spares the kernel the search for a
-    /// route and for the owner of the next hop, about a seventh of a send. None by default.
-    pub peer: Option<SocketAddr>,
-    /// So many sockets more for each datagram listener of each worker, each connected in turn to one of the
-    /// peers that most datagrams go to, with what that spares (see [`peer`](RuntimeConfig::peer)). A worker
-    /// that is alone gets by them what these peers send; where there are others, or [another
-    /// process](RuntimeConfig::share_ports), they only send. Not where the listener has all addresses of the
-    /// machine, for a connected socket keeps to one. None by default.
-    pub connected: usize,
     /// Whether datagrams of one length to one address, sent one after the other, go through the kernel as one
     /// and are cut on their way out (udp(7), `UDP_SEGMENT`). Then what comes together is answered together.
     /// Cheaper by a third or more where many come together, but a capture on this machine may show one, and
@@ -106,8 +96,6 @@ impl Default for RuntimeConfig {
             first: false,
             generator: GeneratorOptions::default(),
             busy_poll: Duration::ZERO,
-            peer: None,
-            connected: 0,
             segment: None,
             share_ports: false,
             batch: 64,
@@ -155,6 +143,10 @@ pub struct GeneratorOptions {
     /// for whom the first is for, and the kernel drops none of them in an overload. What is sent does not
     /// depend on it.
     pub together: bool,
+    /// The target, if all datagrams go to one address. A listener of one worker alone gets a twin: a second
+    /// socket at its address, connected to the target, which takes what comes from there. It spares the
+    /// kernel the look-up of the route, about a seventh of a send. A server has no such sockets.
+    pub peer: Option<SocketAddr>,
 }
 
 impl GeneratorOptions {

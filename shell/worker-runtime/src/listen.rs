@@ -18,8 +18,6 @@ const PORT_ATTEMPTS: u32 = 16;
 /// Descriptors that a process has open beside its listening sockets and connections: files, event queues,
 /// wake-ups. A server with few more is slow to take connections, but serves.
 const OTHER_DESCRIPTORS: usize = 32;
-/// Of all descriptors, one in so many may be of a socket that only saves work.
-const SPARE_SHARE: u64 = 8;
 
 /// The sockets of one worker.
 #[derive(Default)]
@@ -48,7 +46,7 @@ impl Bound {
     /// # Errors
     /// Too few descriptors, a listener that cannot be opened, or one of a transport that this version does
     /// not have.
-    pub fn new(mut config: RuntimeConfig, workers: usize) -> Result<Bound, StartError> {
+    pub fn new(config: RuntimeConfig, workers: usize) -> Result<Bound, StartError> {
         if workers == 0 || workers > usize::from(u16::MAX) {
             return Err(StartError::Unusable("there must be at least one worker and at most 65535"));
         }
@@ -61,11 +59,6 @@ impl Bound {
         let allowed = sys::raise_descriptor_limit();
         if let Some(allowed) = allowed.filter(|&allowed| allowed < needed as u64) {
             return Err(StartError::Descriptors { needed, allowed });
-        }
-        let udp = |listener: &&Listener| listener.transport == Transport::Udp;
-        let spare = config.listeners.iter().filter(udp).count().saturating_mul(config.connected);
-        if !has_room_for_spare(spare, workers, (needed, config.listeners.len()), allowed) {
-            config.connected = 0;
         }
         let mut sockets: Vec<WorkerSockets> = (0..workers).map(|_| WorkerSockets::default()).collect();
         let mut listeners = Vec::with_capacity(config.listeners.len());
@@ -114,20 +107,6 @@ impl Bound {
     ) -> Result<Runtime<G::Notice>, StartError> {
         Runtime::run(self, machines.into_iter().map(Generating).collect())
     }
-}
-
-/// Whether so many sockets for each worker that are connected to busy peers, which only save work, leave
-/// descriptors to what is needed and to connections, most of them, and numbers to a worker's other sockets,
-/// which have 16 bits.
-fn has_room_for_spare(
-    spare: usize,
-    workers: usize,
-    (needed, listeners): (usize, usize),
-    allowed: Option<u64>,
-) -> bool {
-    let all = spare.saturating_mul(workers);
-    let fits = |allowed| all as u64 <= allowed / SPARE_SHARE && needed.saturating_add(all) as u64 <= allowed;
-    allowed.is_none_or(fits) && listeners.saturating_mul(2).saturating_add(spare) < usize::from(u16::MAX)
 }
 
 /// The address to open for every worker: the listener's, with a free port if any will do.
@@ -201,7 +180,6 @@ fn open_tcp(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transport::udp::Lent;
 
     #[test]
     fn listeners_of_one_worker_are_served_by_it_alone() {
@@ -215,48 +193,5 @@ mod tests {
             .map(|worker| worker.udp.iter().map(|socket| socket.id.0).collect())
             .collect();
         assert_eq!(ids, [[0, 1], [0, 2]]);
-    }
-
-    #[test]
-    fn sockets_that_only_save_work_take_an_eighth_of_the_descriptors_at_most() {
-        assert!(has_room_for_spare(32, 16, (200, 8), Some(4_096)));
-        assert!(!has_room_for_spare(33, 16, (200, 8), Some(4_096)));
-        assert!(!has_room_for_spare(32, 16, (3_585, 8), Some(4_096)), "what is needed comes first");
-        assert!(has_room_for_spare(40_000, 1, (0, 5_000), None));
-        assert!(!has_room_for_spare(65_000, 1, (0, 5_000), None));
-        assert!(!has_room_for_spare(usize::MAX, usize::MAX, (usize::MAX, usize::MAX), Some(u64::MAX)));
-    }
-
-    #[test]
-    fn no_socket_is_to_be_connected_where_it_would_keep_datagrams_from_others() {
-        let spare = |address: &str, share_ports, workers| {
-            let listener = Listener { transport: Transport::Udp, address: address.parse().unwrap() };
-            let config = RuntimeConfig {
-                listeners: vec![listener],
-                connected: 3,
-                share_ports,
-                ..RuntimeConfig::default()
-            };
-            let bound = Bound::new(config, workers).unwrap();
-            bound
-                .sockets
-                .iter()
-                .flat_map(|worker| &worker.udp)
-                .filter(|socket| socket.lent != Lent::No)
-                .map(|s| s.lent)
-                .collect::<Vec<_>>()
-        };
-        for address in ["127.0.0.1:0", "[::1]:0"] {
-            assert_eq!(spare(address, false, 1), [Lent::Unbound; 3]);
-            // Another process may listen there, and the other worker does.
-            assert_eq!(spare(address, true, 1), [Lent::Mute; 3]);
-            assert_eq!(spare(address, false, 2), [Lent::Mute; 6]);
-        }
-        assert_eq!(spare("0.0.0.0:0", false, 1), [], "it has other addresses");
-        assert_eq!(
-            spare("127.1.2.3:0", false, 2),
-            [],
-            "the kernel would send from another address of the machine"
-        );
     }
 }

@@ -3,7 +3,6 @@
 use crate::listen::Bound;
 use crate::sieve::Sieves;
 use crate::sys::{self, Mapping, Use, errno};
-use crate::transport::udp::{Lent, UdpSocket};
 use kernel_programs::{SieveProgram, SteeringProgram};
 use std::fmt;
 use std::io;
@@ -106,10 +105,7 @@ impl Bound {
             // Where the kernel joins datagrams it would judge several by the first.
             sockets: match self.config.generator.together {
                 true => 0,
-                false => {
-                    let hears = |socket: &&UdpSocket| socket.lent.hears();
-                    self.sockets.iter().map(|worker| worker.udp.iter().filter(hears).count()).sum()
-                }
+                false => self.sockets.iter().map(|worker| worker.udp.len()).sum(),
             },
         }
     }
@@ -119,10 +115,7 @@ impl Bound {
         let shared = self.listeners.len().min(self.config.own_from);
         let of = |id: ListenerId| -> Vec<BorrowedFd<'_>> {
             let sockets = self.sockets.iter().flat_map(|worker| &worker.udp);
-            sockets
-                .filter(|socket| socket.id == id && socket.peer.is_none() && socket.lent == Lent::No)
-                .map(|s| s.fd.as_fd())
-                .collect()
+            sockets.filter(|socket| socket.id == id && socket.peer.is_none()).map(|s| s.fd.as_fd()).collect()
         };
         // Another transport has no datagram sockets, and one worker nobody to choose among.
         (0..shared as u16).map(|id| of(ListenerId(id))).filter(|sockets| sockets.len() > 1).collect()
@@ -237,12 +230,10 @@ mod tests {
     #[test]
     fn what_all_workers_serve_is_steered_and_nothing_else() {
         let [tcp, udp] = [Transport::Tcp, Transport::Udp].map(listener);
-        let config = RuntimeConfig {
-            listeners: vec![tcp, udp, udp, udp],
-            own_from: 3,
-            peer: Some("127.0.0.1:9".parse().unwrap()),
-            ..RuntimeConfig::default()
-        };
+        let peer = Some("127.0.0.1:9".parse().unwrap());
+        let generator = crate::GeneratorOptions { peer, ..Default::default() };
+        let listeners = vec![tcp, udp, udp, udp];
+        let config = RuntimeConfig { listeners, own_from: 3, generator, ..RuntimeConfig::default() };
         let bound = Bound::new(config.clone(), 2).unwrap();
         let groups = bound.shared_sockets();
         assert_eq!(groups.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);

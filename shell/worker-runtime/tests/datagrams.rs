@@ -44,16 +44,17 @@ fn datagrams_of_all_sizes_pass() {
     assert_eq!(server.counts().udp_send_errors, 0);
 }
 
-/// How many UDP sockets of this machine are of this kind, each by its words in /proc/net/udp. One reading may
-/// leave a socket out, or have it twice, while others come and go: the list comes in pages that begin at a
-/// count of sockets.
-fn sockets(kind: impl Fn(&[&str]) -> bool) -> usize {
+/// How many sockets of this machine at `local` are connected to `remote`, by their ports in /proc/net/udp.
+/// One reading may leave a socket out, or have it twice, while others come and go: the list comes in pages
+/// that begin at a count of sockets.
+fn connected(local: SocketAddr, remote: SocketAddr) -> usize {
+    let port = |word: &str| u16::from_str_radix(word.split_once(':').unwrap().1, 16).unwrap();
     let mut inodes = std::collections::BTreeSet::new();
     for _ in 0..8 {
         let text = std::fs::read_to_string("/proc/net/udp").unwrap();
         for line in text.lines().skip(1) {
             let words: Vec<&str> = line.split_whitespace().collect();
-            if kind(&words) {
+            if (port(words[1]), port(words[2])) == (local.port(), remote.port()) {
                 inodes.insert(words[9].to_owned());
             }
         }
@@ -61,18 +62,12 @@ fn sockets(kind: impl Fn(&[&str]) -> bool) -> usize {
     inodes.len()
 }
 
-/// How many sockets of this machine at `local` are connected to `remote`, by their ports.
-fn connected(local: SocketAddr, remote: SocketAddr) -> usize {
-    let port = |word: &str| u16::from_str_radix(word.split_once(':').unwrap().1, 16).unwrap();
-    sockets(|words| (port(words[1]), port(words[2])) == (local.port(), remote.port()))
-}
-
 #[test]
-fn a_peer_has_a_socket_of_its_own_and_others_are_heard_too() {
+fn target_of_a_generator_has_a_twin_socket_and_others_are_heard() {
     let (peer, other) = (client(), client());
     for (workers, sockets) in [(1, 1), (2, 0)] {
         let mut config = config("127.0.0.1");
-        config.peer = Some(peer.local_addr().unwrap());
+        config.generator.peer = Some(peer.local_addr().unwrap());
         let server = Server::with(config, workers);
         assert_eq!(connected(server.udp(), peer.local_addr().unwrap()), sockets);
         for size in [10, 1_400, 1_401, 9_000, 65_507] {
@@ -94,207 +89,11 @@ fn a_peer_has_a_socket_of_its_own_and_others_are_heard_too() {
     }
 }
 
-/// Says so many lines and hears each echoed.
-fn talk(client: &UdpSocket, server: SocketAddr, lines: usize) {
-    for n in 0..lines {
-        client.send_to(format!("line {n}\n").as_bytes(), server).unwrap();
-        assert_eq!(hear(client), format!("line {n}\n"));
-    }
-}
-
-#[test]
-fn the_busiest_peer_gets_a_socket_and_loses_it_to_one_that_is_busier() {
-    let (first, second) = (client(), client());
-    let [first_at, second_at] = [&first, &second].map(|client| client.local_addr().unwrap());
-    let mut config = config("127.0.0.1");
-    config.connected = 1;
-    let server = Server::with(config, 1);
-    let at = server.udp();
-    let busy = |client: &UdpSocket, address, others: SocketAddr| {
-        let away = wait("a socket", || {
-            talk(client, at, 50);
-            (connected(at, address) == 1).then(|| connected(at, others))
-        });
-        assert_eq!(away, 0, "one socket for two");
-        // By whichever socket: all sizes, who has one and who has none, one after the other and many at once.
-        for size in [10, 1_400, 1_401, 9_000, 65_507] {
-            for client in [&first, &second] {
-                client.send_to(&vec![b'x'; size], at).unwrap();
-                assert_eq!(hear(client).len(), size);
-            }
-        }
-        for n in 0..100 {
-            first.send_to(format!("b {n}\n").as_bytes(), at).unwrap();
-            second.send_to(format!("b {n}\n").as_bytes(), at).unwrap();
-        }
-        for client in [&first, &second] {
-            (0..100).for_each(|_| assert!(hear(client).starts_with("b ")));
-        }
-    };
-    busy(&first, first_at, second_at);
-    busy(&second, second_at, first_at);
-    busy(&first, first_at, second_at);
-    let counts = server.counts();
-    assert_eq!((counts.udp_send_errors, counts.udp_send_drops), (0, 0));
-}
-
-/// How many sockets of this machine have this port of 239.195.0.1, where nothing comes.
-fn bound_to_the_group(port: u16) -> usize {
-    sockets(|words| words[1] == format!("0100C3EF:{port:04X}"))
-}
-
-/// Of several workers each has one that only sends: what the peer says goes to whom the kernel gives it, as
-/// before.
-#[test]
-fn each_worker_sends_to_a_busy_peer_by_a_socket_that_takes_nothing_from_it() {
-    let client = client();
-    let peer = client.local_addr().unwrap();
-    let mut config = config("127.0.0.1");
-    config.connected = 1;
-    let server = Server::with(config, 2);
-    let at = server.udp();
-    // It hears nobody else from now on.
-    client.connect(at).unwrap();
-    let mut said = 0;
-    let mut talk = |times: usize| {
-        for n in 0..times {
-            for worker in 0..2 {
-                client.send(format!("{worker} {n}\n").as_bytes()).unwrap();
-                assert_eq!(hear(&client), format!("{worker}:{worker} {n}\n"));
-                said += 1;
-            }
-        }
-        said
-    };
-    for _ in 0..3 {
-        wait("both sockets", || {
-            talk(60);
-            (connected(at, peer) == 2).then_some(())
-        });
-        assert_eq!(bound_to_the_group(at.port()), 2);
-        for size in [10, 1_400, 1_401, 9_000, 65_507] {
-            client.send(&vec![b'x'; size]).unwrap();
-            assert_eq!(hear(&client).len(), size);
-        }
-        for _ in 0..2 {
-            disconnect(at, peer);
-        }
-        talk(10);
-    }
-    let all = talk(10) + 3 * 5;
-    let counts = server.wait_count("all sent", |c| c.udp_out == all);
-    assert_eq!(counts.udp_in, all);
-    assert_eq!((counts.udp_send_errors, counts.udp_send_drops, counts.undeliverable), (0, 0, 0));
-}
-
-/// Takes its peer from the socket of this process at `local` that is connected to `remote`, as the system
-/// does on behalf of an administrator (`ss --kill`).
-fn disconnect(local: SocketAddr, remote: SocketAddr) {
-    let name = |get: unsafe extern "C" fn(i32, *mut libc::sockaddr, *mut u32) -> i32, fd| {
-        // SAFETY: an address of zeros is one, and the kernel writes no more than its length.
-        unsafe {
-            let mut address: libc::sockaddr_in = std::mem::zeroed();
-            let mut length = size_of_val(&address) as u32;
-            let done = get(fd, (&raw mut address).cast(), &raw mut length);
-            (done == 0).then(|| u16::from_be(address.sin_port))
-        }
-    };
-    let is_it = |fd: &i32| {
-        name(libc::getsockname, *fd) == Some(local.port())
-            && name(libc::getpeername, *fd) == Some(remote.port())
-    };
-    let fd = (3..4_096).find(is_it).unwrap();
-    let nobody = libc::sockaddr { sa_family: libc::AF_UNSPEC as u16, sa_data: [0; 14] };
-    // SAFETY: `nobody` is readable for its length.
-    let done = unsafe { libc::connect(fd, &raw const nobody, size_of_val(&nobody) as u32) };
-    assert_eq!(done, 0);
-}
-
-/// The receive buffers of the sockets of this process at `local`.
-fn receive_buffers(local: SocketAddr) -> Vec<i32> {
-    let own = |fd: &i32| {
-        // SAFETY: an address of zeros is one, and the kernel writes no more than its length.
-        let address = unsafe {
-            let mut address: libc::sockaddr_in = std::mem::zeroed();
-            let mut length = size_of_val(&address) as u32;
-            (libc::getsockname(*fd, (&raw mut address).cast(), &raw mut length) == 0).then_some(address)
-        };
-        address.is_some_and(|a| {
-            let ip = std::net::Ipv4Addr::from(u32::from_be(a.sin_addr.s_addr));
-            i32::from(a.sin_family) == libc::AF_INET && local == (ip, u16::from_be(a.sin_port)).into()
-        })
-    };
-    let size = |fd: i32| {
-        let (mut size, mut length) = (0i32, size_of::<i32>() as u32);
-        // SAFETY: `size` is writable for `length` bytes.
-        let done = unsafe {
-            let value = (&raw mut size).cast();
-            libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, value, &raw mut length)
-        };
-        assert_eq!(done, 0);
-        size
-    };
-    (3..4_096).filter(own).map(size).collect()
-}
-
-/// What follows the load is the room of sockets that hear, and those that only send have little.
-#[test]
-#[allow(clippy::disallowed_methods, reason = "the load is looked at once in a second")]
-fn a_socket_that_only_sends_takes_no_room_from_others() {
-    let client = client();
-    let mut config = config("127.0.0.1");
-    // More than is wanted for what comes.
-    (config.connected, config.udp_buffer) = (1, 16 << 20);
-    let server = Server::with(config, 2);
-    let at = server.udp();
-    assert_eq!(bound_to_the_group(at.port()), 2);
-    let before = receive_buffers(at);
-    assert_eq!(before.len(), 2);
-    // What would be asked for otherwise.
-    if before.iter().any(|size| *size < 1 << 20) {
-        eprintln!("net.core.rmem_max is so little that nothing can be taken away: not tried");
-        return;
-    }
-    let began = std::time::Instant::now();
-    // Longer than what comes is counted, and more than little holds.
-    let mut said = 0;
-    while began.elapsed() < std::time::Duration::from_millis(2_500) || said < 4_000 {
-        talk(&client, at, 50);
-        said += 50;
-    }
-    assert!(receive_buffers(at).iter().zip(before).all(|(now, before)| *now >= before));
-}
-
-#[test]
-fn a_socket_that_loses_its_peer_keeps_nobody_from_being_sent_to() {
-    let client = client();
-    let peer = client.local_addr().unwrap();
-    let mut config = config("127.0.0.1");
-    config.connected = 1;
-    let server = Server::with(config, 1);
-    let at = server.udp();
-    for _ in 0..3 {
-        wait("a socket", || {
-            talk(&client, at, 50);
-            (connected(at, peer) == 1).then_some(())
-        });
-        disconnect(at, peer);
-        // One at a time and many at once.
-        talk(&client, at, 10);
-        for n in 0..100 {
-            client.send_to(format!("b {n}\n").as_bytes(), at).unwrap();
-        }
-        (0..100).for_each(|_| assert!(hear(&client).starts_with("b ")));
-    }
-    let counts = server.counts();
-    assert_eq!((counts.udp_send_errors, counts.udp_send_drops, counts.undeliverable), (0, 0, 0));
-}
-
 #[test]
 fn a_peer_that_is_away_is_reported_as_any_other() {
     let mut config = config("127.0.0.1");
     let gone = client().local_addr().unwrap();
-    config.peer = Some(gone);
+    config.generator.peer = Some(gone);
     let server = Server::with(config, 1);
     server.act(0, &format!(">udp {gone} 7 anybody"));
     server.wait_count("the report", |c| c.udp_returned == 1);

@@ -84,7 +84,7 @@ fn run_with(
     let seen = Arc::new(Seen::default());
     let mut config = config("127.0.0.1");
     change(&mut config);
-    config.peer = peer.then(|| socket.local_addr().unwrap());
+    config.generator.peer = peer.then(|| socket.local_addr().unwrap());
     let runtime = Bound::new(config, 1).unwrap().start_generator(vec![Echo(Arc::clone(&seen))]).unwrap();
     let handle = runtime.handle();
     socket.set_nonblocking(true).unwrap();

@@ -6,7 +6,6 @@ mod batch;
 mod bpf;
 mod errors;
 mod mapping;
-mod mute;
 mod pinned;
 mod poll;
 mod send;
@@ -22,14 +21,12 @@ pub use bpf::{
 };
 pub use errors::take_returned;
 pub use mapping::Mapping;
-pub use mute::Mutes;
 pub use poll::{Event, Interest, Poller, Timer, WakeUp};
 pub use send::SendBatch;
 pub use socket::{
     SocketOptions, accept, ask_for_stamps, ask_to_join, null_descriptor, receive_buffer, received, recv,
     recv_from, reset_on_close, send, send_in_fragments, send_to, set_receive_buffer, shutdown_write,
-    take_error, tcp_connect, tcp_listen, tcp_probe, udp_bind, udp_bind_later, udp_connect, udp_probe,
-    udp_socket,
+    take_error, tcp_connect, tcp_listen, tcp_probe, udp_bind, udp_connect, udp_probe,
 };
 pub use thread::{
     RUN_FIRST, TURN, allowed_cpus, monotonic_micros, pin_to_cpu, raise_descriptor_limit, run_first, sleep,

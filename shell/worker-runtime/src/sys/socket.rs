@@ -58,7 +58,7 @@ pub(super) fn knows(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -
     get(fd, level, name).is_ok()
 }
 
-pub(super) fn bind(fd: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
+fn bind(fd: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
     let raw = RawAddr::new(address);
     // SAFETY: `raw` is readable for its length during the call.
     check(unsafe { libc::bind(fd.as_raw_fd(), raw.as_ptr(), raw.len()) })?;
@@ -101,13 +101,6 @@ pub fn set_receive_buffer(fd: BorrowedFd<'_>, bytes: usize) -> usize {
 /// A datagram socket on `address`, shared with the other workers' by `SO_REUSEPORT`, and the receive
 /// and send buffer sizes it got, in bytes.
 pub fn udp_bind(address: SocketAddr, options: &SocketOptions) -> io::Result<(OwnedFd, usize, usize)> {
-    let (fd, receive, send) = udp_socket(address, options)?;
-    bind(fd.as_fd(), address)?;
-    Ok((fd, receive, send))
-}
-
-/// The same without an address yet: nothing comes there, until [`udp_bind_later`].
-pub fn udp_socket(address: SocketAddr, options: &SocketOptions) -> io::Result<(OwnedFd, usize, usize)> {
     let fd = new_socket(&address, libc::SOCK_DGRAM)?;
     set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
     let (receive, send) = set_buffers(fd.as_fd(), options);
@@ -117,16 +110,12 @@ pub fn udp_socket(address: SocketAddr, options: &SocketOptions) -> io::Result<(O
         SocketAddr::V6(_) => set(fd.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1),
     };
     let _ = set_fragments(fd.as_fd(), false);
+    bind(fd.as_fd(), address)?;
     Ok((fd, receive, send))
 }
 
-/// Gives a [`udp_socket`] its address.
-pub fn udp_bind_later(fd: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
-    bind(fd, address)
-}
-
 /// Connects a datagram socket: it takes what comes from `peer` alone, before others at its address are asked,
-/// and [`send`] sends there. One that is connected gets another peer.
+/// and [`send`] sends there.
 pub fn udp_connect(fd: BorrowedFd<'_>, peer: SocketAddr) -> io::Result<()> {
     let raw = RawAddr::new(peer);
     // SAFETY: `raw` is readable for its length during the call.

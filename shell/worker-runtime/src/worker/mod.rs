@@ -205,7 +205,6 @@ impl<H: Host> Worker<H> {
         self.driver.drive(|machine, now, _| machine.pace(now, &load));
         let machine = self.driver.machine();
         self.overload.follow(|| machine.sieve(), now, self.datagrams.descriptors());
-        self.datagrams.connect_busy(now, &self.driver.links().shared().listeners);
         self.datagrams.fit_buffers(now);
     }
 

@@ -4,21 +4,20 @@ use super::Worker;
 use super::host::Host;
 use crate::monotonic_now;
 use crate::shared::Hop;
-use crate::transport::udp::{BATCH_PAYS, Looks, Taken};
+use crate::transport::udp::{BATCH_PAYS, BATCHES, Looks, Taken};
 use wire::Machine;
 
 impl<H: Host> Worker<H> {
     /// Takes datagrams from socket `number` and sends what the machine answers. What is left there,
     /// epoll reports again.
     pub(super) fn receive_datagrams(&mut self, number: usize) {
-        let Some(turn) = self.datagrams.turn(number) else { return };
-        if !turn.batched && !self.sleep.is_dense() {
+        if !self.datagrams.takes_batches(number) && !self.sleep.is_dense() {
             let taken = self.receive_plainly(number);
             if taken < BATCH_PAYS {
                 return;
             }
         }
-        for round in 0..turn.batches {
+        for round in 0..BATCHES {
             if round > 0 {
                 self.driver.set_now(monotonic_now());
             }

@@ -2,20 +2,18 @@
 
 mod habit;
 mod open;
-mod peers;
 mod returned;
 mod room;
 mod socket;
 mod stamps;
 
 pub use habit::{BATCH_PAYS, Looks};
-pub use open::{Lent, UdpSocket, open};
+pub use open::{UdpSocket, open};
 
 use super::Sink;
 use crate::config::RuntimeConfig;
 use crate::counters::Counters;
 use crate::sys::{self, Poller, RecvBatch, SendBatch};
-use peers::Peers;
 use returned::Reports;
 use room::Room;
 use socket::Socket;
@@ -29,7 +27,7 @@ use wire::{Flow, Outbox, Time, Transmit};
 /// With more sockets than that epoll is asked in every grain which have something.
 const FEW: usize = 8;
 /// Full batches taken from one socket before others get their turn.
-const BATCHES: usize = 4;
+pub const BATCHES: usize = 4;
 
 /// What was taken from a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,27 +40,13 @@ pub enum Taken {
     Datagram,
 }
 
-/// How the datagrams of a socket are taken in its turn.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Turn {
-    /// Full batches at most.
-    pub batches: usize,
-    /// In batches from the start.
-    pub batched: bool,
-}
-
 /// The datagram sockets of one worker.
 pub struct Datagrams {
-    /// Those that only send are the last.
     sockets: Vec<Socket>,
-    /// How many others there are.
-    hearing: usize,
     /// Socket numbers by listener; `u16::MAX` where the listener is of another transport.
     by_listener: Vec<u16>,
     /// Datagrams that may wait at a socket.
     max_waiting: usize,
-    /// Who else gets a socket that is connected.
-    peers: Peers,
     /// Whether all is taken in batches: the kernel may join what comes, or notes when it does, and only a
     /// batch says so.
     batched: bool,
@@ -83,22 +67,18 @@ impl Datagrams {
     /// These sockets, watched by `poller`, which reports each as what `data` answers for its number.
     pub fn new(
         config: &RuntimeConfig,
-        mut sockets: Vec<UdpSocket>,
+        sockets: Vec<UdpSocket>,
         counters: Arc<Counters>,
         (poller, data): (&Poller, impl Fn(usize) -> u64),
         now: Time,
     ) -> io::Result<Datagrams> {
-        sockets.sort_by_key(|socket| !socket.lent.hears());
-        let hearing = sockets.iter().filter(|socket| socket.lent.hears());
-        let size = hearing.clone().map(|socket| sys::receive_buffer(socket.fd.as_fd())).min().unwrap_or(0);
-        let room = Room::new(config.udp_hold, hearing.count(), size, config.udp_buffer_most, now);
+        let size = sockets.iter().map(|socket| sys::receive_buffer(socket.fd.as_fd())).min().unwrap_or(0);
+        let room = Room::new(config.udp_hold, sockets.len(), size, config.udp_buffer_most, now);
         let stamped = config.generator.are_stamped();
         let mut datagrams = Datagrams {
             sockets: Vec::with_capacity(sockets.len()),
-            hearing: 0,
             by_listener: vec![u16::MAX; config.listeners.len()],
             max_waiting: config.udp_send_queue,
-            peers: Peers::new(),
             batched: config.generator.together || config.generator.stamps,
             stamped,
             defers: config.segment.is_some(),
@@ -117,15 +97,11 @@ impl Datagrams {
         Ok(datagrams)
     }
 
-    /// Adds a socket that epoll reports as `data`; those that only send after all others.
+    /// Adds a socket that epoll reports as `data`; a listener's own before its twin.
     fn add(&mut self, socket: UdpSocket, data: u64) {
-        let UdpSocket { id, peer, lent, .. } = socket;
+        let UdpSocket { id, peer, .. } = socket;
         let number = self.sockets.len() as u16;
-        debug_assert!(!lent.hears() || self.hearing == self.sockets.len(), "in this order");
-        self.hearing += usize::from(lent.hears());
-        if lent != Lent::No {
-            self.peers.add_spare(id, number);
-        } else if let Some(entry) = self.by_listener.get_mut(usize::from(id.0)) {
+        if let Some(entry) = self.by_listener.get_mut(usize::from(id.0)) {
             match (peer, self.sockets.get_mut(usize::from(*entry))) {
                 (Some(peer), Some(first)) => first.set_twin(peer, number),
                 _ => *entry = number,
@@ -134,20 +110,20 @@ impl Datagrams {
         self.sockets.push(Socket::new(socket, data, self.max_waiting));
     }
 
-    /// How many sockets there are that datagrams come by.
+    /// How many sockets there are.
     pub fn count(&self) -> usize {
-        self.hearing
+        self.sockets.len()
     }
 
-    /// The sockets that datagrams come by.
+    /// The sockets.
     pub fn descriptors(&self) -> impl ExactSizeIterator<Item = BorrowedFd<'_>> + Clone {
-        self.sockets.get(..self.hearing).unwrap_or_default().iter().map(Socket::fd)
+        self.sockets.iter().map(Socket::fd)
     }
 
     /// Whether there are so few sockets that a look at those in use is cheaper than asking epoll, and none of
     /// them waits for room, of which only epoll tells.
     pub fn may_be_looked_at(&self) -> bool {
-        self.hearing <= FEW && self.sockets.iter().all(Socket::has_room)
+        self.sockets.len() <= FEW && self.sockets.iter().all(Socket::has_room)
     }
 
     /// Whether socket `number` is in use: it had something in one of the last grains.
@@ -173,10 +149,7 @@ impl Datagrams {
 
     /// The socket that datagrams of `flow` leave by.
     #[inline]
-    fn number_of(&mut self, flow: &Flow) -> u16 {
-        if let Some(number) = self.peers.count(flow) {
-            return number;
-        }
+    fn number_of(&self, flow: &Flow) -> u16 {
         let number = self.by_listener.get(usize::from(flow.listener.0)).copied().unwrap_or(u16::MAX);
         let twin = self.sockets.get(usize::from(number)).and_then(|socket| socket.twin_for(flow.remote));
         twin.unwrap_or(number)
@@ -224,35 +197,6 @@ impl Datagrams {
         }
     }
 
-    /// Connects sockets to the peers that most goes to, now and then.
-    pub fn connect_busy(&mut self, now: Time, listeners: &[crate::Listener]) {
-        let sockets = &self.sockets;
-        let waits = |number| sockets.get(usize::from(number)).is_none_or(|socket| !socket.has_room());
-        let lost = |number| sockets.get(usize::from(number)).is_none_or(|socket| socket.peer().is_none());
-        for wish in self.peers.wishes(now, waits, lost) {
-            let number = wish.instead.or_else(|| self.peers.take_spare(wish.listener));
-            let listener = listeners.get(usize::from(wish.listener.0));
-            let (Some(number), Some(listener)) = (number, listener) else { continue };
-            let Some(socket) = self.sockets.get_mut(usize::from(number)) else { continue };
-            match socket.connect(listener.address, wish.peer) {
-                Ok(()) => {
-                    tracing::debug!(peer = %wish.peer, "a connected socket");
-                    self.peers.granted(&wish, number);
-                }
-                Err(error) => {
-                    tracing::debug!(peer = %wish.peer, %error, "no connected socket");
-                    // Without an address of its own it has nothing to do with the peer.
-                    if socket.lent() != Lent::Unbound {
-                        self.peers.denied(&wish);
-                    }
-                    if wish.instead.is_none() {
-                        self.peers.add_spare(wish.listener, number);
-                    }
-                }
-            }
-        }
-    }
-
     /// Has the receive buffers follow what comes, now and then.
     pub fn fit_buffers(&mut self, now: Time) {
         let (datagrams, bytes) = self.counters.datagrams();
@@ -295,12 +239,9 @@ impl Datagrams {
         }
     }
 
-    /// How datagrams are taken from socket `number` now; `None` if there is no such socket.
-    pub fn turn(&mut self, number: usize) -> Option<Turn> {
-        let socket = self.sockets.get_mut(number)?;
-        // Connected sockets do not keep the others waiting.
-        let batches = if socket.lent() == Lent::No || socket.peer().is_none() { BATCHES } else { 1 };
-        Some(Turn { batches, batched: self.batched || socket.habit().batches })
+    /// Whether datagrams are taken from socket `number` in batches from the start.
+    pub fn takes_batches(&mut self, number: usize) -> bool {
+        self.batched || self.sockets.get_mut(number).is_some_and(|socket| socket.habit().batches)
     }
 
     /// When to look for more in socket `number`, of which `taken` datagrams were taken.

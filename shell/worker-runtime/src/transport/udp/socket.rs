@@ -1,7 +1,7 @@
 //! One datagram socket: sending alone or in batches, and what waits for room in the kernel.
 
 use super::habit::{BATCH_PAYS, Habit};
-use super::open::{Lent, UdpSocket};
+use super::open::UdpSocket;
 use super::returned::Reports;
 use crate::counters::Counters;
 use crate::sys::{self, Interest, Poller, SendBatch, errno, is_transient};
@@ -31,10 +31,8 @@ pub(super) struct Socket {
     fd: Arc<OwnedFd>,
     /// Where it is connected to, if it is.
     peer: Option<SocketAddr>,
-    /// The number of the one at the same address that is connected for good, and where to.
+    /// The number of the generator's second socket at the same address, and where that is connected to.
     twin: Option<(SocketAddr, u16)>,
-    /// Whether it is one of those that are connected to busy peers, and may be without one.
-    lent: Lent,
     data: u64,
     habit: Habit,
     /// Looks in a row that found nothing.
@@ -52,10 +50,10 @@ struct Waiting {
 
 impl Socket {
     /// One that epoll reports as `data`, in which `most` datagrams may wait for room.
-    pub fn new(UdpSocket { id, fd, peer, lent }: UdpSocket, data: u64, most: usize) -> Socket {
+    pub fn new(UdpSocket { id, fd, peer }: UdpSocket, data: u64, most: usize) -> Socket {
         let (habit, queue, waiting) =
             (Habit::default(), Vec::new(), Waiting { datagrams: VecDeque::new(), most });
-        Socket { id, fd, peer, twin: None, lent, data, habit, idle: 0, queue, waiting }
+        Socket { id, fd, peer, twin: None, data, habit, idle: 0, queue, waiting }
     }
 
     /// Whose address it has.
@@ -70,23 +68,12 @@ impl Socket {
         self.fd.as_fd()
     }
 
-    /// Where it is connected to, if it is.
-    #[inline]
-    pub fn peer(&self) -> Option<SocketAddr> {
-        self.peer
-    }
-
-    /// Whether it is one that peers get in turn.
-    pub fn lent(&self) -> Lent {
-        self.lent
-    }
-
-    /// Socket number `twin` at the same address is connected to `peer` for good.
+    /// Socket number `twin` at the same address is connected to `peer`.
     pub fn set_twin(&mut self, peer: SocketAddr, twin: u16) {
         self.twin = Some((peer, twin));
     }
 
-    /// The number of the socket at the same address that is connected to `peer` for good.
+    /// The number of the socket at the same address that is connected to `peer`.
     #[inline]
     pub fn twin_for(&self, peer: SocketAddr) -> Option<u16> {
         self.twin.filter(|(to, _)| *to == peer).map(|(_, twin)| twin)
@@ -118,34 +105,6 @@ impl Socket {
     pub fn enqueue(&mut self, index: u32) -> bool {
         self.queue.push(index);
         self.queue.len() == 1
-    }
-
-    /// Whether it is one that gets peers in turn, and can send without.
-    fn may_lose_its_peer(&self) -> bool {
-        matches!(self.lent, Lent::Bound | Lent::Mute)
-    }
-
-    /// Connects one that is lent to another peer. On an error it has none: the kernel keeps the old one, but
-    /// may write the new one's address into what is sent there (Linux, IPv4, whatever speaks against the new
-    /// one). So each send names it.
-    pub fn connect(&mut self, address: SocketAddr, peer: SocketAddr) -> io::Result<()> {
-        if self.lent == Lent::Unbound {
-            sys::udp_bind_later(self.fd.as_fd(), address)?;
-            self.lent = Lent::Bound;
-        }
-        self.peer = None;
-        sys::udp_connect(self.fd.as_fd(), peer)?;
-        self.peer = Some(peer);
-        Ok(())
-    }
-
-    /// A lent socket whose peer cannot be reached by it is as any other from now on: something may have
-    /// disconnected it (`ss --kill`, a container's network). Whether this datagram went out so.
-    fn sent_without_peer(&mut self, bytes: &[u8], to: SocketAddr) -> bool {
-        let taken = self.may_lose_its_peer() && self.peer.take().is_some();
-        let whole = bytes.len() <= ONE_PACKET;
-        // Twice: the first may meet what the end of the connection has left.
-        taken && (0..2).any(|_| attempt(self.fd.as_fd(), bytes, Some(to), whole).is_ok())
     }
 
     /// Sends one transmit at once, past the queue, which is empty. `fail` is told if the kernel refused it.
@@ -270,9 +229,6 @@ impl Socket {
             counters.udp_send_drops.add(u64::from(!room));
         } else if errno(error) == libc::ENOBUFS {
             counters.udp_send_drops.one();
-        } else if self.sent_without_peer(bytes, transmit.flow.remote) {
-            counters.udp_out.one();
-            counters.udp_bytes_out.add(bytes.len() as u64);
         } else {
             counters.udp_send_errors.one();
             fail(transmit.token);
@@ -295,16 +251,13 @@ impl Socket {
     /// The kernel has room again: sends what waits.
     pub fn writable(&mut self, reports: &mut Reports, poller: &Poller) {
         while let Some((bytes, to)) = self.waiting.datagrams.front() {
-            // What was kept for another peer still goes there.
-            let to = if self.peer == Some(*to) { None } else { Some(*to) };
+            let to = if self.peer.is_some() { None } else { Some(*to) };
             match send_one(self.fd.as_fd(), bytes, to, reports) {
                 Err(error) if is_transient(&error) => return,
                 Ok(n) => {
                     reports.counters().udp_out.one();
                     reports.counters().udp_bytes_out.add(n as u64);
                 }
-                // Once more, without a peer.
-                Err(_) if self.may_lose_its_peer() && self.peer.take().is_some() => continue,
                 // Too late to tell anyone; the sender's timers see to it.
                 Err(_) => reports.counters().udp_send_errors.one(),
             }
@@ -316,7 +269,7 @@ impl Socket {
 
 /// Sends one datagram, from a connected socket without an address.
 #[inline]
-pub(super) fn send_one(
+fn send_one(
     fd: BorrowedFd<'_>,
     bytes: &[u8],
     to: Option<SocketAddr>,
