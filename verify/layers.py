@@ -27,6 +27,7 @@ import structure
 BELOW = {
     'wire': set(),
     'timing': {'wire'},
+    'websocket': set(),
     'kernel-programs': set(),
     'sip-message': {'wire'},
     'sip-transaction': {'wire', 'sip-message'},
@@ -59,9 +60,9 @@ MEETING = {'serving', 'strowger', 'simulator', 'live'}
 
 # Third-party crates that do no I/O, with what they need in turn.
 PURE = {
-    'memchr', 'hashbrown', 'foldhash', 'siphasher', 'sha2', 'digest', 'block-buffer', 'crypto-common',
+    'memchr', 'hashbrown', 'foldhash', 'siphasher', 'sha1', 'sha2', 'digest', 'block-buffer', 'crypto-common',
     'hybrid-array', 'typenum', 'cfg-if', 'cpufeatures', 'const-oid', 'subtle', 'equivalent', 'allocator-api2',
-    'generic-array', 'version_check', 'smallvec', 'arrayvec', 'base16ct', 'hmac', 'ctutils', 'cmov', 'safe_arch',
+    'generic-array', 'version_check', 'smallvec', 'arrayvec', 'base16ct', 'base64', 'hmac', 'ctutils', 'cmov', 'safe_arch',
     'prefetch-index',
     # cpufeatures asks libc for constants on some targets only; it calls nothing that does I/O.
     'libc',
