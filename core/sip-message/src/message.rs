@@ -36,7 +36,8 @@ impl<'a> Message<'a> {
 
     /// The message: as received, unfolded, and without what followed Content-Length.
     pub fn bytes(&self) -> &'a [u8] {
-        self.bytes.get(..self.spans.body.end as usize).unwrap_or(self.bytes)
+        let whole = self.bytes.get(..self.spans.body.end as usize);
+        invariant::some!(whole, "the body ends within the bytes that were read").unwrap_or(self.bytes)
     }
 
     /// Whether it is a request.

@@ -241,7 +241,10 @@ impl Spans {
         let name = header.name as usize;
         if self.first[name] == NONE {
             self.first[name] = at;
-        } else if let Some(previous) = self.headers.get_mut(usize::from(self.last[name])) {
+        } else if let Some(previous) = invariant::some!(
+            self.headers.get_mut(usize::from(self.last[name])),
+            "the last header field of each name is in the list"
+        ) {
             previous.next = at;
         }
         self.last[name] = at;

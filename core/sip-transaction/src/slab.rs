@@ -131,8 +131,9 @@ impl<T> Slab<T> {
             let next = if i == BLOCK { NIL } else { base + i as u32 };
             Cell { generation: 0, next, value: None }
         });
-        // The length is BLOCK, so this cannot fail; if it did, the slab would be full.
-        if let Ok(block) = cells.collect::<Box<[Cell<T>]>>().try_into() {
+        let block = cells.collect::<Box<[Cell<T>]>>().try_into().ok();
+        // Without it the slab would be full.
+        if let Some(block) = invariant::some!(block, "BLOCK cells make one block") {
             self.blocks.push(block);
             self.cells = base + BLOCK as u32;
             self.free = base;

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod balance;
+mod bugs;
 mod counters;
 mod interfaces;
 mod keys;

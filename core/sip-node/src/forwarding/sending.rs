@@ -86,7 +86,7 @@ impl Forwarder {
         let mut lines = mem::take(step.scratch);
         lines.clear();
         let via = step.site.settings().listener(flow.listener).map_or(&b""[..], |l| l.via_prefix());
-        debug_assert!(!via.is_empty(), "`reserve` has found the listener");
+        invariant::holds!(!via.is_empty(), "`reserve` has found the listener");
         lines.extend_from_slice(via);
         write_branch(&client.encode(), p.edits.loop_hash, &mut lines);
         if listens {
@@ -99,8 +99,9 @@ impl Forwarder {
             push_record_routes(step, p, branch.id, flow, request, &mut lines);
         }
         let parts = (&lines[..via_end], &lines[via_end..]);
-        let Some(outgoing) = outgoing(p, branch, request, parts, step.site.settings().proxy.max_forwards)
-        else {
+        let most = step.site.settings().proxy.max_forwards;
+        let outgoing = outgoing(p, branch, request, parts, most);
+        let Some(outgoing) = invariant::some!(outgoing, "a branch that is sent has its target") else {
             return;
         };
         let user = p.id.with_branch(branch.id);

@@ -120,14 +120,14 @@ impl Table {
     /// Whether some binding has this address as its Contact's or had its REGISTER from it. Bindings
     /// that expired count until [`Table::expire`] has come to them. For a table with an index of its own.
     pub fn has_contact_address(&self, address: SocketAddr) -> bool {
-        debug_assert!(self.addresses.own().is_some(), "ask the index that the tables share");
+        invariant::holds!(self.addresses.own().is_some(), "a table that is asked by address has an index");
         self.addresses.own().is_some_and(|index| index.contains(address))
     }
 
     /// Visits live bindings that have this Contact, until `visit` answers that it has seen enough. Answers
     /// whether some were not looked at ([`AddressIndex::candidates`]). For a table with an index of its own.
     pub fn contacts(&self, contact: &ContactAt<'_>, mut visit: impl FnMut(&BindingView<'_>) -> bool) -> bool {
-        debug_assert!(self.addresses.own().is_some(), "ask the index that the tables share");
+        invariant::holds!(self.addresses.own().is_some(), "a table that is asked by address has an index");
         let mut enough = false;
         self.addresses.own().is_some_and(|index| {
             index.candidates(contact, |owner| {

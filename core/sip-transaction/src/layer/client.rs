@@ -270,7 +270,8 @@ impl Clients {
             200..=299 => ClientInput::Success,
             _ => ClientInput::Failure,
         };
-        let Some(client) = self.slab.at_mut(slot) else { return Outcome::Unknown };
+        let client = invariant::some!(self.slab.at_mut(slot), "a slot that was found has a transaction");
+        let Some(client) = client else { return Outcome::Unknown };
         let step = client.step(input, shared.timing.clock());
         client.state = step.state.unwrap_or(client.state);
         client.again = u8::MAX;
@@ -427,6 +428,8 @@ impl Clients {
             if !client.flow.transport.is_reliable() {
                 client.keep(out.bytes().get(range).unwrap_or(&[]), &mut shared.pool);
             }
+        } else {
+            invariant::broken!("the kept INVITE can be read again for its ACK");
         }
         give_back(&mut shared.pool, payer, buffer, original);
     }
@@ -462,7 +465,8 @@ impl Clients {
         let Some(id) = self.add(shared, payer) else { return };
         shared.counts.cancels += 1;
         shared.counts.cancels_sent += 1;
-        let Some(invite) = self.slab.at_mut(slot) else { return };
+        let invite = invariant::some!(self.slab.at_mut(slot), "the INVITE is there while its CANCEL is made");
+        let Some(invite) = invite else { return };
         invite.relative = id.slot;
         let flow = invite.flow;
         let bytes = invite.kept(&mut self.whole);
@@ -471,8 +475,11 @@ impl Clients {
             sip_message::parse(bytes, &mut shared.scratch, &Limits::READ_BEFORE)
         {
             range = out.send_with(flow, id.token(), |out| write::cancel(&request, extra, out));
+        } else {
+            invariant::broken!("the kept INVITE can be read again for its CANCEL");
         }
-        let Some(cancel) = self.slab.at_mut(id.slot) else { return };
+        let cancel = invariant::some!(self.slab.at_mut(id.slot), "a CANCEL is there after it was added");
+        let Some(cancel) = cancel else { return };
         let step = start(Method::Cancel, flow, shared.timing.clock());
         (cancel.flow, cancel.method, cancel.relative) = (flow, CANCEL, slot);
         cancel.state = step.state.unwrap_or(cancel.state);

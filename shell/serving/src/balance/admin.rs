@@ -3,9 +3,9 @@
 use super::names::{self, Names};
 use super::{build, metrics};
 use crate::METHODS;
-use crate::SHOWN_ERRORS;
 use crate::serve::{no_file, silence};
 use crate::steering::Grade;
+use crate::{SHOWN_ERRORS, bugs};
 use control::admin::{
     Admin, AnswerTimes, Audit, BalanceStatus, BalancedNode, Binding, Call, Cost, Listing, NodeOrder, Nodes,
     Page, Records, Role, State, Status,
@@ -227,6 +227,7 @@ impl Control {
         let short = self.running.handle.short_of_streams();
         alarms.extend(crate::room::streams_alarm(short, now, lock(&self.force).0.limits.connections));
         alarms.extend(lock(&self.names).alarms());
+        alarms.extend(bugs::alarm());
         alarms
     }
 

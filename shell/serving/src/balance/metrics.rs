@@ -21,6 +21,7 @@ pub(super) fn write(
     running.grade.metric(text);
     crate::process::metrics(text);
     counters::reloads(reloads, text);
+    crate::bugs::metrics(text);
     counters::metrics(&running.handle.counts(), text);
     messages(text, &sum.reports);
     states(text, running);

@@ -7,6 +7,7 @@ mod metrics;
 mod names;
 
 use crate::absolute;
+use crate::bugs::Bugs;
 use crate::memory::Room;
 use crate::segmentation::Segmentation;
 use crate::startup::{self, Failure, Startup, say_ready};
@@ -101,12 +102,13 @@ enum End {
 /// takes over, serving is better than refusing. So after SIGTERM it goes on for `stop_delay`, and its status
 /// says meanwhile that it is about to end.
 fn wait(signals: &Receiver<Signal>, control: &Control, notifier: &Notifier, mut segmentation: Segmentation) {
-    let mut seen = Vec::new();
+    let (mut seen, mut bugs) = (Vec::new(), Bugs::default());
     let mut look = || {
         worker_runtime::give_back_memory();
         segmentation.look();
         control.look_up();
         control.tell_changes(&mut seen);
+        bugs.look();
         control.is_whole()
     };
     let reload = || {

@@ -5,7 +5,7 @@ use super::trunks;
 use crate::METHODS;
 use crate::steering::Grade;
 use crate::throttle::Throttle;
-use crate::{SHOWN_ERRORS, counters};
+use crate::{SHOWN_ERRORS, bugs, counters};
 use control::admin::{
     Admin, Binding, Call, Listing, Logins, Page, Role, ServeStatus, State, Status, StoreStatus, TrunkTarget,
 };
@@ -227,6 +227,7 @@ impl Control {
             alarms.push("authentication is off".into());
         }
         alarms.extend(trunks::alarms(&self.targets()));
+        alarms.extend(bugs::alarm());
         alarms
     }
 
@@ -432,6 +433,7 @@ impl Admin for Control {
         counters::metrics(&self.running.handle.counts(), &mut text);
         self.running.grade.metric(&mut text);
         counters::reloads(*lock(&self.reloads), &mut text);
+        bugs::metrics(&mut text);
     }
 }
 

@@ -15,6 +15,7 @@ use self::courier::Courier;
 use self::unserved::Unserved;
 use self::world::{Ask, SharedLedger, World};
 use crate::absolute;
+use crate::bugs::Bugs;
 use crate::keys::derive;
 use crate::memory::Room;
 use crate::segmentation::Segmentation;
@@ -343,6 +344,7 @@ fn wait(
     handle: &RuntimeHandle<Notice>,
     (mut segmentation, mut unserved, courier): (Segmentation, Unserved, Arc<Courier>),
 ) {
+    let mut bugs = Bugs::default();
     loop {
         match signals.recv_timeout(TIDY) {
             Ok(Signal::Reload) => {
@@ -356,6 +358,7 @@ fn wait(
                 segmentation.look();
                 courier.retry();
                 unserved.look(control.config());
+                bugs.look();
             }
             Ok(Signal::Stop | Signal::Interrupt) | Err(RecvTimeoutError::Disconnected) => break,
         }
