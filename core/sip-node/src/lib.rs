@@ -57,9 +57,7 @@ pub use emergency::Emergency;
 pub use node::{Node, NodeConfig, Notice, Report};
 pub use overload::{Common, Rules as OverloadRules, Standing};
 pub use services::{Question, Refusal, Services, StoreDown, Troubled};
-pub use settings::{
-    Auth, Challenge, Listener, Mode, Proxy, Route, RouteAction, Settings, Trunk, Trying, Voicemail,
-};
+pub use settings::{Auth, Challenge, Listener, Mode, Proxy, Route, RouteAction, Settings, Trunk, Voicemail};
 pub use shortage::Shortage;
 pub use sip_health::{Failure, Gateway, Gateways};
 pub use sip_proxy::feedback::Algorithm;

@@ -191,8 +191,9 @@ pub struct Proxy {
     pub max_forwards: u8,
     /// Timer C, milliseconds.
     pub timer_c_ms: u32,
-    /// When an INVITE gets its 100.
-    pub trying: Trying,
+    /// How long an INVITE waits for another response before it gets a 100, milliseconds; at most 200 (section
+    /// 17.2.1). 0: every INVITE gets one at once, as in an overload.
+    pub trying_ms: u32,
     /// Requests over UDP longer than this go over TCP where possible (section 18.1.1); bytes.
     pub mtu: usize,
     /// What senders may send that this server does not know.
@@ -209,21 +210,11 @@ impl Default for Proxy {
             max_breadth: 60,
             max_forwards: 70,
             timer_c_ms: 185_000,
-            trying: Trying::Learned,
+            trying_ms: 0,
             mtu: 1_300,
             strangers: crate::Strangers::default(),
         }
     }
-}
-
-/// When an INVITE that has no other response yet gets a 100 (RFC 3261 section 17.2.1). In an overload: at
-/// once.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Trying {
-    /// At once, unless the neighbour that it goes to has answered soon of late; then after 200 ms.
-    Learned,
-    /// After so many milliseconds, at most 200; 0: at once.
-    After(u32),
 }
 
 /// Where unanswered calls go (RFC 4458).

@@ -6,7 +6,7 @@ use sip_auth::{
 use sip_message::Method;
 use sip_node::{
     Auth, Counter, Keys, Listener, Mode, NodeConfig, OverloadRules, Proxy, Question, Route, RouteAction,
-    Services, Settings, Span, StoreDown, Trunk, Trying, Voicemail,
+    Services, Settings, Span, StoreDown, Trunk, Voicemail,
 };
 use sip_proxy::context::Reroute;
 use sip_registrar::{BindingView, Change, ContactAt, Expected, Reply, Table};
@@ -179,7 +179,7 @@ pub fn settings(choice: u8) -> Settings {
             parallel: !bit(3),
             record_route: !bit(4),
             recurse: bit(5),
-            trying: if bit(3) { Trying::Learned } else { Trying::After(200) },
+            trying_ms: if bit(3) { 0 } else { 200 },
             mtu: if bit(6) { 600 } else { 1_300 },
             ..Proxy::default()
         },

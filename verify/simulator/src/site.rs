@@ -224,10 +224,7 @@ impl Site {
                 parallel: spec.parallel,
                 record_route: spec.record_route,
                 max_breadth: 60 + revision % 8,
-                trying: match revision % 3 {
-                    0 => n::Trying::Learned,
-                    n => n::Trying::After(u32::from(n - 1) * 200),
-                },
+                trying_ms: u32::from(revision % 3) * 100,
                 ..n::Proxy::default()
             },
             voicemail,

@@ -3,7 +3,7 @@
 use super::Forwarder;
 use super::proxied::{Branch, Proxied};
 use super::stored::with_request;
-use super::upstream::{concluded, forward_best, generate, keep, relay, still_trying};
+use super::upstream::{concluded, forward_best, generate, keep, relay};
 use crate::services::{Counter, Services};
 use crate::step::Step;
 use core::mem;
@@ -35,11 +35,7 @@ impl Forwarder {
         actions.clear();
         self.actions = actions;
         if !proxied.over {
-            if proxied.timing.trying <= step.now {
-                // It went to nobody who is known to answer soon.
-                proxied.timing.trying = Time::FAR;
-                still_trying(step, &mut proxied, request);
-            } else if proxied.timing.trying != Time::FAR && proxied.timing.timer == TimerId::NONE {
+            if proxied.timing.trying != Time::FAR && proxied.timing.timer == TimerId::NONE {
                 arm(step.layer, &mut proxied);
             }
             return self.proxied.put_back(step.layer, proxied);

@@ -2,13 +2,11 @@
 
 use super::Forwarder;
 use super::proxied::{Edits, Proxied, Upstream};
-use super::sending::TRYING;
 use crate::admitted::Admitted;
 use crate::overload::knows;
 use crate::routing::{Target, is_recorded};
 use crate::server_side::ServerSide;
 use crate::services::Services;
-use crate::settings::Trying;
 use crate::step::Step;
 use core::mem;
 use core::time::Duration;
@@ -30,9 +28,10 @@ impl Forwarder {
         targets: Vec<(u16, Target)>,
     ) {
         let invite = request.method() == Method::Invite;
-        // Stops the caller's retransmissions (sections 16.2, 17.2.1), before they begin also where he hears
-        // from the callee soon. Who is behind with its work may not know when that is.
-        if invite && (step.site.settings().proxy.trying == Trying::After(0) || step.overload.sheds()) {
+        // Stops the caller's retransmissions (sections 16.2, 17.2.1). A server that is behind with its work
+        // does not wait with it.
+        let trying = self.trying(step, invite);
+        if trying == step.now {
             let source = Some((flow.remote, always_rport(flow, request)));
             step.answer(server.id, request, source, 100, b"");
         }
@@ -47,7 +46,7 @@ impl Forwarder {
             proxied.edits.realm = Some(proxied.push_text(|t| t.extend_from_slice(realm)));
         }
         add_targets(step, &mut proxied, targets);
-        proxied.timing.trying = self.trying(step, invite);
+        proxied.timing.trying = if trying == step.now { Time::FAR } else { trying };
         let mut actions = mem::take(&mut self.actions);
         proxied.context.start(step.now, &mut actions);
         self.perform(step, proxied, actions, Some(request), None);
@@ -89,17 +88,10 @@ impl Forwarder {
 
     /// When the caller gets a 100 if nobody has answered.
     fn trying<S: Services>(&self, step: &Step<'_, S>, invite: bool) -> Time {
-        if !invite {
-            return step.now + self.early_trying;
-        }
-        if step.overload.sheds() {
-            return Time::FAR;
-        }
-        match step.site.settings().proxy.trying {
-            // Until it goes to someone who is known to answer soon.
-            Trying::Learned => step.now,
-            Trying::After(0) => Time::FAR,
-            Trying::After(ms) => step.now + Duration::from_millis(u64::from(ms)).min(TRYING),
+        match invite {
+            true if step.overload.sheds() => step.now,
+            true => step.now + Duration::from_millis(step.site.settings().proxy.trying_ms.into()),
+            false => step.now + self.early_trying,
         }
     }
 }

@@ -8,7 +8,6 @@ use super::upstream::still_trying;
 use crate::services::Services;
 use crate::step::Step;
 use core::mem;
-use core::time::Duration;
 use sip_message::{Message, Name};
 use sip_proxy::context::{Action, BranchId};
 use sip_transaction::{ClientId, Event, TimerId};
@@ -62,10 +61,7 @@ impl Forwarder {
         proxied.timing.timer = TimerId::NONE;
         if proxied.timing.trying <= step.now {
             proxied.timing.trying = Time::FAR;
-            if let Some(neighbour) = proxied.timing.asked.take() {
-                self.answer_times.note(neighbour, Duration::MAX);
-            }
-            still_trying(step, &mut proxied, None);
+            still_trying(step, &mut proxied);
         }
         if step.now < proxied.timing.wakes {
             // The timer was set for the 100.

@@ -9,14 +9,12 @@
 //! | `upstream.rs` | what the caller is answered |
 //! | `endings.rs` | timeouts, the transport, CANCEL |
 //! | `silence.rs`, `prober.rs` | targets that do not answer |
-//! | `answer_times.rs` | neighbours that answer so soon that their callers need no 100 |
 //! | `stateless.rs` | ACK of a 2xx, and stateless mode |
 //! | `proxied.rs`, `slab.rs`, `accounts.rs`, `stored.rs` | the state of forwarded requests |
 //! | `resolver.rs` | what is known of the DNS |
 
 mod accounts;
 mod actions;
-mod answer_times;
 mod begin;
 mod endings;
 mod lookups;
@@ -35,7 +33,6 @@ mod upstream;
 use crate::overload::{Algorithm, Neighbours};
 use crate::services::Services;
 use crate::step::Step;
-use answer_times::AnswerTimes;
 use core::net::SocketAddr;
 use core::time::Duration;
 use prober::Prober;
@@ -52,7 +49,6 @@ pub(crate) struct Forwarder {
     resolver: Resolver,
     /// Next hops that asked for less.
     neighbours: Neighbours,
-    answer_times: AnswerTimes,
     prober: Prober,
     /// After this a request other than INVITE that has no answer yet gets a 100 (RFC 4320 section 4.1).
     early_trying: Duration,
@@ -68,7 +64,6 @@ impl Forwarder {
             proxied: ProxiedSlab::default(),
             resolver: Resolver::new(names, [b, a]),
             neighbours: Neighbours::default(),
-            answer_times: AnswerTimes::default(),
             prober: Prober::new(worker),
             early_trying,
             actions: Vec::new(),

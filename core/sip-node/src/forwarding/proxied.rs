@@ -1,6 +1,5 @@
 //! A forwarded request and everything that belongs to it until it is over.
 
-use super::answer_times::Group;
 use crate::calls::DialogKey;
 use crate::overload::Algorithm;
 use crate::routing::Target;
@@ -149,11 +148,8 @@ pub(crate) struct Timing {
     pub timer: TimerId,
     /// When the context wants to be woken.
     pub wakes: Time,
-    /// When an INVITE that nobody has answered yet gets a 100.
+    /// When a request that nobody has answered yet gets a 100.
     pub trying: Time,
-    /// The neighbour that an INVITE without a response went to first, where it is watched how soon it
-    /// answers.
-    pub asked: Option<Group>,
 }
 
 /// A forwarded request: its response context, its transactions, and what later branches need.
@@ -213,13 +209,7 @@ impl Proxied {
             context,
             upstream,
             edits,
-            timing: Timing {
-                started: now,
-                timer: TimerId::NONE,
-                wakes: Time::FAR,
-                trying: Time::FAR,
-                asked: None,
-            },
+            timing: Timing { started: now, timer: TimerId::NONE, wakes: Time::FAR, trying: Time::FAR },
             invite,
             over: false,
             accepted: false,

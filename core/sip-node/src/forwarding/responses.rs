@@ -1,7 +1,6 @@
 //! Responses to forwarded requests (RFC 3261 section 16.7).
 
 use super::Forwarder;
-use super::answer_times::Group;
 use super::prober::is_probe;
 use super::proxied::{Proxied, ProxiedId};
 use super::redirection::recurse;
@@ -79,11 +78,6 @@ impl Forwarder {
                 }
             }
             return self.proxied.put_back(step.layer, proxied);
-        }
-        if status > 100
-            && let Some(neighbour) = proxied.timing.asked.take_if(|asked| *asked == Group::of(flow.remote))
-        {
-            self.answer_times.note(neighbour, step.now.since(proxied.timing.started));
         }
         let mut actions = mem::take(&mut self.actions);
         if (300..400).contains(&status) && recurse(step, &mut proxied, branch, response) {

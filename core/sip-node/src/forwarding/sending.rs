@@ -2,18 +2,16 @@
 
 use super::Forwarder;
 use super::accounts::SHARED;
-use super::answer_times::Group;
 use super::proxied::{Branch, Proxied, Reach, StoredTarget};
 use super::silence::{sort_hops, watch_branch};
 use crate::emergency::is_urgent;
 use crate::overload::Category;
 use crate::services::{Counter, Services};
-use crate::settings::{Trying, is_secure};
+use crate::settings::is_secure;
 use crate::site::{OC, callee_end, caller_end};
 use crate::step::Step;
 use crate::uris::is_sips;
 use core::mem;
-use core::time::Duration;
 use sip_message::{Message, Method, Name};
 use sip_proxy::context::{Action, BranchId};
 use sip_proxy::loops::write_branch;
@@ -21,9 +19,6 @@ use sip_proxy::rewrite::{Outgoing, edit_request};
 use sip_proxy::token::{End, Role};
 use sip_transaction::{ClientId, ClientRequest};
 use wire::{Flow, Time, Transport};
-
-/// Longest that an INVITE may wait for its 100 (section 17.2.1).
-pub(super) const TRYING: Duration = Duration::from_millis(200);
 
 /// Whether a request begins something, which is better refused at once than late. One without To tag may
 /// still belong to something that goes on, with a peer of RFC 2543 (RFC 3261 section 12.2.1.1).
@@ -123,9 +118,6 @@ impl Forwarder {
         p.clients.push((branch.id, client));
         step.site.services().count(Counter::Forwarded);
         watch_branch(step.now, p, branch.id, actions);
-        if p.invite && step.site.settings().proxy.trying == Trying::Learned {
-            self.expect(step, p, flow);
-        }
     }
 
     /// A client transaction for a branch, if its request may go to `flow`, and whether the target is told
@@ -163,17 +155,6 @@ impl Forwarder {
             false => p.branch_useless(step.now, branch, status, actions),
         }
         None
-    }
-
-    /// An INVITE goes to `flow`: its caller's 100 may wait if who is there answers soon.
-    fn expect<S: Services>(&mut self, step: &mut Step<'_, S>, p: &mut Proxied, flow: Flow) {
-        let neighbour = Group::of(flow.remote);
-        if p.clients.len() == 1 {
-            p.timing.asked = Some(neighbour);
-        }
-        if p.timing.trying == step.now && self.answer_times.are_short(neighbour) {
-            p.timing.trying = step.now + TRYING;
-        }
     }
 
     /// Whether a next hop that may have asked for less gets this request (RFC 7339 section 5.10.1). What is

@@ -223,11 +223,7 @@ pub(crate) fn settings() -> Settings {
             ..Auth::new(Arc::new(Authenticator::new(&secret, sip_auth::Config::default())))
         },
         registrar: sip_registrar::Config::default(),
-        proxy: Proxy {
-            timer_c_ms: sip_proxy::context::Policy::TIMER_C_MS,
-            trying: Trying::After(0),
-            ..Proxy::default()
-        },
+        proxy: Proxy { timer_c_ms: sip_proxy::context::Policy::TIMER_C_MS, ..Proxy::default() },
         voicemail: None,
         emergency: None,
         trunks: Vec::new(),

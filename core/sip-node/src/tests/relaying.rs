@@ -39,7 +39,7 @@ fn a_call_from_beginning_to_end() {
 #[test]
 fn a_100_may_wait_for_the_callee() {
     for status in [180, 200, 486] {
-        let mut lab = Lab::with(|s| s.proxy.trying = Trying::After(200));
+        let mut lab = Lab::with(|s| s.proxy.trying_ms = 200);
         lab.phones(&[BOB]);
         let sent = lab.ask(CAROL, Req::invite().text());
         assert_eq!((sent.method(), sent.to().as_str()), ("INVITE", BOB));
@@ -54,7 +54,7 @@ fn a_100_may_wait_for_the_callee() {
 
 #[test]
 fn whose_callee_is_slow_gets_a_100_in_time_and_timer_c_is_as_ever() {
-    let mut lab = Lab::with(|s| s.proxy.trying = Trying::After(150));
+    let mut lab = Lab::with(|s| s.proxy.trying_ms = 150);
     lab.phones(&[BOB]);
     let req = Req::invite();
     let sent = lab.ask(CAROL, req.text());
@@ -74,47 +74,9 @@ fn whose_callee_is_slow_gets_a_100_in_time_and_timer_c_is_as_ever() {
     assert_eq!(lab.one().method(), "CANCEL");
 }
 
-/// A call that BOB answers after `wait` milliseconds: what its caller gets until then.
-fn before_the_answer(lab: &mut Lab, wait: u64) -> Vec<u16> {
-    let mut req = Req::invite();
-    lab.send(CAROL, req.text());
-    let mut all = lab.sent();
-    let sent = all.iter().find(|m| m.method() == "INVITE").expect("it goes on").clone();
-    lab.pass(wait);
-    all.extend(lab.sent());
-    lab.send(BOB, sent.reply(486, "b", ""));
-    let busy = lab.sent().into_iter().find(|m| m.status() == 486).expect("it is passed on");
-    // Section 17.1.1.3: an ACK of the same branch, with the tag of the response.
-    req.method = "ACK".to_owned();
-    req.to = busy.get("To").unwrap().to_owned();
-    lab.send(CAROL, req.text());
-    statuses(&all)
-}
-
-#[test]
-fn whose_callees_have_answered_soon_of_late_needs_no_100() {
-    let mut lab = Lab::with(|s| s.proxy.trying = Trying::Learned);
-    lab.phones(&[BOB]);
-    for n in 0..16 {
-        assert_eq!(before_the_answer(&mut lab, 90), [100], "{n}: not known yet");
-    }
-    for n in 16..20 {
-        assert_eq!(before_the_answer(&mut lab, 90), [0u16; 0], "{n}: known");
-    }
-    // Later than expected: the caller hears in time, and again at once from the next call on.
-    assert_eq!(before_the_answer(&mut lab, 190), [0u16; 0], "late");
-    assert_eq!(before_the_answer(&mut lab, 90), [100], "known to be late");
-    for _ in 0..16 {
-        before_the_answer(&mut lab, 0);
-    }
-    assert_eq!(before_the_answer(&mut lab, 450), [100], "silence");
-    assert_eq!(before_the_answer(&mut lab, 0), [100], "who was silent is not known");
-    lab.rest();
-}
-
 #[test]
 fn a_call_that_rings_at_once_is_ended_by_timer_c_as_well() {
-    let mut lab = Lab::with(|s| s.proxy.trying = Trying::After(200));
+    let mut lab = Lab::with(|s| s.proxy.trying_ms = 200);
     lab.phones(&[BOB]);
     let sent = lab.ask(CAROL, Req::invite().text());
     assert_eq!(lab.ask(BOB, sent.reply(180, "b", "")).status(), 180);

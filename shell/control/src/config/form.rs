@@ -88,6 +88,17 @@ impl<T: 'static> One<T> {
         }
     }
 
+    /// Without the values for which `refused` has a fault of its own.
+    pub fn except(self, refused: impl Fn(&DeValue<'_>) -> Option<Fault> + 'static) -> One<T> {
+        self.within(
+            move |parse, value| match refused(value) {
+                Some(fault) => Err(fault),
+                None => parse(value),
+            },
+            |show, value| show(value),
+        )
+    }
+
     /// A value without a default: none is shown where there is none.
     pub fn optional(self) -> One<Option<T>> {
         self.within(|parse, value| parse(value).map(Some), |show, value| value.as_ref().and_then(show))

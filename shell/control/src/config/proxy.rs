@@ -98,7 +98,7 @@ impl Proxy {
             max_breadth: u8::try_from(self.max_breadth).unwrap_or(u8::MAX),
             max_forwards: self.max_forwards,
             timer_c_ms: millis(self.timer_c),
-            trying: timers.trying,
+            trying_ms: millis(timers.trying),
             mtu: self.mtu,
             strangers: sip_node::Strangers {
                 allowed: self.strangers == Strangers::Allow,

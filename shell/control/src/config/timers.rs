@@ -5,9 +5,7 @@ use super::form::*;
 use super::load::Context;
 use super::reader::{Reader, Section};
 use super::schema::{Checks, section};
-use super::types::millis;
 use super::values::show_duration;
-use sip_node::Trying;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use toml::de::DeValue;
@@ -26,30 +24,20 @@ section! {
         t2: Duration = Duration::from_secs(4), length(INTERVALS), restart;
         /// Longest life of a message in the network.
         t4: Duration = Duration::from_secs(5), length(INTERVALS), restart;
-        /// When the caller of an INVITE gets a 100 (RFC 3261 section 17.2.1), unless another response came
-        /// before. `"auto"`: at once, or after 200 ms if the neighbour that the INVITE goes to answers soon.
-        /// It does if the first responses to its last 16 INVITEs all came within 100 ms. A call whose callee
-        /// rings at once then has no 100, which saves one message in seven. A length of time, at most
-        /// `"200ms"`: after this time, whatever the neighbour. `"0s"`: every INVITE gets a 100 at once, as it
-        /// does in an overload.
-        trying: Trying = Trying::Learned, trying(), restart;
+        /// How long an INVITE waits for another response before its caller gets a 100 (RFC 3261 section
+        /// 17.2.1). `"0s"`: every INVITE gets a 100 at once, as in an overload. With `"200ms"`, a call whose
+        /// callee rings within that time has no 100.
+        trying: Duration = Duration::ZERO, trying(), restart;
     }
 }
 
-/// `"auto"`, or a length of time.
-fn trying() -> One<Trying> {
-    let wait = length(Duration::ZERO..=LONGEST_TRYING);
-    let parse = move |value: &DeValue<'_>| match value {
-        DeValue::String(text) if text == "auto" => Ok(Trying::Learned),
-        _ => wait.read(value).map(|wait| Trying::After(millis(wait))).map_err(|fault| {
-            let mend = format!("\"auto\", or: {}", fault.mend);
-            Fault { mend, ..fault }
-        }),
-    };
-    One::new("`\"auto\"`, or 0 to 200ms", parse, |trying| match *trying {
-        Trying::Learned => quoted("auto"),
-        Trying::After(0) => "0".to_owned(),
-        Trying::After(wait) => quoted(format_args!("{wait}ms")),
+/// A length of time. Earlier versions also read `"auto"`.
+fn trying() -> One<Duration> {
+    length(Duration::ZERO..=LONGEST_TRYING).except(|value| match value {
+        DeValue::String(text) if text == "auto" => {
+            Some(Fault::new("\"auto\" is not in this version", "write \"0s\" (a 100 at once) to \"200ms\""))
+        }
+        _ => None,
     })
 }
 

@@ -9,7 +9,7 @@ use sip_auth::{
 };
 use sip_node::{
     Auth, Challenge, Counter, Keys, Listener, Mode, Node, NodeConfig, Proxy, Services, Span, StoreDown,
-    Trying, Voicemail,
+    Voicemail,
 };
 use sip_proxy::context::Reroute;
 use sip_registrar::{BindingView, Change, ContactAt, Reply, Table};
@@ -117,7 +117,7 @@ fn server(mailbox: bool) -> Node<Office> {
             max_breadth: 60,
             max_forwards: 70,
             timer_c_ms: 185_000,
-            trying: Trying::Learned,
+            trying_ms: 0,
             mtu: 1300,
             strangers: sip_node::Strangers::default(),
         },

@@ -434,6 +434,17 @@ fn workers_are_placed_on_cpus_that_can_be() {
 }
 
 #[test]
+fn trying_is_a_length_of_time() {
+    assert_eq!(good("").timers.trying, std::time::Duration::ZERO);
+    for (text, expected) in [
+        ("\"auto\"", "2:10: \"auto\" is not in this version; write \"0s\" (a 100 at once) to \"200ms\"\n"),
+        ("\"201ms\"", "2:10: 201ms is out of range; from 0s to 200ms\n"),
+    ] {
+        assert_eq!(errors(&format!("[timers]\ntrying = {text}")), expected);
+    }
+}
+
+#[test]
 fn hostile_text_is_escaped_and_cut_in_messages() {
     let found = errors(&format!("domains = [\"\\u001b[31m{}\"]", "x".repeat(500)));
     assert!(!found.contains('\u{1b}') && found.len() < 300, "{found}");
