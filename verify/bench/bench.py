@@ -150,7 +150,7 @@ class Bench:
     def strowger(self, name, workload):
         w = WORKLOADS[workload]
         config = ''.join(line + '\n' for line in getattr(self.o, 'config', ()))
-        config += '' if name == 'strowger' else 'udp_segmentation = "off"\n'
+        config += '' if name == 'strowger' else 'udp_segmentation = true\n'
         config += w.get('config', '') + '[auth]\nin_dialog = true\nchallenge = [%s]\n' % ', '.join('"%s"' % m for m in w['challenge'])
         if w['users'] and not self.data:
             # Importing 100,000 users once; each run gets a copy.
@@ -192,7 +192,7 @@ class Bench:
         elif balancing:
             server = self.balancer(name, [callee, second])
         else:
-            server = self.strowger(name, workload) if name in ('strowger', 'alone') else self.kamailio(workload)
+            server = self.strowger(name, workload) if name in ('strowger', 'together') else self.kamailio(workload)
         calling, answering = workload not in ('register-digest', 'mixed'), []
         if workload == 'mixed':
             self.mixed = mixed.Mixed(callee[0], domain=DOMAIN)
@@ -282,12 +282,12 @@ class Bench:
         shutil.rmtree(self.dir, ignore_errors=True)
 
     def available(self, name):
-        need = {'strowger': self.o.bin, 'alone': self.o.bin, 'kamailio': servers.Kamailio.binary(), 'relay': shutil.which('cc') or shutil.which('gcc')}[name]
+        need = {'strowger': self.o.bin, 'together': self.o.bin, 'kamailio': servers.Kamailio.binary(), 'relay': shutil.which('cc') or shutil.which('gcc')}[name]
         if need and os.path.exists(need):
             return True
         print('left out: %s (%s)' % (name, {
             'strowger': 'no binary at %s: make build' % self.o.bin,
-            'alone': 'no binary at %s: make build' % self.o.bin,
+            'together': 'no binary at %s: make build' % self.o.bin,
             'kamailio': 'not installed: apt-get install kamailio', 'relay': 'no C compiler: apt-get install gcc'}[name]))
         return False
 
@@ -377,7 +377,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     p.add_argument('--bin', default='target/release/strowger', help='the strowger binary')
     p.add_argument('--servers', default='strowger,kamailio,relay', type=lambda s: s.split(','),
-                   help='alone: Strowger with udp_segmentation = "off"')
+                   help='together: Strowger with udp_segmentation = true')
     p.add_argument('--workloads', default='proxy200,proxy200-digest,register-digest,mixed', type=lambda s: s.split(','),
                    help='or stateless, balance, which are others')
     p.add_argument('--rate', type=int, default=1000, help='calls a second')

@@ -22,7 +22,7 @@ For each number of workers, three times or more, minimum, median and maximum:
            together, so that the generator is not the limit
   speedup  of the peak, against that with one worker
 
-`alone` is Strowger with udp_segmentation = "off": each datagram goes through the kernel alone, however many come together.
+`together` is Strowger with udp_segmentation = true: datagrams of one length to one peer go through the kernel as one.
 
 What the machine itself takes from each of its cores when all are busy, two more servers show:
   apart    as many separate Strowgers of one worker each, with generators of their own, in place of one with so many
@@ -97,7 +97,7 @@ def rates(text):
     found = {}
     for part in text.split(','):
         name, _, rate = part.rpartition(':')
-        if not rate.isdigit() or name not in ('', 'strowger', 'alone', 'kamailio') + OURS:
+        if not rate.isdigit() or name not in ('', 'strowger', 'together', 'kamailio') + OURS:
             raise argparse.ArgumentTypeError('%s is no rate, and no server with one' % part)
         found[name] = int(rate)
     if '' not in found:
@@ -186,9 +186,9 @@ class Scale:
             one, others = [servers.Strowger(self.o.bin, bench.DOMAIN, count, False, cpu=cpu, steering=self.o.steering)
                            for count, cpu in ((1, '0'), (plan.server - 1, cores(1, plan.server - 1)))]
             return Beside(one, others, plan.server)
-        if name in ('strowger', 'alone'):
+        if name in ('strowger', 'together'):
             return servers.Strowger(self.o.bin, bench.DOMAIN, plan.workers, False, cpu=pinned, steering=self.o.steering,
-                                    config='udp_segmentation = "off"\n' if name == 'alone' else '')
+                                    config='udp_segmentation = true\n' if name == 'together' else '')
         return servers.Kamailio(os.path.join(HERE, 'kamailio.cfg'), ['PROXY', 'USERS 0', 'WORKERS %d' % plan.workers],
                                 memory=2048, extra=['-x', 'tlsf', '-X', 'fm', '-b', str(4 << 20)], cpu=pinned, tcp=False)
 
@@ -417,7 +417,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     p.add_argument('--bin', default='target/release/strowger', help='the strowger binary')
     p.add_argument('--servers', default='strowger,kamailio', type=lambda s: s.split(','),
-                   help='strowger, alone (each of its datagrams sent alone), kamailio, apart (separate Strowgers of one '
+                   help='strowger, together (with udp_segmentation), kamailio, apart (separate Strowgers of one '
                         'worker), beside (one worker, another server busy beside it)')
     p.add_argument('--workers', default=[1, 2, 4, 8, 16], type=lambda s: [int(w) for w in s.split(',')],
                    help='as far as the machine has cores')

@@ -331,10 +331,9 @@ pub(super) fn generator(args: &LoadArgs) -> GeneratorOptions {
     }
 }
 
-/// What says whether messages go through the kernel together; none: each goes alone.
-pub(super) fn segment(args: &LoadArgs) -> Option<Arc<AtomicBool>> {
-    let together = args.udp_segmentation.map_or(!grain(args).is_zero(), |wish| wish == Switch::On);
-    together.then(|| Arc::new(true.into()))
+/// Whether messages of one length to one address go through the kernel together.
+pub(super) fn segment(args: &LoadArgs) -> bool {
+    args.udp_segmentation.map_or(!grain(args).is_zero(), |wish| wish == Switch::On)
 }
 
 fn options(args: &LoadArgs) -> Result<Options, String> {
@@ -615,7 +614,7 @@ mod tests {
 
     #[test]
     fn messages_leave_together_unless_switched_off() {
-        let together = |line: &str| segment(&LoadArgs::of(line.split_whitespace())).is_some();
+        let together = |line: &str| segment(&LoadArgs::of(line.split_whitespace()));
         assert!(together("") && together("--udp-segmentation on --grain 0"));
         assert!(!together("--grain 0") && !together("--udp-segmentation off"));
     }

@@ -12,7 +12,6 @@ mod keys;
 mod memory;
 mod process;
 mod room;
-mod segmentation;
 mod serve;
 mod startup;
 mod steering;

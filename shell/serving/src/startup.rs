@@ -1,7 +1,6 @@
 //! What `serve` and `balance` do alike: from the configuration to open sockets, and the end.
 
 use crate::memory::Room;
-use crate::segmentation::Segmentation;
 use crate::steering::{self, Helmsman};
 use crate::{absolute, interfaces};
 use control::admin::{Admin, Bound as AdminSocket, Server};
@@ -30,7 +29,6 @@ pub struct Startup {
 /// The open sockets.
 pub struct Sockets {
     pub bound: Bound,
-    pub segmentation: Segmentation,
     pub admin: Option<AdminSocket>,
 }
 
@@ -57,10 +55,8 @@ impl Startup {
 
     /// Opens every socket.
     pub fn bind(&self, config: &Config) -> Result<Sockets, Failure> {
-        let segmentation = Segmentation::new(config.server.udp_segmentation);
-        let runtime = runtime_config(config, &self.listeners, self.workers);
-        let bound = Bound::new(RuntimeConfig { segment: segmentation.switch(), ..runtime }, self.workers)?;
-        Ok(Sockets { bound, segmentation, admin: bind_admin(&config.admin)? })
+        let bound = Bound::new(runtime_config(config, &self.listeners, self.workers), self.workers)?;
+        Ok(Sockets { bound, admin: bind_admin(&config.admin)? })
     }
 }
 
@@ -143,6 +139,7 @@ fn runtime_config(config: &Config, listeners: &[c::Listener], workers: usize) ->
             .collect(),
         pin: steering::cpus(&config.server.pin, workers),
         busy_poll: config.server.busy_poll,
+        segment: config.server.udp_segmentation,
         // Timers B and F (RFC 3261 section 17.1).
         patience: config.timers.t1 * 64,
         udp_buffer_most: crate::memory::buffer(l, workers),

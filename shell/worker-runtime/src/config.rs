@@ -4,7 +4,6 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use wire::Transport;
 
@@ -58,8 +57,8 @@ pub struct RuntimeConfig {
     /// Whether datagrams of one length to one address, sent one after the other, go through the kernel as one
     /// and are cut on their way out (udp(7), `UDP_SEGMENT`). Then what comes together is answered together.
     /// Cheaper by a third or more where many come together, but a capture on this machine may show one, and
-    /// one ICMP message may tell of several. Only while this is true; never by default.
-    pub segment: Option<Arc<AtomicBool>>,
+    /// one ICMP message may tell of several. Off by default.
+    pub segment: bool,
     /// Whether another process may serve the same ports at the same time, as in a rolling restart.
     /// Otherwise a port in use is an error even where `SO_REUSEPORT` would share it.
     pub share_ports: bool,
@@ -96,7 +95,7 @@ impl Default for RuntimeConfig {
             first: false,
             generator: GeneratorOptions::default(),
             busy_poll: Duration::ZERO,
-            segment: None,
+            segment: false,
             share_ports: false,
             batch: 64,
             udp_buffer: 4 << 20,

@@ -4,8 +4,6 @@ mod common;
 
 use common::*;
 use std::net::UdpSocket;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// So many lines of one length, all of which come back one by one in their order.
 fn burst(client: &UdpSocket, server: &Server, lines: usize) {
@@ -21,7 +19,7 @@ fn burst(client: &UdpSocket, server: &Server, lines: usize) {
 #[test]
 fn a_few_that_come_together_are_answered_together() {
     let mut config = config("127.0.0.1");
-    config.segment = Some(Arc::new(AtomicBool::new(true)));
+    config.segment = true;
     let server = Server::with(config, 1);
     let client = client();
     wait("some that went together", || {
@@ -31,27 +29,20 @@ fn a_few_that_come_together_are_answered_together() {
 }
 
 #[test]
-fn datagrams_go_together_while_they_may() {
-    let switch = Arc::new(AtomicBool::new(true));
-    let mut config = config("127.0.0.1");
-    config.segment = Some(Arc::clone(&switch));
-    let server = Server::with(config, 1);
-    let (client, mut bursts) = (client(), 0);
-    wait("some that went together", || {
-        bursts += 1;
-        burst(&client, &server, 100);
-        (server.counts().udp_segmented > 100).then_some(())
-    });
-    switch.store(false, Ordering::Relaxed);
-    // What is on its way.
-    burst(&client, &server, 100);
-    let before = server.counts().udp_segmented;
-    (0..2 * bursts + 3).for_each(|_| burst(&client, &server, 100));
-    let counts = server.counts();
-    assert_eq!((counts.udp_segmented, counts.udp_send_errors), (before, 0));
-    switch.store(true, Ordering::Relaxed);
-    wait("some again", || {
-        burst(&client, &server, 100);
-        (server.counts().udp_segmented > before).then_some(())
-    });
+fn datagrams_go_together_only_if_asked_to() {
+    for segment in [true, false] {
+        let mut config = config("127.0.0.1");
+        config.segment = segment;
+        let server = Server::with(config, 1);
+        let client = client();
+        if segment {
+            wait("some that went together", || {
+                burst(&client, &server, 100);
+                (server.counts().udp_segmented > 100).then_some(())
+            });
+        }
+        (0..10).for_each(|_| burst(&client, &server, 100));
+        let counts = server.counts();
+        assert_eq!((counts.udp_segmented > 0, counts.udp_send_errors), (segment, 0));
+    }
 }

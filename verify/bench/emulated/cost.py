@@ -45,7 +45,7 @@ def main():
         for server in o.servers:
             if not bench.asked(server, workload):
                 continue
-            for grade in o.grades if server in ('strowger', 'alone') else ['single']:
+            for grade in o.grades if server in ('strowger', 'together') else ['single']:
                 runs.workers, runs.steering = (1, 'auto') if grade == 'single' else (2, grade)
                 result = runs.measure(server, workload)
                 result['instructions'] = result.pop('cpu_us_call') * 1e3

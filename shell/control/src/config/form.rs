@@ -213,7 +213,14 @@ pub(super) fn quoted(text: impl Display) -> String {
 pub(super) fn flag() -> One<bool> {
     let parse = |value: &DeValue<'_>| match value {
         DeValue::Boolean(flag) => Ok(*flag),
-        other => Err(Fault::new(format!("expected true or false, found {}", kind(other)), "")),
+        other => {
+            let mend = match other {
+                DeValue::String(text) if text == "on" => "write true",
+                DeValue::String(text) if text == "off" => "write false",
+                _ => "write true or false, without quotes",
+            };
+            Err(Fault::new(format!("expected true or false, found {}", kind(other)), mend))
+        }
     };
     One::new("`true`, `false`", parse, bool::to_string)
 }

@@ -50,7 +50,7 @@ pub use reference::fill_reference;
 pub use registrar::Registrar;
 pub use route::Route;
 pub use sections::Config;
-pub use server::{Advertise, Pin, Segmentation, Server, Steering};
+pub use server::{Advertise, Pin, Server, Steering};
 pub use store::{OnStoreFailure, Store};
 pub use timers::Timers;
 pub use trunk::Trunk;

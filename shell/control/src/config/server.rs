@@ -30,18 +30,6 @@ named! {
     }
 }
 
-named! {
-    /// Whether datagrams to one peer go through the kernel together (udp(7), `UDP_SEGMENT`).
-    Segmentation {
-        /// Unless packets are captured on the machine, or the kernel rewrites SIP there.
-        Auto = "auto",
-        /// Always.
-        On = "on",
-        /// Each alone.
-        Off = "off",
-    }
-}
-
 /// Which CPUs the workers run on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pin {
@@ -97,19 +85,15 @@ section! {
         busy_poll: Duration = Duration::ZERO, length(Duration::ZERO..=Duration::from_millis(10)), restart;
         /// Whether datagrams of one length to one peer, that leave one after the other, go through the kernel
         /// as one and are cut where they leave the machine (`UDP_SEGMENT`, Linux 4.18 or later), and what
-        /// comes together is answered together. That spares a trunk, gateway or balancer that brings
+        /// comes together is answered together. `true` spares a trunk, gateway or balancer that brings
         /// thousands of messages a second a quarter or more of what they cost, and changes nothing where
-        /// messages come one by one. `"auto"`: yes, with two exceptions. One is a packet capture in this
-        /// network namespace (a socket for all protocols in `/proc/net/packet`: `tcpdump`, `sngrep`, and some
-        /// DHCP clients). Where the network card does the cutting, and on loopback, captures see several
-        /// messages as one and read the first. The other is a kernel that may rewrite SIP for address
-        /// translation unasked (`net.netfilter.nf_conntrack_helper = 1`, before Linux 6.0). If a rule gives
-        /// SIP to that helper, say `"off"`. It looks each second, and the log says so. Captures elsewhere, as
-        /// on the host of a container, are not seen: say `"off"` there, or capture inside. `"on"`: always.
-        /// `"off"`: each alone. A peer for which the kernel cannot cut (a narrow path, IPsec, a device that
-        /// leaves checksums to the kernel) is sent each alone, and the log says so.
+        /// messages come one by one. Then a capture on this machine (`tcpdump`, `sngrep`) may show several
+        /// messages as one packet, of which most tools read the first; a capture on the network shows each.
+        /// Leave it `false` where the kernel rewrites SIP for address translation (`nf_nat_sip`), because
+        /// that reads the first message only. A peer for which the kernel cannot cut (a narrow path, IPsec, a
+        /// device that leaves checksums to the kernel) is sent each alone, and the log says so.
         /// `strowger_udp_segmented_total` counts.
-        udp_segmentation: Segmentation = Segmentation::Auto, choice(Segmentation::ALL), restart;
+        udp_segmentation: bool = false, flag(), restart;
         /// Folder of the database and of the server's secret. Made if it does not exist, readable only by its
         /// owner. A relative one starts from where the file is; without a file, and with `--data-dir`, from
         /// where the command runs. `strowger user ... --config FILE` follows the same rule, and the first

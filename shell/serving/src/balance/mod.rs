@@ -9,7 +9,6 @@ mod names;
 use crate::absolute;
 use crate::bugs::Bugs;
 use crate::memory::Room;
-use crate::segmentation::Segmentation;
 use crate::startup::{self, Failure, Startup, say_ready};
 use admin::{Control, Running};
 use control::config::{Loaded, LogFormat, Overrides};
@@ -76,7 +75,7 @@ pub fn balance(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     let admin = startup::start_admin(sockets.admin, control.clone())?;
     let notifier = Notifier::from_env();
     announce(&control, &notifier, format);
-    wait(&startup.signals, &control, &notifier, sockets.segmentation);
+    wait(&startup.signals, &control, &notifier);
     startup::end(admin, runtime, || Ok(()))
 }
 
@@ -101,11 +100,10 @@ enum End {
 /// Waits for the end. There is nothing to drain: the next balancer knows its calls by their tokens. Until one
 /// takes over, serving is better than refusing. So after SIGTERM it goes on for `stop_delay`, and its status
 /// says meanwhile that it is about to end.
-fn wait(signals: &Receiver<Signal>, control: &Control, notifier: &Notifier, mut segmentation: Segmentation) {
+fn wait(signals: &Receiver<Signal>, control: &Control, notifier: &Notifier) {
     let (mut seen, mut bugs) = (Vec::new(), Bugs::default());
     let mut look = || {
         worker_runtime::give_back_memory();
-        segmentation.look();
         control.look_up();
         control.tell_changes(&mut seen);
         bugs.look();

@@ -18,7 +18,6 @@ use crate::absolute;
 use crate::bugs::Bugs;
 use crate::keys::derive;
 use crate::memory::Room;
-use crate::segmentation::Segmentation;
 use crate::startup::{self, Failure, Startup, say_ready};
 use control::config::{self as c, Config, Loaded, Overrides};
 use control::metrics::Registry;
@@ -86,7 +85,7 @@ pub fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     say_if_idle(&control.config(), &parts.credentials);
     let unserved = Unserved::new(&parts.credentials, control.config(), list_of_domains);
     announce(&control, &notifier, workers);
-    wait(&startup.signals, &control, &notifier, &handle, (sockets.segmentation, unserved, courier));
+    wait(&startup.signals, &control, &notifier, &handle, (unserved, courier));
     startup::end(admin, runtime, || Ok(store.close()?))
 }
 
@@ -342,7 +341,7 @@ fn wait(
     control: &Control,
     notifier: &Notifier,
     handle: &RuntimeHandle<Notice>,
-    (mut segmentation, mut unserved, courier): (Segmentation, Unserved, Arc<Courier>),
+    (mut unserved, courier): (Unserved, Arc<Courier>),
 ) {
     let mut bugs = Bugs::default();
     loop {
@@ -355,7 +354,6 @@ fn wait(
             }
             Err(RecvTimeoutError::Timeout) => {
                 worker_runtime::give_back_memory();
-                segmentation.look();
                 courier.retry();
                 unserved.look(control.config());
                 bugs.look();

@@ -180,7 +180,7 @@ mod tests {
         asked(&ours);
         let to = ours.local_addr().unwrap();
         let texts: Vec<Vec<u8>> = (1..).zip(lengths).map(|(byte, &length)| vec![byte; length]).collect();
-        let mut send = SendBatch::new(64, Some(std::sync::Arc::new(true.into())));
+        let mut send = SendBatch::new(64, true);
         let sent = send.send(theirs.as_fd(), false, texts.iter().map(|text| (&text[..], to))).unwrap();
         assert_eq!(sent, lengths.len());
         let mut batch = RecvBatch::new(64, told);

@@ -5,8 +5,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Most datagrams that the kernel cuts one from (udp(7), `UDP_SEGMENT`; `UDP_MAX_SEGMENTS` of older kernels).
 const SEGMENTS: usize = 64;
@@ -81,8 +79,8 @@ pub struct SendBatch {
     headers: Vec<libc::mmsghdr>,
     cuts: Vec<Cut>,
     groups: Vec<Group>,
-    /// While this is true the kernel is to cut datagrams.
-    cutting: Option<Arc<AtomicBool>>,
+    /// Whether the kernel is to cut datagrams.
+    cutting: bool,
     /// Whether it was asked if it can.
     asked: bool,
     /// Peers to whom it could not, the last ones, and how often one was added: each datagram to them goes
@@ -95,9 +93,9 @@ pub struct SendBatch {
 unsafe impl Send for SendBatch {}
 
 impl SendBatch {
-    /// Room for `capacity` datagrams. While `cutting` is true, several of one length to one address go
-    /// through the kernel as one (udp(7), `UDP_SEGMENT`), where it can.
-    pub fn new(capacity: usize, cutting: Option<Arc<AtomicBool>>) -> SendBatch {
+    /// Room for `capacity` datagrams. If `cutting`, several of one length to one address go through the
+    /// kernel as one (udp(7), `UDP_SEGMENT`), where it can.
+    pub fn new(capacity: usize, cutting: bool) -> SendBatch {
         let capacity = capacity.clamp(1, 1024);
         SendBatch {
             addrs: vec![RawAddr::empty(); capacity],
@@ -112,11 +110,6 @@ impl SendBatch {
         }
     }
 
-    /// Whether datagrams go together now.
-    fn cuts(&self) -> bool {
-        self.cutting.as_ref().is_some_and(|cutting| cutting.load(Ordering::Relaxed))
-    }
-
     /// How many of those that were sent last, so many, went together with others.
     pub fn sent_together(&self, sent: usize) -> usize {
         let mut all = 0;
@@ -129,7 +122,7 @@ impl SendBatch {
 
     /// The kernel cuts no datagrams here: none are sent together from now on.
     pub fn stop_cutting(&mut self) {
-        self.cutting = None;
+        self.cutting = false;
     }
 
     /// The kernel could not cut what goes to this peer: its way is narrower than the datagrams are long, or
@@ -158,7 +151,7 @@ impl SendBatch {
 
     /// How many of `messages`, from the first on, would go through the kernel as one datagram.
     pub fn together<'a>(&self, mut messages: impl Iterator<Item = (&'a [u8], SocketAddr)>) -> usize {
-        let Some((bytes, to)) = messages.next().filter(|(_, to)| self.cuts() && !self.spared.contains(to))
+        let Some((bytes, to)) = messages.next().filter(|(_, to)| self.cutting && !self.spared.contains(to))
         else {
             return 0;
         };
@@ -179,14 +172,14 @@ impl SendBatch {
         messages: impl Iterator<Item = (&'a [u8], SocketAddr)>,
     ) -> io::Result<usize> {
         self.groups.clear();
-        if self.cuts() && !self.asked {
+        if self.cutting && !self.asked {
             // Kernels before 4.18 pass over what they do not know, and would send them as one indeed.
             self.asked = true;
             if !super::socket::knows(fd, libc::IPPROTO_UDP, Cut::UDP_SEGMENT) {
                 self.stop_cutting();
             }
         }
-        let (cutting, spared) = (self.cuts(), self.spared.as_slice());
+        let (cutting, spared) = (self.cutting, self.spared.as_slice());
         for (iovec, (bytes, to)) in self.iovecs.iter_mut().zip(messages) {
             *iovec = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
             let cutting = cutting && (spared.is_empty() || !spared.contains(&to));
@@ -242,7 +235,7 @@ mod tests {
             ours.connect(to).unwrap();
         }
         let texts: Vec<Vec<u8>> = (1..).zip(lengths).map(|(n, &length)| vec![n; length]).collect();
-        let mut batch = SendBatch::new(128, cutting.then(|| Arc::new(true.into())));
+        let mut batch = SendBatch::new(128, cutting);
         let messages = texts.iter().map(|text| (text.as_slice(), to));
         assert_eq!(batch.send(ours.as_fd(), connected, messages).unwrap(), lengths.len());
         let mut buffer = [0; 2_048];
@@ -268,7 +261,7 @@ mod tests {
 
     #[test]
     fn only_one_address_goes_together() {
-        let batch = SendBatch::new(8, Some(Arc::new(true.into())));
+        let batch = SendBatch::new(8, true);
         let (a, b): (SocketAddr, SocketAddr) =
             ("127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap());
         let text = &b"text"[..];
@@ -286,7 +279,7 @@ mod tests {
         let peer = || UdpSocket::bind("127.0.0.1:0").unwrap();
         let (narrow, wide) = (peer(), peer());
         let [narrow, wide] = [&narrow, &wide].map(|peer| peer.local_addr().unwrap());
-        let mut batch = SendBatch::new(8, Some(Arc::new(true.into())));
+        let mut batch = SendBatch::new(8, true);
         let to = |to: SocketAddr| [(&b"text"[..], to); 4].into_iter();
         let groups = |batch: &mut SendBatch, peer| {
             assert_eq!(batch.send(ours.as_fd(), false, to(peer)).unwrap(), 4);

@@ -538,3 +538,13 @@ fn shared_source_with_one_may_transit_is_an_error() {
     assert_eq!(blocks("\"10.0.0.0/9\"", "\"10.128.0.0/9\""), 0);
     assert_eq!(blocks("\"2001:db8::/33\"", "\"2001:db8:8000::/33\""), 0);
 }
+
+#[test]
+fn word_in_place_of_a_switch_is_told_what_to_write() {
+    for (word, mend) in
+        [("on", "write true"), ("off", "write false"), ("auto", "write true or false, without quotes")]
+    {
+        let found = errors(&format!("udp_segmentation = '{word}'"));
+        assert_eq!(found, format!("1:20: expected true or false, found a string; {mend}\n"));
+    }
+}

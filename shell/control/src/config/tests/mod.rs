@@ -19,7 +19,7 @@ workers = 4
 steering = "kernel"
 pin = [0, 2]
 busy_poll = "50us"
-udp_segmentation = "on"
+udp_segmentation = true
 data_dir = "state"
 
 [advertise]
