@@ -31,7 +31,7 @@ pub enum Command {
     #[command(after_help = CHECK_EXAMPLES, group(ArgGroup::new("which").args(["file", "config"]).required(true)))]
     Check(ConfigFile),
     /// Run the session-aware load balancer in front of a cluster (UDP and TCP)
-    #[command(after_help = BALANCE_EXAMPLES)]
+    #[command(after_help = balance_examples())]
     Balance(BalanceArgs),
     /// Generate load: scenarios in SIPp's language, at any rate, with honest latencies
     #[command(after_help = load_runner::EXAMPLES)]
@@ -97,6 +97,10 @@ pub struct ServeArgs {
     pub auth: Option<Switch>,
 }
 
+fn balance_examples() -> String {
+    BALANCE_EXAMPLES.replace("ALGORITHMS", &serving::balancing_algorithms())
+}
+
 const BALANCE_EXAMPLES: &str = "Examples:
   strowger balance --node sip:192.0.2.11:5060 --node sip:192.0.2.12:5060
       UDP and TCP on port 5060 of every address; new calls go to the node with the least unfinished work
@@ -106,7 +110,7 @@ const BALANCE_EXAMPLES: &str = "Examples:
   strowger balance /etc/strowger/strowger.toml               the same
   strowger ctl nodes; strowger ctl drain 192.0.2.12:5060; strowger ctl add-node sip:192.0.2.13:5060
 
-Algorithms: cjsq, tjsq, tlwl, tlwl-adaptive, hash, fnv-hash, round-robin, rwma, two-choices, maglev.
+Algorithms: ALGORITHMS.
 A node is an address or a name; a name stands for all servers that the DNS has for it (SRV, A, AAAA).
 TLS, WebSocket and calls from the nodes to others than phones that registered through it are not in this version.
 SIGTERM ends it after `stop_delay` (3 s), until when it serves as ever, new calls too; a second one, or Ctrl-C, ends it

@@ -49,7 +49,7 @@ CAPACITY, STALL = 300, '40s,1s'
 # A request that takes longer counts as failed, milliseconds: where servers stall, and where they do not.
 SLOW_MS = {True: 1500, False: 500}
 STALLING = ('response', 'peaks', 'occupancy')
-ALGORITHMS = ('tlwl', 'tjsq', 'two-choices', 'cjsq', 'round-robin', 'hash', 'fnv-hash', 'rwma')
+ALGORITHMS = ('tlwl', 'tjsq', 'cjsq', 'round-robin', 'hash', 'fnv-hash', 'rwma')
 PAPER_ONLY = '''[balance]
 silent_after = 0
 probe_interval = "1h"

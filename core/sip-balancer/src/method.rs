@@ -44,6 +44,9 @@ impl Tag {
     }
 }
 
+/// What the cost of a BYE counts in [`Kind::cost`].
+pub const BYE_COST: u32 = 1_000;
+
 /// What a transaction costs a node: methods of one cost are one kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -63,6 +66,14 @@ impl Kind {
     pub const COUNT: usize = 4;
     /// All of them, in order.
     pub const ALL: [Kind; Kind::COUNT] = [Kind::Invite, Kind::Bye, Kind::Register, Kind::Other];
+
+    /// What a transaction costs a node, in thousandths of a BYE (paper VI-A: an INVITE 1.75).
+    pub const fn cost(self) -> u32 {
+        match self {
+            Kind::Invite => 1_750,
+            Kind::Bye | Kind::Register | Kind::Other => BYE_COST,
+        }
+    }
 
     /// Its name in figures shown.
     pub const fn name(self) -> &'static str {

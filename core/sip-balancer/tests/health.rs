@@ -421,6 +421,35 @@ fn a_registration_with_credentials_goes_to_who_asked_for_them() {
     }
 }
 
+/// How many of 100 REGISTERs of different users go to one of three nodes, which refuses each with 500 while
+/// the others accept, before and after the nodes are judged.
+fn failing_registrations(outlier_share: u8) -> [usize; 2] {
+    let rules = Rules { outlier_share, ..settings().rules };
+    let mut world = World::with(nodes(3), keys(2), Settings { rules, ..settings() });
+    [0, 1].map(|round| {
+        let mut failing = 0;
+        for n in 0..100 {
+            let call = format!("r{round}-{n}");
+            let text = request("REGISTER", &call, 1, &call, "", "");
+            let sent = world.one(CALLER, &text.replace("sip:bob@", &format!("sip:user{n}@")));
+            let fails = world.node(&sent) == ONE;
+            failing += usize::from(fails);
+            world.answer(&sent, if fails { "500 Server Internal Error" } else { "200 OK" }, "");
+        }
+        world.seconds(11);
+        let last = world.one(CALLER, &request("REGISTER", &format!("s{round}"), 1, "s", "", ""));
+        world.answer(&last, "200 OK", "");
+        failing
+    })
+}
+
+#[test]
+fn node_that_fails_registrations_loses_them_as_an_outlier() {
+    let [before, after] = failing_registrations(Rules::default().outlier_share);
+    assert!((25..45).contains(&before) && after == 0, "{before} {after}");
+    assert_eq!(failing_registrations(0), [before; 2]);
+}
+
 #[test]
 fn nobody_is_asked_where_that_is_off() {
     let mut world = World::with(

@@ -303,7 +303,7 @@ fn who_refuses_without_a_word_of_when_is_asked_at_once() {
 
 #[test]
 fn who_refuses_at_once_does_not_draw_the_calls() {
-    for algorithm in [Algorithm::Tlwl, Algorithm::Tjsq, Algorithm::Cjsq, Algorithm::TwoChoices] {
+    for algorithm in [Algorithm::Tlwl, Algorithm::Tjsq, Algorithm::Cjsq] {
         for status in ["500 Server Internal Error", FULL] {
             let rules = Rules { outlier_share: 0, ..settings().rules };
             let mut world = World::with(nodes(3), keys(2), Settings { algorithm, rules, ..settings() });

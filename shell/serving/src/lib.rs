@@ -17,7 +17,7 @@ mod startup;
 mod steering;
 mod throttle;
 
-pub use balance::balance;
+pub use balance::{balance, balancing_algorithms};
 pub use serve::{METHODS, serve};
 pub use startup::Failure;
 

@@ -96,8 +96,6 @@ pub struct Outcome {
     pub repeated: u64,
     /// Calls by server.
     pub shares: Vec<u64>,
-    /// What the dispatcher thinks an INVITE costs beside a BYE.
-    pub cost: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -417,7 +415,6 @@ impl World {
             // Of those that were refused nothing else is known.
             failed: self.failed as f64 / (invite_count + bye_count).max(self.failed).max(1) as f64,
             occupancy,
-            cost: f64::from(self.dispatcher.chooser().estimated_costs()[0]) / 1_000.0,
             ..self.outcome
         }
     }

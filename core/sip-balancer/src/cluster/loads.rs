@@ -12,9 +12,6 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 struct Given {
     calls: AtomicU32,
     open: [AtomicU32; Kind::COUNT],
-    unanswered: AtomicU32,
-    /// All transactions ever given, to tell whether one came in between.
-    begun: AtomicU32,
     /// Records of any kind that name it.
     held: AtomicU32,
 }
@@ -31,15 +28,18 @@ pub struct Load {
     pub calls: u32,
     /// Unfinished transactions, by [`Kind`].
     pub open: [u32; Kind::COUNT],
-    /// Those of them that it has still to work on, as far as one can see: nothing has come back yet but 100.
-    /// An INVITE that rings waits for people.
-    pub unanswered: u32,
 }
 
 impl Load {
     /// Unfinished transactions.
     pub fn transactions(&self) -> u32 {
         self.open.iter().sum()
+    }
+
+    /// Unfinished work in thousandths of a BYE, each transaction counted by its cost.
+    #[inline]
+    pub fn work(&self) -> u64 {
+        self.open.iter().zip(Kind::ALL).map(|(n, kind)| u64::from(*n) * u64::from(kind.cost())).sum()
     }
 }
 
@@ -70,14 +70,8 @@ impl Loads {
             for (sum, open) in sum.open.iter_mut().zip(&given.open) {
                 *sum += open.load(Relaxed);
             }
-            sum.unanswered += given.unanswered.load(Relaxed);
         }
         sum
-    }
-
-    /// Transactions ever given to a node, by all workers; wraps.
-    pub fn begun(&self, at: NodeIndex) -> u32 {
-        self.given(at).fold(0, |sum: u32, given| sum.wrapping_add(given.begun.load(Relaxed)))
     }
 
     /// Records of all workers that name a node, calls and transactions that are over included.
@@ -93,13 +87,11 @@ impl Loads {
     }
 
     /// Publishes what `worker` has given to a node.
-    pub fn publish(&self, worker: u16, at: NodeIndex, load: &Load, begun: u32) {
+    pub fn publish(&self, worker: u16, at: NodeIndex, load: &Load) {
         let Some(given) = self.own(worker, at) else { return };
         given.calls.store(load.calls, Relaxed);
         for (open, value) in given.open.iter().zip(load.open) {
             open.store(value, Relaxed);
         }
-        given.unanswered.store(load.unanswered, Relaxed);
-        given.begun.store(begun, Relaxed);
     }
 }

@@ -22,7 +22,7 @@ use crate::message::wait;
 use crate::timers::work;
 use crate::token::{Keys, Sealer};
 use crate::transmit::TransmitToken;
-use crate::{Cluster, Counts, Dispatcher, Happened, Kind, Load, NodeStats, Settings, Tag};
+use crate::{Cluster, Counts, Dispatcher, Happened, Load, NodeStats, Settings, Tag};
 use core::net::SocketAddr;
 use sip_message::{Flaw, Index, Message, Method, Parsed, parse};
 use sip_proxy::transport::broken_stream;
@@ -70,8 +70,6 @@ pub struct Report {
     pub kept: usize,
     /// Those for which there was no room, since start.
     pub unkept: u64,
-    /// Costs of the kinds of transactions that it measured, in thousandths of a BYE.
-    pub costs: [u32; Kind::COUNT],
     /// Whether the worker drains.
     pub draining: bool,
 }
@@ -139,7 +137,6 @@ impl Balancer {
             transactions,
             kept: self.failover.len(),
             unkept: self.failover.missed(),
-            costs: self.dispatcher.chooser().estimated_costs(),
             draining: self.draining,
         }
     }

@@ -12,8 +12,6 @@ pub enum Algorithm {
     /// The node with the least unfinished work, transactions counted by their cost (paper III-A.3).
     #[default]
     Tlwl,
-    /// TLWL whose costs are estimated from response times while it runs.
-    TlwlAdaptive,
     /// A hash of the Call-ID modulo the number of nodes, with the string hash of OpenSER's dispatcher
     /// (paper III-B.1).
     Hash,
@@ -23,8 +21,6 @@ pub enum Algorithm {
     RoundRobin,
     /// The lowest weighted moving average of the last 20 response times (paper III-B.3).
     Rwma,
-    /// Of two nodes drawn by weight, the one with less unfinished work.
-    TwoChoices,
     /// Maglev consistent hashing of the Call-ID: the same choice at every balancer that sees the same
     /// nodes, and few calls change place when a node goes.
     Maglev,
@@ -32,22 +28,25 @@ pub enum Algorithm {
 
 impl Algorithm {
     /// Every name with its meaning.
-    pub const ALL: [(&'static str, Algorithm); 10] = [
+    pub const ALL: [(&'static str, Algorithm); 8] = [
         ("cjsq", Algorithm::Cjsq),
         ("tjsq", Algorithm::Tjsq),
         ("tlwl", Algorithm::Tlwl),
-        ("tlwl-adaptive", Algorithm::TlwlAdaptive),
         ("hash", Algorithm::Hash),
         ("fnv-hash", Algorithm::FnvHash),
         ("round-robin", Algorithm::RoundRobin),
         ("rwma", Algorithm::Rwma),
-        ("two-choices", Algorithm::TwoChoices),
         ("maglev", Algorithm::Maglev),
     ];
 
     /// The algorithm of this name, in any case.
     pub fn from_name(name: &str) -> Option<Algorithm> {
         Self::ALL.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, a)| *a)
+    }
+
+    /// All names, for people.
+    pub fn names() -> String {
+        Self::ALL.map(|(name, _)| name).join(", ")
     }
 
     /// Its name.

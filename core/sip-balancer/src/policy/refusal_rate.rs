@@ -4,7 +4,7 @@
 //! calls. So what it refused counts, by its part of what it answered: a node that is well is not hurt by a
 //! call that none can place. Old answers count for less and less, and so one that was avoided is tried again.
 
-use crate::NodeIndex;
+use crate::{MOST_NODES, NodeIndex};
 use core::time::Duration;
 use wire::Time;
 
@@ -41,18 +41,19 @@ impl Record {
 
 /// What one worker has seen.
 #[derive(Debug)]
-pub(crate) struct Failing {
+pub(crate) struct RefusalRates {
     records: Vec<Record>,
     /// When nothing will be left of any refusal.
     until: Time,
 }
 
-impl Failing {
-    /// Of `count` nodes.
-    pub fn new(count: usize) -> Failing {
-        Failing { records: vec![Record::default(); count], until: Time::ZERO }
+impl Default for RefusalRates {
+    fn default() -> RefusalRates {
+        RefusalRates { records: vec![Record::default(); MOST_NODES], until: Time::ZERO }
     }
+}
 
+impl RefusalRates {
     /// A node has answered a call, and refused it or not.
     pub fn answered(&mut self, now: Time, at: NodeIndex, refused: bool) {
         let Some(record) = self.records.get_mut(usize::from(at.0)) else { return };
@@ -95,22 +96,22 @@ mod tests {
 
     #[test]
     fn a_refusal_counts_by_its_part_and_for_a_while() {
-        let (mut failing, node, now) = (Failing::new(2), NodeIndex(1), Time::from_secs(100));
-        let part = |failing: &Failing, seconds| failing.part(now + Duration::from_secs(seconds), node);
-        failing.answered(now, NodeIndex(0), false);
-        assert!(!failing.is_any(now));
-        failing.answered(now, node, true);
-        assert_eq!([0, 9, 10, 20].map(|seconds| part(&failing, seconds)), [250, 250, 142, 0]);
-        assert_eq!(failing.part(now, NodeIndex(0)), 0);
-        (0..5).for_each(|_| failing.answered(now, node, false));
-        assert_eq!(part(&failing, 0), 111);
-        (0..5).for_each(|_| failing.answered(now, node, false));
-        assert_eq!(part(&failing, 0), 0, "one of eleven");
-        (0..100_000).for_each(|_| failing.answered(now, node, true));
-        assert!(part(&failing, 0) > 700 && part(&failing, 200) == 0);
+        let (mut rates, node, now) = (RefusalRates::default(), NodeIndex(1), Time::from_secs(100));
+        let part = |rates: &RefusalRates, seconds| rates.part(now + Duration::from_secs(seconds), node);
+        rates.answered(now, NodeIndex(0), false);
+        assert!(!rates.is_any(now));
+        rates.answered(now, node, true);
+        assert_eq!([0, 9, 10, 20].map(|seconds| part(&rates, seconds)), [250, 250, 142, 0]);
+        assert_eq!(rates.part(now, NodeIndex(0)), 0);
+        (0..5).for_each(|_| rates.answered(now, node, false));
+        assert_eq!(part(&rates, 0), 111);
+        (0..5).for_each(|_| rates.answered(now, node, false));
+        assert_eq!(part(&rates, 0), 0, "one of eleven");
+        (0..100_000).for_each(|_| rates.answered(now, node, true));
+        assert!(part(&rates, 0) > 700 && part(&rates, 200) == 0);
         let later = now + Duration::from_secs(200);
-        assert!(!failing.is_any(later));
-        failing.answered(later, node, true);
-        assert_eq!(part(&failing, 200), 250);
+        assert!(!rates.is_any(later));
+        rates.answered(later, node, true);
+        assert_eq!(part(&rates, 200), 250);
     }
 }

@@ -9,7 +9,6 @@ pub(crate) struct Counters {
     cluster: Arc<Cluster>,
     worker: u16,
     loads: Vec<Load>,
-    begun: Vec<u32>,
     /// Records that name a node.
     held: Vec<u32>,
 }
@@ -17,9 +16,8 @@ pub(crate) struct Counters {
 impl Counters {
     /// All are zero.
     pub fn new(cluster: Arc<Cluster>, worker: u16) -> Counters {
-        let (loads, begun, held) =
-            (vec![Load::default(); MOST_NODES], vec![0; MOST_NODES], vec![0; MOST_NODES]);
-        Counters { cluster, worker, loads, begun, held }
+        let (loads, held) = (vec![Load::default(); MOST_NODES], vec![0; MOST_NODES]);
+        Counters { cluster, worker, loads, held }
     }
 
     /// One call more, or less.
@@ -30,31 +28,13 @@ impl Counters {
         self.publish(node);
     }
 
-    /// One unfinished transaction more, or less; `worked`: its node has shown that it has worked on it.
-    pub fn txn(&mut self, node: NodeIndex, kind: Kind, worked: bool, more: bool) {
-        if let Some(load) = self.loads.get_mut(usize::from(node.0)) {
-            if let Some(open) = load.open.get_mut(kind as usize) {
-                *open = if more { *open + 1 } else { *open - 1 };
-            }
-            if !worked {
-                load.unanswered = if more { load.unanswered + 1 } else { load.unanswered - 1 };
-            }
-        }
-        if more && let Some(begun) = self.begun.get_mut(usize::from(node.0)) {
-            *begun = begun.wrapping_add(1);
+    /// One unfinished transaction more, or less.
+    pub fn txn(&mut self, node: NodeIndex, kind: Kind, more: bool) {
+        let load = self.loads.get_mut(usize::from(node.0));
+        if let Some(open) = load.and_then(|load| load.open.get_mut(kind as usize)) {
+            *open = if more { *open + 1 } else { *open - 1 };
         }
         self.publish(node);
-    }
-
-    /// A node has shown that it has worked on an unfinished transaction. `last`: it is finished with that,
-    /// and its end is about to be published.
-    pub fn worked(&mut self, node: NodeIndex, last: bool) {
-        if let Some(load) = self.loads.get_mut(usize::from(node.0)) {
-            load.unanswered -= 1;
-            if !last {
-                self.publish(node);
-            }
-        }
     }
 
     /// One record more, or less, names a node.
@@ -66,9 +46,8 @@ impl Counters {
     }
 
     fn publish(&self, node: NodeIndex) {
-        let at = usize::from(node.0);
-        if let (Some(load), Some(begun)) = (self.loads.get(at), self.begun.get(at)) {
-            self.cluster.loads().publish(self.worker, node, load, *begun);
+        if let Some(load) = self.loads.get(usize::from(node.0)) {
+            self.cluster.loads().publish(self.worker, node, load);
         }
     }
 

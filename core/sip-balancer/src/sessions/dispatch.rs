@@ -12,8 +12,8 @@ use crate::sessions::retry_budget::RetryBudget;
 use crate::sessions::txn::Txn;
 use crate::timers::{GIVE_UP, LATE, work};
 use crate::{
-    Algorithm, Answer, Assigned, CallKey, Calls, Chooser, Cluster, Costs, FailedDialogs, Kind, MOST_NODES,
-    NoWay, NodeIndex, NodeStats, Phase, Request, Rules, Seen, Tag, Why,
+    Algorithm, Answer, Assigned, CallKey, Calls, Chooser, Cluster, FailedDialogs, Kind, MOST_NODES, NoWay,
+    NodeIndex, NodeStats, Phase, Request, Rules, Seen, Tag, Why,
 };
 use core::time::Duration;
 use sip_proxy::feedback::{self, oc};
@@ -76,8 +76,8 @@ impl Dispatcher {
         most: usize,
         seed: u64,
     ) -> Dispatcher {
-        let mut chooser = Chooser::new(Arc::clone(&cluster), algorithm, Costs::default(), seed);
-        chooser.set_ramp(rules.slow_start);
+        let mut chooser = Chooser::new(Arc::clone(&cluster), algorithm, seed);
+        chooser.set_slow_start(rules.slow_start);
         Dispatcher {
             chooser,
             outliers: Outliers::default(),
@@ -100,7 +100,7 @@ impl Dispatcher {
     /// Changes the rules and the algorithm; calls that are there keep their nodes.
     pub fn set(&mut self, algorithm: Algorithm, rules: Rules) {
         self.chooser.set_algorithm(algorithm);
-        self.chooser.set_ramp(rules.slow_start);
+        self.chooser.set_slow_start(rules.slow_start);
         self.calls.set_timeout(rules.session_timeout);
         self.rules = rules;
     }
@@ -358,14 +358,10 @@ impl Dispatcher {
         }
         (txn.large, txn.back, txn.sealed) = (r.large, r.back, r.sealed);
         txn.replies = Replies::of(r);
-        let Some(place) = self.calls.sessions.open(at, txn) else {
+        if self.calls.sessions.open(at, txn).is_none() {
             self.calls.settle(now, at);
             self.calls.sessions.arm(now, at);
             return None;
-        };
-        if before.unanswered == 0 {
-            let begun = self.cluster.loads().begun(node);
-            self.calls.sessions.note(place, |txn| txn.alone = Some(begun));
         }
         if let Some(stats) = self.stats_of(node) {
             stats.assigned(before.transactions());
@@ -470,19 +466,13 @@ impl Dispatcher {
         let first = worked && !txn.worked;
         if first {
             self.outliers.answered(txn.node, micros);
-            self.calls.sessions.worked(place, status >= 200);
+            self.calls.sessions.note(place, |txn| txn.worked = true);
             if let Some(stats) = self.stats_of(txn.node) {
                 stats.took(now, kind, micros);
             }
         }
         if (500..600).contains(&status) {
             self.outliers.failed(txn.node, false);
-        }
-        if let Some(begun) = txn.alone.filter(|_| worked) {
-            if self.cluster.loads().begun(txn.node) == begun {
-                self.chooser.alone(kind, micros);
-            }
-            self.calls.sessions.note(place, |txn| txn.alone = None);
         }
         match status {
             // What comes later is people.

@@ -318,7 +318,7 @@ impl Sessions {
         session.count += 1;
         self.used_txns += 1;
         self.counters.hold(txn.node, true);
-        self.counters.txn(txn.node, txn.tag.kind(), txn.worked, true);
+        self.counters.txn(txn.node, txn.tag.kind(), true);
         Some(TxnPlace(place))
     }
 
@@ -327,34 +327,23 @@ impl Sessions {
         let Some(txn) = self.txns.get_mut(place.0 as usize).filter(|t| t.open) else { return };
         txn.open = false;
         txn.until = until;
-        let (node, kind, worked) = (txn.node, txn.tag.kind(), txn.worked);
-        self.counters.txn(node, kind, worked, false);
-    }
-
-    /// A node has shown that it has worked on a transaction. `last`: it is finished with that, and its end is
-    /// about to be published.
-    pub fn worked(&mut self, place: TxnPlace, last: bool) {
-        let Some(txn) = self.txns.get_mut(place.0 as usize).filter(|t| !t.worked) else { return };
-        txn.worked = true;
-        let (node, open) = (txn.node, txn.open);
-        if open {
-            self.counters.worked(node, last);
-        }
+        let (node, kind) = (txn.node, txn.tag.kind());
+        self.counters.txn(node, kind, false);
     }
 
     /// Gives an unfinished transaction to another node.
     pub fn retarget(&mut self, now: Time, place: TxnPlace, node: NodeIndex) {
         let Some(txn) = self.txns.get_mut(place.0 as usize).filter(|t| t.open) else { return };
-        let (from, kind, worked) = (txn.node, txn.tag.kind(), txn.worked);
-        (txn.node, txn.began, txn.alone) = (node, now, None);
+        let (from, kind) = (txn.node, txn.tag.kind());
+        (txn.node, txn.began) = (node, now);
         (txn.heard, txn.worked) = (false, false);
         (txn.delivery.missed, txn.delivery.returned) = (false, false);
         // One that has rung has as long as it had.
         txn.until = txn.until.max(now + GIVE_UP);
         self.counters.hold(from, false);
         self.counters.hold(node, true);
-        self.counters.txn(from, kind, worked, false);
-        self.counters.txn(node, kind, false, true);
+        self.counters.txn(from, kind, false);
+        self.counters.txn(node, kind, true);
     }
 
     /// A transaction's record.
@@ -365,9 +354,9 @@ impl Sessions {
     /// A transaction's record, for what does not count.
     pub fn note(&mut self, place: TxnPlace, change: impl FnOnce(&mut Txn)) {
         if let Some(txn) = self.txns.get_mut(place.0 as usize) {
-            let (open, worked, node, next) = (txn.open, txn.worked, txn.node, txn.next);
+            let (open, node, next) = (txn.open, txn.node, txn.next);
             change(txn);
-            (txn.open, txn.worked, txn.node, txn.next) = (open, worked, node, next);
+            (txn.open, txn.node, txn.next) = (open, node, next);
         }
     }
 
@@ -498,7 +487,6 @@ impl Sessions {
             }
             for (_, txn) in self.of(Place(at as u32)).filter(|(_, txn)| txn.open) {
                 let Some(load) = loads.get_mut(usize::from(txn.node.0)) else { continue };
-                load.unanswered += u32::from(!txn.worked);
                 if let Some(open) = load.open.get_mut(txn.tag.kind() as usize) {
                     *open += 1;
                 }

@@ -112,8 +112,6 @@ pub(crate) struct Txn {
     pub replies: Replies,
     /// Where it has been.
     pub trail: Trail,
-    /// The node had nothing else to do when it came; and how many transactions the node had had then.
-    pub alone: Option<u32>,
     /// When it was first forwarded.
     pub began: Time,
     /// When it is given up, or forgotten.
@@ -141,7 +139,6 @@ impl Txn {
             back: None,
             replies: Replies::new(0, Proof::None, false),
             trail: Trail::default(),
-            alone: None,
             began: now,
             until,
             next: NIL,

@@ -12,7 +12,7 @@ mod server;
 mod tests;
 
 pub use model::{
-    Admin, AnswerTimes, Audit, BalanceStatus, BalancedNode, Binding, Call, Cost, Draining, Listing, Logins,
+    Admin, AnswerTimes, Audit, BalanceStatus, BalancedNode, Binding, Call, Draining, Listing, Logins,
     NodeOrder, Nodes, Page, Records, Refusal, Role, ServeStatus, State, Status, StoreStatus, TrunkTarget,
 };
 pub(crate) use page::uptime;

@@ -116,8 +116,6 @@ impl NodeOrder {
 pub struct Nodes {
     /// Who gets a new call.
     pub algorithm: String,
-    /// What a transaction costs beside a BYE, as measured, by kind.
-    pub costs: Vec<Cost>,
     /// The nodes in their order.
     pub items: Vec<BalancedNode>,
 }
@@ -139,15 +137,6 @@ pub struct Audit {
     pub ended: u64,
     /// Records of transactions.
     pub transactions: u64,
-}
-
-/// What a kind of transaction costs beside a BYE.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Cost {
-    /// The kind: `invite`, `bye`, `register`, `other`.
-    pub kind: String,
-    /// Its cost.
-    pub cost: f64,
 }
 
 /// A node of a load balancer.

@@ -119,8 +119,7 @@ impl Admin for Pretend {
 
     fn nodes(&self) -> Option<Nodes> {
         let items = vec![node(NodeOrder::Serve)];
-        let costs = vec![Cost { kind: "invite".into(), cost: 1.75 }];
-        (!self.bad_config.load(SeqCst)).then(|| Nodes { algorithm: "tlwl".into(), costs, items })
+        (!self.bad_config.load(SeqCst)).then(|| Nodes { algorithm: "tlwl".into(), items })
     }
 
     fn add_node(&self, written: &str) -> Result<BalancedNode, String> {

@@ -92,8 +92,7 @@ section! {
         /// name](../guide/balance-names.md)). Other transports are not in this version. At most 256. A reload
         /// adds those that are new in the list and removes those that are no longer in it.
         nodes: Vec<BalanceNode> = Vec::new(), list(text("SIP URI", node)), live;
-        /// Who gets a new call: `"cjsq"`, `"tjsq"`, `"tlwl"`, `"tlwl-adaptive"`, `"hash"`, `"fnv-hash"`,
-        /// `"round-robin"`, `"rwma"`, `"two-choices"`, `"maglev"`.
+        /// Who gets a new call ([algorithms](../design/balance-algorithms.md)).
         algorithm: Algorithm = Algorithm::Tlwl, choice(&Algorithm::ALL), live;
         /// Stay in the path of dialogs, and say in it, sealed, which node has them. Without it later requests
         /// must come here by themselves, and after a restart it is not known where they belong.
@@ -172,9 +171,8 @@ impl Checks for Balance {
             match Algorithm::from_name(written) {
                 Some(meant) => self.algorithm = meant,
                 None => {
-                    let names: Vec<&str> = Algorithm::ALL.iter().map(|(name, _)| *name).collect();
                     let message = format!("unknown algorithm \"{}\"", shown(written));
-                    let mend = format!("one of {}", names.join(", "));
+                    let mend = format!("one of {}", Algorithm::names());
                     reader.option_error("--algorithm", Fault::new(message, mend));
                 }
             }

@@ -7,8 +7,8 @@ use crate::serve::{no_file, silence};
 use crate::steering::Grade;
 use crate::{SHOWN_ERRORS, bugs};
 use control::admin::{
-    Admin, AnswerTimes, Audit, BalanceStatus, BalancedNode, Binding, Call, Cost, Listing, NodeOrder, Nodes,
-    Page, Records, Role, State, Status,
+    Admin, AnswerTimes, Audit, BalanceStatus, BalancedNode, Binding, Call, Listing, NodeOrder, Nodes, Page,
+    Records, Role, State, Status,
 };
 use control::config::{
     BalanceNode, Config, ConfigError, Loaded, NodePlace, Overrides, ReloadReport, plan_reload,
@@ -16,8 +16,8 @@ use control::config::{
 use control::log::LogHandle;
 use control::metrics::Text;
 use sip_balancer::{
-    Algorithm, Cluster, Health, Kind, Load, MOST_NODES, Node, NodeIndex, NodeStats, Notice, Order, Report,
-    Rules, Settings, UNIT,
+    Algorithm, BYE_COST, Cluster, Health, Kind, Load, MOST_NODES, Node, NodeIndex, NodeStats, Notice, Order,
+    Report, Rules, Settings,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -369,12 +369,11 @@ impl Control {
     /// A node as it is shown.
     fn shown(&self, at: NodeIndex) -> BalancedNode {
         let sum = self.sum();
-        let costs = sip_balancer::Costs::default().all(false);
         let none = NodeStats::default();
-        self.node(at, sum.nodes.get(usize::from(at.0)).unwrap_or(&none), &costs)
+        self.node(at, sum.nodes.get(usize::from(at.0)).unwrap_or(&none))
     }
 
-    fn node(&self, at: NodeIndex, stats: &NodeStats, costs: &[u32; Kind::COUNT]) -> BalancedNode {
+    fn node(&self, at: NodeIndex, stats: &NodeStats) -> BalancedNode {
         let cluster = &self.running.cluster;
         let now = monotonic_now();
         let (load, (health, _)) = (cluster.load(at), cluster.health(at));
@@ -392,40 +391,20 @@ impl Control {
             takes_calls: cluster.gets_calls(now, at),
             calls: load.calls.into(),
             transactions: load.transactions().into(),
-            work: work_of(&load, costs),
+            work: work_of(&load),
             assigned: stats.assigned,
             falls: cluster.falls(at).into(),
             times: times(stats),
         }
     }
 
-    /// The algorithm, and the costs of transactions that it goes by.
-    fn in_use(&self, reports: &[Report]) -> (Algorithm, [u32; Kind::COUNT]) {
-        let algorithm = lock(&self.force).1.algorithm;
-        let costs = match algorithm {
-            Algorithm::TlwlAdaptive => costs_of(reports),
-            _ => sip_balancer::Costs::default().all(false),
-        };
-        (algorithm, costs)
-    }
-
     fn all_nodes(&self) -> Nodes {
         let sum = self.sum();
-        let (algorithm, used) = self.in_use(&sum.reports);
-        let costs = costs_of(&sum.reports);
         let none = NodeStats::default();
         let stats = |at: NodeIndex| sum.nodes.get(usize::from(at.0)).unwrap_or(&none);
         Nodes {
-            algorithm: algorithm.name().into(),
-            costs: Kind::ALL
-                .iter()
-                .zip(costs)
-                .map(|(kind, cost)| Cost {
-                    kind: kind.name().into(),
-                    cost: f64::from(cost) / f64::from(UNIT),
-                })
-                .collect(),
-            items: self.running.cluster.members().map(|(at, _)| self.node(at, stats(at), &used)).collect(),
+            algorithm: lock(&self.force).1.algorithm.name().into(),
+            items: self.running.cluster.members().map(|(at, _)| self.node(at, stats(at))).collect(),
         }
     }
 }
@@ -458,16 +437,8 @@ pub(super) fn why_text(cluster: &Cluster, now: Time, at: NodeIndex) -> String {
 }
 
 /// The unfinished work of a node, in BYEs.
-pub(super) fn work_of(load: &Load, costs: &[u32; Kind::COUNT]) -> f64 {
-    let work: u64 = load.open.iter().zip(costs).map(|(n, cost)| u64::from(*n) * u64::from(*cost)).sum();
-    work as f64 / f64::from(UNIT)
-}
-
-/// What the workers measured, each its own: their mean.
-pub(super) fn costs_of(reports: &[Report]) -> [u32; Kind::COUNT] {
-    let count = reports.len().max(1) as u64;
-    let sum = |kind: usize| reports.iter().map(|r| u64::from(r.costs[kind])).sum::<u64>();
-    core::array::from_fn(|kind| (sum(kind) / count) as u32)
+pub(super) fn work_of(load: &Load) -> f64 {
+    load.work() as f64 / f64::from(BYE_COST)
 }
 
 fn times(stats: &NodeStats) -> Vec<AnswerTimes> {
@@ -569,8 +540,7 @@ impl Admin for Control {
         let (sum, reloads) = (self.sum(), *lock(&self.reloads));
         let up = self.state() == State::Ready;
         let mut text = Text::new(out);
-        let (_, costs) = self.in_use(&sum.reports);
-        metrics::write(&mut text, &self.running, (&sum, &costs), up, reloads);
+        metrics::write(&mut text, &self.running, &sum, up, reloads);
     }
 
     fn is_balancer(&self) -> bool {
@@ -635,8 +605,7 @@ impl Admin for Control {
 
     fn set_algorithm(&self, name: &str) -> Result<Nodes, String> {
         let Some(algorithm) = Algorithm::from_name(name) else {
-            let names: Vec<&str> = Algorithm::ALL.iter().map(|(name, _)| *name).collect();
-            return Err(format!("no algorithm \"{name}\"; one of {}", names.join(", ")));
+            return Err(format!("no algorithm \"{name}\"; one of {}", Algorithm::names()));
         };
         let mut force = lock(&self.force);
         let settings = Arc::new(Settings { algorithm, ..(*force.1).clone() });

@@ -1,21 +1,14 @@
 //! The metrics of a balancer.
 
-use super::admin::{Running, Sum, costs_of, health_name, why_text, work_of};
+use super::admin::{Running, Sum, health_name, why_text, work_of};
 use crate::counters;
 use control::metrics::{Kind as Type, Text};
-use sip_balancer::{Cluster, Health, Kind, NodeIndex, NodeStats, Report, UNIT};
+use sip_balancer::{Cluster, Health, Kind, NodeIndex, NodeStats, Report};
 use wire::Time;
 use worker_runtime::monotonic_now;
 
 /// Appends all of them.
-/// `costs`: of transactions, as the algorithm has them.
-pub(super) fn write(
-    text: &mut Text<'_>,
-    running: &Running,
-    (sum, costs): (&Sum, &[u32; Kind::COUNT]),
-    up: bool,
-    reloads: (u64, u64),
-) {
+pub(super) fn write(text: &mut Text<'_>, running: &Running, sum: &Sum, up: bool, reloads: (u64, u64)) {
     gauge(text, "strowger_up", "1 while the balancer takes new calls.", u64::from(up));
     gauge(text, "strowger_workers", "Worker threads.", running.workers as u64);
     running.grade.metric(text);
@@ -25,7 +18,7 @@ pub(super) fn write(
     counters::metrics(&running.handle.counts(), text);
     messages(text, &sum.reports);
     states(text, running);
-    loads(text, running, costs);
+    loads(text, running);
     figures(text, running, sum);
 }
 
@@ -160,16 +153,12 @@ fn reasons(text: &mut Text<'_>, cluster: &Cluster, now: Time) {
     }
 }
 
-fn loads(text: &mut Text<'_>, running: &Running, costs: &[u32; Kind::COUNT]) {
+fn loads(text: &mut Text<'_>, running: &Running) {
     let cluster = &running.cluster;
     let name = "strowger_balance_work";
-    text.family(
-        name,
-        "Its unfinished work in BYEs, as `tlwl` counts it, or `tlwl-adaptive` where that is the algorithm.",
-        Type::Gauge,
-    );
+    text.family(name, "Its unfinished work in BYEs, as `tlwl` counts it.", Type::Gauge);
     for (at, node) in cluster.members() {
-        text.sample(name, &[("node", &node.name())], work_of(&cluster.load(at), costs));
+        text.sample(name, &[("node", &node.name())], work_of(&cluster.load(at)));
     }
     let name = "strowger_balance_transactions";
     text.family(
@@ -211,11 +200,6 @@ fn figures(text: &mut Text<'_>, running: &Running, sum: &Sum) {
         for (found, count) in stats.occupancy.iter().enumerate().filter(|(_, count)| **count > 0) {
             text.sample(name, &[("node", node), ("found", &found.to_string())], count);
         }
-    }
-    let name = "strowger_balance_cost";
-    text.family(name, "What a transaction costs a node beside a BYE, as measured.", Type::Gauge);
-    for (kind, cost) in Kind::ALL.iter().zip(costs_of(&sum.reports)) {
-        text.sample(name, &[("kind", kind.name())], f64::from(cost) / f64::from(UNIT));
     }
 }
 

@@ -26,6 +26,11 @@ use worker_runtime::{Runtime, monotonic_now};
 /// How often it is looked whether nodes have gone down or come back, to log it.
 const LOOK: Duration = Duration::from_millis(250);
 
+/// The names of the algorithms that choose a node, for people.
+pub fn balancing_algorithms() -> String {
+    sip_balancer::Algorithm::names()
+}
+
 /// Balances until it is told to end.
 ///
 /// # Errors

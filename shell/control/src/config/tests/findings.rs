@@ -548,3 +548,13 @@ fn word_in_place_of_a_switch_is_told_what_to_write() {
         assert_eq!(found, format!("1:20: expected true or false, found a string; {mend}\n"));
     }
 }
+
+#[test]
+fn unknown_balancing_algorithm_names_those_there_are() {
+    for written in ["tlwl-adaptive", "two-choices"] {
+        let found = errors(&format!("[balance]\nnodes = [\"sip:192.0.2.1\"]\nalgorithm = \"{written}\"\n"));
+        let named =
+            sip_balancer::Algorithm::ALL.iter().all(|(name, _)| found.contains(&format!("\"{name}\"")));
+        assert!(found.contains(&format!("unknown value \"{written}\"")) && named, "{found}");
+    }
+}
