@@ -30,8 +30,9 @@ struct World {
 }
 
 impl Services for World {
-    fn bindings(&self, aor: &[u8], now: Time, each: &mut dyn FnMut(&BindingView<'_>)) {
+    fn bindings(&self, aor: &[u8], now: Time, each: &mut dyn FnMut(&BindingView<'_>)) -> Coverage {
         self.table.borrow().bindings(aor, now, |b| each(&b));
+        Coverage::Complete
     }
     fn register(
         &self,

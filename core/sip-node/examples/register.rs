@@ -14,8 +14,8 @@ use sip_auth::{
     Recent, Secret, ha1, response,
 };
 use sip_node::{
-    Auth, Counter, Keys, Listener, Node, NodeConfig, OverloadRules, Proxy, Services, Settings, Span,
-    StoreDown,
+    Auth, Counter, Coverage, Keys, Listener, Node, NodeConfig, OverloadRules, Proxy, Services, Settings,
+    Span, StoreDown,
 };
 use sip_registrar::{BindingView, Change, ContactAt, Reply, Table};
 use std::cell::RefCell;
@@ -32,8 +32,9 @@ struct World {
 }
 
 impl Services for World {
-    fn bindings(&self, aor: &[u8], now: Time, each: &mut dyn FnMut(&BindingView<'_>)) {
+    fn bindings(&self, aor: &[u8], now: Time, each: &mut dyn FnMut(&BindingView<'_>)) -> Coverage {
         self.table.borrow().bindings(aor, now, |b| each(&b));
+        Coverage::Complete
     }
     fn register(
         &self,

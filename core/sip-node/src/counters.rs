@@ -144,6 +144,19 @@ counters! {
         /// The network said that nobody listens at a target.
         TargetUnreachable = "unreachable",
     }
+    "strowger_location_waits_total"[result]:
+        "Requests that waited for bindings that another node or a store holds: `answered`, `silent` (no answer in time), `down` (the location service cannot tell), `cancelled`, `refused` (too many wait)." {
+        /// A request got the bindings that it waited for.
+        LocationAnswered = "answered",
+        /// A request got no answer in time.
+        LocationSilent = "silent",
+        /// A request waited, and the location service cannot tell.
+        LocationDown = "down",
+        /// A request was cancelled while it waited.
+        LocationCancelled = "cancelled",
+        /// A request was refused because too many wait.
+        LocationRefused = "refused",
+    }
     "strowger_dns_questions_total": "Names asked of the resolver." {
         /// Questions to the resolver.
         Lookups,

@@ -3,6 +3,7 @@
 use crate::forwarding::Forwarder;
 use crate::gate::Gate;
 use crate::icmp;
+use crate::located::Located;
 use crate::overload::{Algorithm, Change, Common, Standing};
 use crate::services::{Counter, Services};
 use crate::settings::Settings;
@@ -12,7 +13,6 @@ use crate::step::{Base, Step};
 use crate::transaction_users::TransactionUsers;
 use core::net::{IpAddr, SocketAddr};
 use sip_message::{Flaw, Index, Message, Method, Parsed, find_call_id, parse};
-use sip_proxy::locate::{Answer, Kind};
 use sip_proxy::transport::broken_stream;
 use sip_transaction::{Event, Limits, Prepared, Timers};
 use std::sync::Arc;
@@ -23,16 +23,7 @@ pub enum Notice {
     /// New settings, in force from here.
     Settings(Arc<Settings>),
     /// The answer to a [`Question`](crate::Question).
-    Located {
-        /// What was asked.
-        kind: Kind,
-        /// About which name.
-        name: Box<[u8]>,
-        /// What came back.
-        answer: Answer,
-        /// How long it is good, seconds.
-        ttl: u32,
-    },
+    Located(Located),
     /// Take no new calls or registrations (503 with Retry-After), finish what is under way.
     Drain,
     /// Show what is going on, by calling `show` once with the node's report. It lists at most `most`
@@ -52,7 +43,7 @@ pub enum Notice {
 pub struct Report {
     /// Transactions and their counters.
     pub transactions: sip_transaction::Counts,
-    /// Forwarded requests without a final response yet.
+    /// Forwarded requests without a final response yet, and those that wait for bindings.
     pub pending: usize,
     /// All forwarded requests kept: the pending ones, and accepted INVITEs whose 2xx may be repeated.
     pub held: usize,
@@ -125,7 +116,7 @@ impl<S: Services> Node<S> {
         let (forwarder, calls) = (self.users.forwarder(), self.base.calls());
         Report {
             transactions: self.base.layer().counts(),
-            pending: forwarder.proxied().pending(),
+            pending: forwarder.proxied().pending() + self.users.waiting(),
             held: forwarder.proxied().len(),
             call_count: calls.len(),
             calls: calls.list(now, from, most),
@@ -175,14 +166,13 @@ impl<S: Services> Node<S> {
     /// Acts on what transactions and timers reported.
     fn digest_events(&mut self, now: Time, out: &mut Outbox) {
         let mut step = self.base.step(now, out);
-        let forwarder = self.users.forwarder_mut();
         for at in 0..self.events.len() {
             // Of calls of half a minute ago: it comes from far away.
             if let Some(&Event::ServerGone { user, .. }) = self.events.get(at + 4) {
-                forwarder.prefetch(user);
+                self.users.forwarder().prefetch(user);
             }
             if let Some(&event) = self.events.get(at) {
-                forwarder.event(&mut step, event);
+                self.users.event(&mut step, event);
             }
         }
         self.events.clear();
@@ -322,9 +312,10 @@ impl<S: Services> Machine for Node<S> {
                 self.base.set_settings(settings);
                 self.users.forwarder_mut().settings_changed(workers);
             }
-            Notice::Located { kind, name, answer, ttl } => {
+            Notice::Located(located) => {
                 let mut step = self.base.step(now, out);
-                self.users.forwarder_mut().located(&mut step, (kind, &name), answer, ttl);
+                self.users.located(&mut step, located);
+                self.wind_up(now, out);
             }
             Notice::Drain => self.users.gate_mut().drain(),
             Notice::Report { from, most, show } => show(self.report(now, from, most)),
@@ -333,11 +324,10 @@ impl<S: Services> Machine for Node<S> {
 
     fn pace(&mut self, now: Time, load: &Load) {
         let Node { base, users, .. } = self;
-        let forwarder = users.forwarder_mut();
-        forwarder.tidy(now);
+        users.forwarder_mut().tidy(now);
         if let Some(change) = base.overload_mut().pace(now, load) {
             if change == Change::Entered {
-                forwarder.begin_walk();
+                users.begin_walk();
             }
             base.site().services().overloaded(change == Change::Entered, load.behind);
         }
@@ -345,7 +335,7 @@ impl<S: Services> Machine for Node<S> {
             // Some of the requests that have no final answer yet are noted, so that what repeats them is read
             // in the overload that has begun. Until all are noted a repetition may be dropped; the next one
             // is read.
-            forwarder.walk_pending(|request| {
+            users.walk_pending(|request| {
                 if let Some(call_id) = find_call_id(request) {
                     base.remember(call_id);
                 }

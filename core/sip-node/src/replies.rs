@@ -111,12 +111,17 @@ impl<S: Services> Step<'_, S> {
     /// Rejects a request because there is no room.
     #[cold]
     pub(crate) fn crowded(&mut self, flow: Flow, request: &Prepared<'_>, kind: Shortage) {
+        self.note_shortage(flow, request, kind);
+        self.refuse(flow, request, 503, b"", RETRY_AFTER);
+    }
+
+    /// Counts and tells of a request for which there is no room.
+    pub(crate) fn note_shortage(&mut self, flow: Flow, request: &Message<'_>, kind: Shortage) {
         self.site.services().count(Counter::Overload);
         let source = self.site.settings().auth.source(flow.remote.ip(), request);
         if self.shortages.note(self.now, kind, source) {
             self.site.services().crowded(kind, source);
         }
-        self.refuse(flow, request, 503, b"", RETRY_AFTER);
     }
 
     /// The tag of stateless answers to this request, and of the ACK that follows: a function of what an

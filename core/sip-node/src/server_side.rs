@@ -1,10 +1,11 @@
 //! The server transaction of a new request.
 
 use crate::admitted::Admitted;
+use crate::replies::RETRY_AFTER;
 use crate::services::Services;
 use crate::step::Step;
-use sip_message::Method;
-use sip_proxy::transport::reply_flow;
+use sip_message::{Message, Method};
+use sip_proxy::transport::{always_rport, reply_flow};
 use sip_transaction::{Payer, Prepared, ServerId};
 use wire::Flow;
 
@@ -17,6 +18,8 @@ pub(crate) struct ServerSide {
     pub bounded: bool,
     /// It is an INVITE outside dialogs.
     pub is_new_call: bool,
+    /// Its sender was sent a 100.
+    pub told: bool,
 }
 
 impl<S: Services> Step<'_, S> {
@@ -40,12 +43,44 @@ impl<S: Services> Step<'_, S> {
                 if !receives {
                     self.layer.bound_replies(id, request.bytes().len());
                 }
-                Some(ServerSide { id, payer, bounded: !receives, is_new_call })
+                Some(ServerSide { id, payer, bounded: !receives, is_new_call, told: false })
             }
             Err(short) => {
                 self.crowded(flow, request, short.into());
                 None
             }
         }
+    }
+
+    /// Keeps a request that has waited in its server transaction, now that it goes on. `None`: there is no
+    /// room for its call, and it was answered.
+    #[cold]
+    pub(crate) fn keep_on(
+        &mut self,
+        flow: Flow,
+        request: &Message<'_>,
+        server: ServerSide,
+    ) -> Option<ServerSide> {
+        if server.is_new_call
+            && let Err(shortage) = self.calls.make_room(self.now, server.payer)
+        {
+            self.note_shortage(flow, request, shortage);
+            self.answer_in(flow, request, server, 503, RETRY_AFTER);
+            return None;
+        }
+        Some(server)
+    }
+
+    /// Answers in the server transaction of a request that has waited.
+    pub(crate) fn answer_in(
+        &mut self,
+        flow: Flow,
+        request: &Message<'_>,
+        server: ServerSide,
+        status: u16,
+        extra: &[u8],
+    ) {
+        let source = Some((flow.remote, always_rport(flow, request)));
+        self.answer(server.id, request, source, status, extra);
     }
 }

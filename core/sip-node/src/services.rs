@@ -1,6 +1,7 @@
 //! What a node asks of the world around it, answered at once from memory.
 
 pub use crate::counters::{Counter, Span};
+pub use crate::located::{Coverage, Question, StoreDown};
 use crate::shortage::Shortage;
 use crate::watch::List;
 use core::net::{IpAddr, SocketAddr};
@@ -8,31 +9,15 @@ use core::time::Duration;
 use sip_auth::{Authenticator, Decision, Minted};
 use sip_health::Failure;
 use sip_message::Method;
-use sip_proxy::locate::Kind;
 use sip_registrar::{BindingView, Change, ContactAt, Expected, Reply, Table};
 use wire::{Flow, Time};
-
-/// The location service cannot promise to keep a registration.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct StoreDown {
-    /// Seconds after which the client should try again.
-    pub retry_after: u32,
-}
-
-/// A question whose answer takes time; it comes back as [`Notice::Located`](crate::Notice).
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Question {
-    /// What kind of record.
-    pub kind: Kind,
-    /// Of which name.
-    pub name: Box<[u8]>,
-}
 
 /// State shared by all workers: location, credentials, name resolution, counters. Every call returns
 /// at once; whatever locks an implementation takes are released before it returns.
 pub trait Services {
-    /// Calls `each` for every live binding of an address-of-record, in order of falling q.
-    fn bindings(&self, aor: &[u8], now: Time, each: &mut dyn FnMut(&BindingView<'_>));
+    /// Calls `each` for every live binding of an address-of-record that is known here, in order of falling q.
+    /// Answers whether these are all.
+    fn bindings(&self, aor: &[u8], now: Time, each: &mut dyn FnMut(&BindingView<'_>)) -> Coverage;
 
     /// Told that the bindings of an address-of-record are likely to be asked for soon, and a little later
     /// with [`Services::fetch`] once more: whoever has them where they take long to read begins to fetch
@@ -96,7 +81,7 @@ pub trait Services {
         let _ = (realm, minted);
     }
 
-    /// Sends a question off.
+    /// Sends a question off. Its answer is a [`Notice`](crate::Notice), or there is none.
     fn ask(&self, question: Question);
 
     /// Counts something that happened on this worker.

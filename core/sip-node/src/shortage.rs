@@ -18,6 +18,8 @@ pub enum Shortage {
     Calls,
     /// Unproven senders, or one of them, hold their share of any of these.
     Share,
+    /// Requests that wait for bindings of others are.
+    Waiting,
 }
 
 impl From<Short> for Shortage {
@@ -32,10 +34,11 @@ impl From<Short> for Shortage {
 
 /// The last refusal of each kind, and who got it.
 #[derive(Default)]
-pub(crate) struct Shortages([Option<(Time, IpAddr)>; 4]);
+pub(crate) struct Shortages([Option<(Time, IpAddr)>; 5]);
 
 impl Shortages {
-    const KINDS: [Shortage; 4] = [Shortage::Transactions, Shortage::Bytes, Shortage::Calls, Shortage::Share];
+    const KINDS: [Shortage; 5] =
+        [Shortage::Transactions, Shortage::Bytes, Shortage::Calls, Shortage::Share, Shortage::Waiting];
 
     /// Notes one; true if there was none in the last minute.
     pub fn note(&mut self, now: Time, kind: Shortage, source: IpAddr) -> bool {

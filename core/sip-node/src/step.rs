@@ -8,7 +8,7 @@ use crate::ingress::Ingress;
 use crate::overload::{Overload, Verdict};
 use crate::random::Random;
 use crate::recent_responses::RecentResponses;
-use crate::routing::{Plan, Router, Target};
+use crate::routing::{Findings, Others, Plan, Router, Target};
 use crate::services::Services;
 use crate::settings::Settings;
 use crate::shortage::Shortages;
@@ -157,9 +157,9 @@ pub(crate) struct Step<'a, S> {
 }
 
 impl<'a, S: Services> Step<'a, S> {
-    /// Where requests go.
+    /// Where requests go, as far as that is known here.
     pub const fn router(&self) -> Router<'_, S> {
-        Router::new(self.site, self.calls)
+        Router::new(self.site, self.calls, Others::Left(Findings::NONE))
     }
 
     /// What requests show.
@@ -173,9 +173,9 @@ impl<'a, S: Services> Step<'a, S> {
     }
 
     /// Decides where a request goes. The memory of its targets comes back with [`Step::recycle`].
-    pub fn plan(&mut self, flow: Flow, request: &Message<'_>, a: &Admitted<'_>) -> Plan {
+    pub fn plan(&mut self, flow: Flow, request: &Message<'_>, a: &Admitted<'_>, others: Others<'_>) -> Plan {
         let room = mem::take(self.targets);
-        self.router().plan_into(room, self.now, flow, request, a)
+        Router::new(self.site, self.calls, others).plan_into(room, self.now, flow, request, a)
     }
 
     /// Keeps the memory of a plan's targets.

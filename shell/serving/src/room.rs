@@ -48,6 +48,10 @@ fn alarm(kind: Shortage, source: IpAddr) -> String {
                 .into()
         }
         Shortage::Calls => "calls are refused: all that limits.calls allows are being set up; raise it".into(),
+        Shortage::Waiting => {
+            "requests are refused: too many wait for bindings that another node holds; look at the location store"
+                .into()
+        }
         Shortage::Share => format!(
             "requests of unproven senders are refused, the last one from {source}: they hold their share of \
              transactions, calls or memory; if it is an attack, block that address"
@@ -81,6 +85,7 @@ pub const fn words(kind: Shortage) -> &'static str {
         Shortage::Transactions => "transactions at their limit: refusing new requests",
         Shortage::Bytes => "memory for messages used up: refusing new requests",
         Shortage::Calls => "calls at their limit: refusing new calls",
+        Shortage::Waiting => "too many requests wait for bindings of other nodes: refusing further ones",
         Shortage::Share => "unproven senders hold their share: refusing their new requests",
     }
 }

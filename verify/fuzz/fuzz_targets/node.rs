@@ -8,9 +8,9 @@
 use fuzz::world::{self, DOMAIN, PASSWORD, World};
 use fuzz::{Feed, check_head, check_output};
 use libfuzzer_sys::fuzz_target;
-use sip_auth::{Algorithm, Question, ha1, response};
+use sip_auth::{Algorithm, ha1, response};
 use sip_message::{Index, Name, Parsed, Response, parse};
-use sip_node::{Node, Notice, Settings};
+use sip_node::{BindingSet, Located, Node, Notice, Question, Settings, StoreDown};
 use sip_proxy::locate::{Answer, Kind, Naptr, Srv};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
@@ -153,7 +153,7 @@ impl Bench {
         let (Some(method), Some(uri)) = (words.next(), words.next()) else { return };
         let user = world::USERS[usize::from(argument & 3)];
         let secret = ha1(Algorithm::Md5, user.as_bytes(), DOMAIN.as_bytes(), PASSWORD);
-        let question = Question {
+        let question = sip_auth::Question {
             method: method.as_bytes(),
             uri: uri.as_bytes(),
             nonce: nonce.as_bytes(),
@@ -207,8 +207,12 @@ impl Bench {
     fn name_service(&mut self, argument: u8) {
         let question = self.world.0.borrow_mut().questions.pop();
         let Some(question) = question else { return };
+        let (kind, asked) = match question {
+            Question::Name { kind, name } => (kind, name),
+            Question::Bindings { aor } => return self.location_service(argument, &aor),
+        };
         let name = |text: &[u8]| -> Box<[u8]> { text.into() };
-        let answer = match (argument & 7, question.kind) {
+        let answer = match (argument & 7, kind) {
             (0, _) => Answer::Nothing,
             (1, _) => Answer::Failed,
             (n, Kind::A) => Answer::A([Ipv4Addr::new(198, 51, 100, n), Ipv4Addr::LOCALHOST].into()),
@@ -234,9 +238,23 @@ impl Bench {
                 .into(),
             ),
         };
-        let notice =
-            Notice::Located { kind: question.kind, name: question.name, answer, ttl: u32::from(argument) };
-        self.node.notice(self.now, notice, &mut self.out);
+        let located = Located::Name { kind, name: asked, answer, ttl: u32::from(argument) };
+        self.node.notice(self.now, Notice::Located(located), &mut self.out);
+    }
+
+    /// An answer about bindings, by its argument several times.
+    fn location_service(&mut self, argument: u8, aor: &[u8]) {
+        let mut records = Vec::new();
+        self.world.0.borrow().table.bindings(aor, self.now, |b| records.push(b.to_record(aor)));
+        for _ in 0..=argument >> 2 & 1 {
+            let found = match argument & 3 {
+                0 => Err(StoreDown { retry_after: 5 }),
+                1 => Ok(BindingSet::default()),
+                _ => Ok(BindingSet::new(records.clone())),
+            };
+            let located = Located::Bindings { aor: aor.into(), found };
+            self.node.notice(self.now, Notice::Located(located), &mut self.out);
+        }
     }
 
     fn pass(&mut self, span: Duration) {
@@ -324,9 +342,11 @@ fuzz_target!(|data: &[u8]| {
     for _ in 0..1000 {
         let question = bench.world.0.borrow_mut().questions.pop();
         let Some(question) = question else { break };
-        let (kind, name) = (question.kind, question.name);
-        let notice = Notice::Located { kind, name, answer: Answer::Failed, ttl: 1 };
-        bench.node.notice(bench.now, notice, &mut bench.out);
+        let located = match question {
+            Question::Name { kind, name } => Located::Name { kind, name, answer: Answer::Failed, ttl: 1 },
+            Question::Bindings { aor } => Located::Bindings { aor, found: Ok(BindingSet::default()) },
+        };
+        bench.node.notice(bench.now, Notice::Located(located), &mut bench.out);
         bench.check();
     }
     bench.pass(Duration::from_secs(1000));

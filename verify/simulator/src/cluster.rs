@@ -8,7 +8,7 @@
 use crate::network::{Network, Place};
 use crate::phone::{CallSpec, Final, Manner, Packet, Phone, Profile, Source, Stage};
 use crate::rng::Rng;
-use crate::scenario::{Net, ROOM};
+use crate::scenario::{Location, Net, ROOM};
 use crate::services::{Shared, SimServices, Users};
 use crate::site::{Site, SiteSpec, UDP};
 use crate::trace::{Fate, Trace};
@@ -228,7 +228,8 @@ impl Run {
         let servers: Vec<Server> = (0..rng.between(2, 3) as usize)
             .map(|server| {
                 network.put(address_of(server), Place::Site(server));
-                let site = Site::new(spec(server, secret), users.clone(), clock.clone(), rng.fork());
+                let site =
+                    Site::new(spec(server, secret), users.clone(), Location::Here, clock.clone(), rng.fork());
                 Server::new(site)
             })
             .collect();
@@ -249,7 +250,7 @@ impl Run {
             generation: cluster.generation(),
             cluster,
             servers,
-            shared: Rc::new(Shared::new([rng.next(), rng.next()], users)),
+            shared: Rc::new(Shared::new([rng.next(), rng.next()], users, Location::Here)),
             clock,
             phones,
             calls: Vec::new(),

@@ -68,6 +68,8 @@ pub struct Outcome {
     pub answered: u64,
     /// Final responses that were sent again and compared.
     pub repeated: u64,
+    /// Answers of location services that others ask.
+    pub told: u64,
 }
 
 impl Outcome {
@@ -78,6 +80,7 @@ impl Outcome {
         self.calls += other.calls;
         self.answered += other.answered;
         self.repeated += other.repeated;
+        self.told += other.told;
     }
 }
 
@@ -131,6 +134,7 @@ pub fn run(seed: u64, options: &Options) -> Result<Outcome, Box<Failure>> {
         calls: calls.clone().count() as u64,
         answered: calls.filter(|c| verdict::is_answered(c)).count() as u64,
         repeated: world.monitor.repeated,
+        told: world.told_count(),
     })
 }
 

@@ -20,6 +20,20 @@ pub enum Weather {
     Stormy,
 }
 
+/// Where the bindings are that a server asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Location {
+    /// With the server, all of them.
+    Here,
+    /// Those of some users with others, who answer in time, in any order, and some of them twice.
+    Punctual,
+    /// With others who answer late, twice, never, or that they cannot tell.
+    Late {
+        /// Whether the server has the last that it was told.
+        copies: bool,
+    },
+}
+
 /// The network's numbers. Chances are per mille.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Net {
@@ -83,6 +97,7 @@ pub(crate) struct Planned<T> {
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     pub weather: Weather,
+    pub location: Location,
     pub net: Net,
     pub sites: Vec<SiteSpec>,
     pub phones: Vec<Profile>,
@@ -124,6 +139,7 @@ impl Scenario {
         let users = sites.iter().map(|s| ("off".to_string(), s.domain.clone())).collect();
         let mut scenario = Scenario {
             weather,
+            location: Location::Here,
             net,
             sites,
             phones,
@@ -141,6 +157,7 @@ impl Scenario {
         scenario.plan_faults(&mut rng);
         // A generator of its own: what else a seed decides stays as it is.
         scenario.plan_translations(&mut Rng::new(seed.rotate_left(32)));
+        scenario.location = location(&mut Rng::new(seed.rotate_left(40)), weather);
         scenario
     }
 
@@ -332,6 +349,15 @@ impl Scenario {
     }
 }
 
+/// Without copies and without an answer a callee is not found, which is right in no quiet weather.
+fn location(rng: &mut Rng, weather: Weather) -> Location {
+    match rng.below(10) {
+        0..=5 => Location::Here,
+        6..=7 => Location::Punctual,
+        _ => Location::Late { copies: weather == Weather::Quiet || rng.chance(500) },
+    }
+}
+
 fn net(rng: &mut Rng, weather: Weather) -> Net {
     let high_ms = rng.between(2, 60);
     let loss = match weather {
@@ -468,6 +494,9 @@ impl Scenario {
     pub fn set_weather(&mut self, weather: Weather) {
         self.weather = weather;
         if weather == Weather::Quiet {
+            if let Location::Late { copies } = &mut self.location {
+                *copies = true;
+            }
             (self.net.loss, self.net.late_ms) = (0, self.net.late_ms.min(150));
             self.sites.iter_mut().for_each(|s| s.room = ROOM);
             self.faults

@@ -1,5 +1,6 @@
 //! What the workers of one simulated server share: the location service, subscribers, a ledger.
 
+use crate::scenario::Location;
 use core::cell::RefCell;
 use core::time::Duration;
 use location::{Keeper, LocationLimits, OnFailure, SharedLocation};
@@ -8,7 +9,7 @@ use sip_auth::{
     NonceCounts,
 };
 use sip_message::Method;
-use sip_node::{Counter, Question, Services, Span, StoreDown};
+use sip_node::{Counter, Coverage, Question, Services, Span, StoreDown};
 use sip_registrar::{BindingView, Change, ContactAt, Expected, Reply, Table};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -23,6 +24,8 @@ pub(crate) const NONCE_LIFETIME: Duration = Duration::from_secs(40);
 pub(crate) struct Shared {
     pub location: Arc<SharedLocation>,
     pub asked: RefCell<Vec<(u16, Question)>>,
+    /// Where bindings are.
+    others: Location,
     ledger: RefCell<LocalLedger>,
     users: Rc<Users>,
 }
@@ -31,7 +34,7 @@ pub(crate) struct Shared {
 pub(crate) type Users = BTreeMap<(Vec<u8>, Vec<u8>), Credentials>;
 
 impl Shared {
-    pub fn new(seed: [u64; 2], users: Rc<Users>) -> Shared {
+    pub fn new(seed: [u64; 2], users: Rc<Users>, others: Location) -> Shared {
         let limits = LocationLimits { stripes: 4, max_aors: 1_000, ..LocationLimits::default() };
         let mut key = [0; 16];
         let bytes = seed.into_iter().flat_map(u64::to_le_bytes);
@@ -39,6 +42,7 @@ impl Shared {
         Shared {
             location: Arc::new(SharedLocation::new(key, limits, OnFailure::Refuse)),
             asked: RefCell::default(),
+            others,
             ledger: RefCell::new(LocalLedger {
                 nonces: NonceCounts::new(256, NONCE_LIFETIME),
                 backoff: Backoff::new(256, BackoffRules::default()),
@@ -98,8 +102,20 @@ impl Lookup for Secrets<'_> {
 }
 
 impl Services for SimServices {
-    fn bindings(&self, aor: &[u8], now: Time, each: &mut dyn FnMut(&BindingView<'_>)) {
-        self.shared.location.lookup(aor, now, |binding| each(&binding));
+    fn bindings(&self, aor: &[u8], now: Time, each: &mut dyn FnMut(&BindingView<'_>)) -> Coverage {
+        let others = aor.first().is_some_and(|first| first % 2 == 0);
+        let (copies, patience) = match Some(self.shared.others).filter(|_| others) {
+            None | Some(Location::Here) => (true, None),
+            Some(Location::Punctual) => (false, Some(200)),
+            Some(Location::Late { copies }) => (copies, Some(30)),
+        };
+        if copies {
+            self.shared.location.lookup(aor, now, |binding| each(&binding));
+        }
+        match patience {
+            None => Coverage::Complete,
+            Some(millis) => Coverage::Partial { until: now + Duration::from_millis(millis) },
+        }
     }
 
     fn expect(&self, aor: &[u8]) -> Option<Expected> {

@@ -2,6 +2,7 @@
 
 use crate::disk::{Disk, End, Table};
 use crate::rng::Rng;
+use crate::scenario::Location;
 use crate::services::{NONCE_LIFETIME, Shared, SimServices, Users};
 use core::time::Duration;
 use location::testing::MemoryTable;
@@ -73,13 +74,15 @@ pub(crate) struct Site {
     pub epoch: u32,
     pub next_conn: u64,
     users: Rc<Users>,
+    /// Where bindings are.
+    others: Location,
 }
 
 impl Site {
     /// A server that is down.
-    pub fn new(spec: SiteSpec, users: Rc<Users>, clock: Clock, rng: Rng) -> Site {
+    pub fn new(spec: SiteSpec, users: Rc<Users>, others: Location, clock: Clock, rng: Rng) -> Site {
         Site {
-            shared: Rc::new(Shared::new([1, 2], users.clone())),
+            shared: Rc::new(Shared::new([1, 2], users.clone(), others)),
             spec,
             nodes: Vec::new(),
             wakes: Vec::new(),
@@ -94,6 +97,7 @@ impl Site {
             epoch: 0,
             next_conn: 0,
             users,
+            others,
         }
     }
 
@@ -106,7 +110,7 @@ impl Site {
         self.epoch += 1;
         self.next_conn = 0;
         self.up = true;
-        self.shared = Rc::new(Shared::new([seed[1], !seed[0]], self.users.clone()));
+        self.shared = Rc::new(Shared::new([seed[1], !seed[0]], self.users.clone(), self.others));
         self.open_log()?;
         self.durable = now;
         let Some((writer, _)) = &self.log else { return Ok(()) };
@@ -191,7 +195,7 @@ impl Site {
         self.disk.end(how);
         self.nodes.clear();
         self.wakes.clear();
-        self.shared = Rc::new(Shared::new([1, 2], self.users.clone()));
+        self.shared = Rc::new(Shared::new([1, 2], self.users.clone(), self.others));
     }
 
     /// The settings; `revision` changes what a reload may change without anybody noticing.

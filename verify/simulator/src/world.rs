@@ -1,13 +1,13 @@
 //! The loop: events in the order of their times, and what each does to servers, phones and network.
 
-use crate::attack::{self, ATTACKER, FORGED};
+use crate::attack::{ATTACKER, FORGED};
 use crate::check::{Check, Monitor, Outage, Violation, Who};
 use crate::disk::{End, Faults};
 use crate::mutation::Mutation;
 use crate::network::{Network, Place, Ticket};
 use crate::phone::{Packet, Phone, Source};
 use crate::rng::Rng;
-use crate::scenario::{END, Fault, RETIRE, ROOM, Scenario, Weather};
+use crate::scenario::{END, Fault, RETIRE, ROOM, Scenario};
 use crate::services::{SimServices, Users};
 use crate::site::{Site, SiteSpec, UDP};
 use crate::text::string;
@@ -16,17 +16,20 @@ use crate::translation::Translator;
 use core::time::Duration;
 use location::Clock;
 use sip_auth::Credentials;
-use sip_node::{Node, Notice};
-use sip_proxy::locate::{Answer, Kind, Srv};
+use sip_node::Node;
+use sip_proxy::locate::Kind;
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use wire::{Flow, Machine, Outbox, Time, Transport};
 
+mod answers;
 mod streams;
 mod trouble;
+
+use answers::Answers;
 
 /// More events than this in one run are a run that does not end.
 const EVENTS_MAX: u64 = 200_000;
@@ -51,6 +54,7 @@ enum Event {
     Move { site: usize, life: u32 },
     Sweep { site: usize, life: u32 },
     Name { site: usize, life: u32, worker: usize, kind: Kind, name: Box<[u8]> },
+    Bindings { site: usize, life: u32, worker: usize, aor: Box<[u8]>, down: bool },
 }
 
 /// Monotonic time, and the wall clock minus that, in microseconds.
@@ -91,7 +95,7 @@ pub(crate) struct World {
     heard: VecDeque<Vec<u8>>,
     /// The clocks as the servers read them.
     hands: Arc<Hands>,
-    names_down_until: Time,
+    answers: Answers,
     phone_wakes: Vec<Time>,
     out: Outbox,
 }
@@ -105,7 +109,9 @@ impl World {
         hands.wall.store(WALL, Ordering::Relaxed);
         // A generator of their own: what else a seed decides stays as it is.
         let mut disks = Rng::new(seed.rotate_left(16));
-        let site = |s: &SiteSpec| Site::new(s.clone(), users.clone(), hands.clock(), disks.fork());
+        let site = |s: &SiteSpec| {
+            Site::new(s.clone(), users.clone(), scenario.location, hands.clock(), disks.fork())
+        };
         let sites: Vec<Site> = scenario.sites.iter().map(site).collect();
         let mut network = Network::new(scenario.net, rng.fork());
         let mut monitor = Monitor::default();
@@ -155,7 +161,7 @@ impl World {
             rng,
             heard: VecDeque::new(),
             hands,
-            names_down_until: Time::ZERO,
+            answers: Answers::new(seed.rotate_left(48)),
             out: Outbox::new(),
             scenario,
         }
@@ -268,6 +274,7 @@ impl World {
             Event::Move { site, life } => self.move_log(site, life),
             Event::Sweep { site, life } => self.sweep(site, life),
             Event::Name { site, life, worker, kind, name } => self.named(site, life, worker, kind, name),
+            Event::Bindings { site, life, worker, aor, down } => self.told(site, life, worker, aor, down),
         }
     }
 
@@ -467,59 +474,6 @@ impl World {
             }
         }
         self.take_questions(site);
-    }
-
-    fn take_questions(&mut self, site: usize) {
-        let asked = core::mem::take(&mut *self.sites[site].shared.asked.borrow_mut());
-        let life = self.sites[site].life;
-        for (worker, question) in asked {
-            let slow = self.scenario.weather == Weather::Stormy && self.rng.chance(100);
-            let delay = if slow { self.rng.millis(1_000, 6_000) } else { self.rng.millis(1, 80) };
-            let (worker, kind, name) = (usize::from(worker), question.kind, question.name);
-            self.at(self.now + delay, Event::Name { site, life, worker, kind, name });
-        }
-    }
-
-    fn named(&mut self, site: usize, life: u32, worker: usize, kind: Kind, name: Box<[u8]>) {
-        if !self.is_alive(site, life) {
-            return;
-        }
-        let down = self.now < self.names_down_until;
-        let stormy = self.scenario.weather == Weather::Stormy;
-        let answer = match down || stormy && self.rng.chance(30) {
-            true => Answer::Failed,
-            false => self.record(kind, &name),
-        };
-        let ttl = self.rng.pick(&[0, 1, 30, 3_600], 30);
-        let notice = Notice::Located { kind, name, answer, ttl };
-        self.drive(site, worker, |node, now, out| node.notice(now, notice, out));
-    }
-
-    /// The name service.
-    fn record(&self, kind: Kind, name: &[u8]) -> Answer {
-        let name = string(name);
-        let home = |domain: &str| self.sites.iter().find(|s| s.spec.domain == domain).map(|s| s.spec.address);
-        match kind {
-            Kind::Srv => {
-                let domain = name.strip_prefix("_sip._udp.").or(name.strip_prefix("_sip._tcp."));
-                let Some(domain) = domain.filter(|d| home(d).is_some()) else { return Answer::Nothing };
-                let target = format!("sip.{domain}").into_bytes().into();
-                Answer::Srv([Srv { priority: 1, weight: 1, port: 5060, target }].into())
-            }
-            Kind::A => {
-                let host = name.strip_prefix("sip.").unwrap_or(&name);
-                let found = match host {
-                    "victim.test" => attack::VICTIM.parse().ok(),
-                    "evil.test" => Some(address(ATTACKER).ip()),
-                    _ => home(host).map(|a| a.ip()),
-                };
-                match found {
-                    Some(IpAddr::V4(ip)) => Answer::A([ip].into()),
-                    _ => Answer::Nothing,
-                }
-            }
-            Kind::Naptr | Kind::Aaaa => Answer::Nothing,
-        }
     }
 
     /// A whole message for a server, to the worker that owns it.

@@ -80,7 +80,7 @@ impl Forwarder {
                         Lookup::Joined => None,
                         Lookup::Ask => {
                             step.site.services().count(Counter::Lookups);
-                            step.site.services().ask(Question { kind, name: name.into() });
+                            step.site.services().ask(Question::Name { kind, name: name.into() });
                             None
                         }
                     };

@@ -40,7 +40,7 @@ pub(super) fn recurse<S: Services>(
                 let size = proxied.request().len()
                     + step.site.growth(proxied.upstream.source, proxied.edits.record_route);
                 let bound = step.router().bound(step.now, proxied.upstream.source, size, &aor);
-                targets.extend(bound.into_iter().map(|(_, target)| (q, target)));
+                targets.extend(bound.into_iter().flatten().map(|(_, target)| (q, target)));
             }
             // A trunk may redirect to another host of its own.
             None => {

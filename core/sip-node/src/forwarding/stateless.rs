@@ -29,17 +29,20 @@ impl Forwarder {
         flow: Flow,
         request: &Prepared<'_>,
         admitted: &Admitted<'_>,
+        plan: Plan,
     ) {
         let is_ack = request.method() == Method::Ack;
         if !is_ack && breadth(request, step.site.settings()) == Some(0) {
             return step.refuse(flow, request, 440, b"", b"");
         }
-        match step.plan(flow, request, admitted) {
+        match plan {
             Plan::Forward(targets) => {
                 self.forward_first(step, flow, request, admitted, &targets);
                 step.recycle(targets);
             }
             // Neither ACK nor CANCEL begins anything, and in stateless mode no dialog is known.
+            // What can wait has a transaction.
+            Plan::Ask(_) => debug_assert!(false, "nobody is asked for what cannot wait"),
             Plan::NoDialog => step.site.services().count(Counter::Stray),
             Plan::Refuse(_) | Plan::Offline | Plan::Redirect(_) if is_ack => {
                 step.site.services().count(Counter::Stray);

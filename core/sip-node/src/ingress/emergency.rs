@@ -2,7 +2,7 @@
 
 use super::Ingress;
 use crate::admitted::Caller;
-use crate::services::Services;
+use crate::services::{Coverage, Services};
 use sip_message::{Message, Name, Uri};
 use sip_proxy::routes::Routing;
 use sip_proxy::token::{Dialog, Role};
@@ -52,7 +52,9 @@ impl<S: Services> Ingress<'_, S> {
             return true;
         };
         let mut here = false;
-        self.site
+        // What is bound at another node is not here.
+        let _: Coverage = self
+            .site
             .services()
             .bindings(aor.text(), now, &mut |binding| here |= binding.flow.remote == flow.remote);
         here
@@ -70,7 +72,7 @@ impl<S: Services> Ingress<'_, S> {
         }
         let Some(aor) = self.site.aor_of(request.from_uri()) else { return false };
         let mut here = false;
-        self.site.services().bindings(aor.text(), now, &mut |binding| {
+        let _: Coverage = self.site.services().bindings(aor.text(), now, &mut |binding| {
             let seen = binding.flow.remote.ip().to_canonical() == ip && !binding.is_elsewhere();
             here |= seen && Uri::parse(binding.contact).is_ok_and(|contact| contact.host_ip() == Some(ip));
         });

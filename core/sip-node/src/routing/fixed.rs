@@ -2,7 +2,7 @@
 
 use crate::access::{Access, By, Place, access};
 use crate::admitted::Admitted;
-use crate::routing::{Plan, Router, Target, redirection};
+use crate::routing::{Ask, Plan, Router, Target, redirection};
 use crate::services::Services;
 use crate::settings::{Bounds, Route, RouteAction};
 use crate::uris::{is_same, push_bracketed, with_user};
@@ -52,7 +52,11 @@ impl<S: Services> Router<'_, S> {
                 let mut all: Vec<(u16, Target)> = Vec::new();
                 for (uri, watch) in uris {
                     let dialled = with_user(uri, user);
-                    let targets = self.of_user(now, near, request, &dialled).unwrap_or_else(|| {
+                    let phones = match self.of_user(now, near, request, &dialled) {
+                        Ok(phones) => phones,
+                        Err(ask) => return Some(Plan::Ask(ask)),
+                    };
+                    let targets = phones.unwrap_or_else(|| {
                         let target = Target::located(&dialled, Role::Trunk, Bounds::Anywhere);
                         vec![(1000, Target { locate: uri.clone(), watch, ..target })]
                     });
@@ -68,18 +72,18 @@ impl<S: Services> Router<'_, S> {
 
     /// The phones of one of our users whom a URI of the operator names. Sent by way of this server's own
     /// address, a call would come without the credentials that it came with. `None`: it names somebody
-    /// else.
+    /// else. An error: others hold the bindings.
     fn of_user(
         &self,
         now: Time,
         near: Flow,
         request: &Message<'_>,
         uri: &[u8],
-    ) -> Option<Vec<(u16, Target)>> {
-        let aor = self.site.aor_of(uri)?;
-        let phones = self.bound(now, near, self.site.grown(near, request), &aor);
+    ) -> Result<Option<Vec<(u16, Target)>>, Ask> {
+        let Some(aor) = self.site.aor_of(uri) else { return Ok(None) };
+        let phones = self.bound(now, near, self.site.grown(near, request), &aor)?;
         let known = !phones.is_empty() || self.site.services().is_user(aor.user(), aor.domain());
-        known.then_some(phones)
+        Ok(known.then_some(phones))
     }
 
     /// Whether a static route takes whatever number was called to another host.

@@ -7,11 +7,13 @@
 mod dialogs;
 mod emergency;
 mod fixed;
+mod others;
 mod policy;
 mod reach;
 mod target;
 mod trunks;
 
+pub(crate) use others::{Ask, Finding, Findings, Others};
 pub(crate) use reach::is_anothers;
 pub(crate) use target::{Plan, Target, sources};
 
@@ -37,12 +39,13 @@ const LARGEST_DATAGRAM: usize = 65_507;
 pub(crate) struct Router<'a, S> {
     site: &'a Site<S>,
     calls: &'a Calls,
+    others: Others<'a>,
 }
 
 impl<'a, S: Services> Router<'a, S> {
     /// The routes of a server with these calls.
-    pub const fn new(site: &'a Site<S>, calls: &'a Calls) -> Router<'a, S> {
-        Router { site, calls }
+    pub const fn new(site: &'a Site<S>, calls: &'a Calls, others: Others<'a>) -> Router<'a, S> {
+        Router { site, calls, others }
     }
 }
 
@@ -155,17 +158,22 @@ impl<S: Services> Router<'_, S> {
         }
         if self.site.settings().proxy.mode == crate::settings::Mode::Redirect {
             let (mut contacts, mut some) = (Vec::new(), false);
-            self.site.services().bindings(aor.text(), now, &mut |binding| {
+            let all = self.bindings(aor, now, &mut |binding| {
                 some = true;
                 if !is_same(&a.uri, binding.contact) {
                     push_contact(binding, &mut contacts);
                 }
             });
-            if some {
-                return redirection(contacts);
+            match all {
+                Err(ask) => return Plan::Ask(ask),
+                Ok(()) if some => return redirection(contacts),
+                Ok(()) => {}
             }
         }
-        let targets = self.bound_into(room, now, flow, self.site.grown(flow, request), aor);
+        let targets = match self.bound_into(room, now, flow, self.site.grown(flow, request), aor) {
+            Ok(targets) => targets,
+            Err(ask) => return Plan::Ask(ask),
+        };
         if !targets.is_empty() {
             return Plan::Forward(targets);
         }
@@ -174,6 +182,8 @@ impl<S: Services> Router<'_, S> {
         }
         match self.by_prefix(a, aor.user()) {
             Some(plan) => plan,
+            // Those who hold the bindings would know.
+            None if !self.site.settings().auth.enabled && self.is_unsure(aor) => Plan::Offline,
             // With authentication off nobody is known, so nobody can be unknown.
             None if !self.site.settings().auth.enabled => Plan::Refuse(404),
             // Strangers learn nothing about who exists.
@@ -184,7 +194,13 @@ impl<S: Services> Router<'_, S> {
 
     /// The bindings of an address-of-record as targets, for a request of `size` bytes. Flows of one phone
     /// are one target (RFC 5626 section 7).
-    pub(crate) fn bound(&self, now: Time, near: Flow, size: usize, aor: &Aor<'_>) -> Vec<(u16, Target)> {
+    pub(crate) fn bound(
+        &self,
+        now: Time,
+        near: Flow,
+        size: usize,
+        aor: &Aor<'_>,
+    ) -> Result<Vec<(u16, Target)>, Ask> {
         self.bound_into(Vec::new(), now, near, size, aor)
     }
 
@@ -196,9 +212,9 @@ impl<S: Services> Router<'_, S> {
         near: Flow,
         size: usize,
         aor: &Aor<'_>,
-    ) -> Vec<(u16, Target)> {
+    ) -> Result<Vec<(u16, Target)>, Ask> {
         let large = size > self.site.settings().proxy.mtu;
-        self.site.services().bindings(aor.text(), now, &mut |binding| {
+        self.bindings(aor, now, &mut |binding| {
             let mut target = self.binding_target(near, binding);
             if size > LARGEST_DATAGRAM {
                 self.add_stream(&mut target);
@@ -208,8 +224,8 @@ impl<S: Services> Router<'_, S> {
                 Some((_, first)) => first.join(target, large),
                 None => targets.push((binding.q, target)),
             }
-        });
-        targets
+        })?;
+        Ok(targets)
     }
 
     /// For somebody outside our domains.
@@ -342,8 +358,8 @@ impl<S: Services> Router<'_, S> {
             && !self.site.settings().is_self(parsed.host, parsed.port);
         // A mailbox system that registers like a phone.
         if !beside && let Some(aor) = self.site.local_aor(&parsed, &voicemail.uri) {
-            let (_, first) =
-                self.bound(now, flow, self.site.grown(flow, request), &aor).into_iter().next()?;
+            let phones = self.bound(now, flow, self.site.grown(flow, request), &aor).ok()?;
+            let (_, first) = phones.into_iter().next()?;
             uri = first.uri.to_vec();
             target = first;
         }

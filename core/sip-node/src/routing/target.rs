@@ -1,5 +1,6 @@
 //! Where a request may go: what routing decides.
 
+use super::others::Ask;
 use crate::admitted::Admitted;
 use crate::settings::Bounds;
 use crate::short::{Short, Text};
@@ -25,6 +26,8 @@ pub(crate) enum Plan {
     NoDialog,
     /// The callee exists but has no binding: voicemail or 480.
     Offline,
+    /// Wait for the bindings that others hold.
+    Ask(Ask),
 }
 
 impl Plan {

@@ -16,6 +16,7 @@ mod faults;
 mod forking;
 mod forwarding;
 mod health;
+mod location;
 mod networks;
 mod overload;
 mod own;
@@ -39,7 +40,7 @@ use sip_auth::{
     Algorithm, Authenticator, Backoff, BackoffRules, Decision, LocalLedger, NonceCounts, Secret, ha1,
 };
 use sip_message::{Index, Limits as MessageLimits, Parsed, parse};
-use sip_proxy::locate::Answer;
+use sip_proxy::locate::{Answer, Kind};
 use sip_registrar::{BindingView, Change, ContactAt, Expected, Registration, Reply, Table};
 use sip_transaction::{Limits, Timers};
 use std::cell::{Cell, RefCell};
@@ -79,6 +80,10 @@ pub(crate) struct Shared {
     pub refused: RefCell<Vec<(Refusal, String)>>,
     pub refused_from: Cell<Option<IpAddr>>,
     pub store_down: Cell<bool>,
+    /// Users whose bindings others may hold.
+    pub elsewhere: RefCell<Vec<&'static str>>,
+    /// How long a request may wait for those, milliseconds.
+    pub patience: Cell<u64>,
     /// Seconds since 1970.
     pub wall_clock: Cell<Option<u64>>,
     /// Writing fails from now on.
@@ -92,13 +97,24 @@ pub(crate) struct Shared {
     ledger: RefCell<LocalLedger>,
 }
 
+/// A question to the resolver.
+pub(crate) struct NameAsked {
+    pub kind: Kind,
+    pub name: Box<[u8]>,
+}
+
 /// Services in memory.
 #[derive(Clone)]
 pub(crate) struct World(Rc<Shared>);
 
 impl Services for World {
-    fn bindings(&self, aor: &[u8], now: Time, each: &mut dyn FnMut(&BindingView<'_>)) {
+    fn bindings(&self, aor: &[u8], now: Time, each: &mut dyn FnMut(&BindingView<'_>)) -> Coverage {
         self.0.table.borrow().bindings(aor, now, |b| each(&b));
+        let elsewhere = self.0.elsewhere.borrow();
+        match elsewhere.iter().any(|user| aor == format!("{user}@here.example").as_bytes()) {
+            true => Coverage::Partial { until: now + Duration::from_millis(self.0.patience.get()) },
+            false => Coverage::Complete,
+        }
     }
 
     fn expect(&self, aor: &[u8]) -> Option<Expected> {
@@ -308,6 +324,8 @@ impl Lab {
             refused: RefCell::default(),
             refused_from: Cell::default(),
             store_down: Cell::new(false),
+            elsewhere: RefCell::default(),
+            patience: Cell::new(20),
             wall_clock: Cell::new(Some(1_289_690_940)),
             keeping_fails: Cell::new(false),
             kept: Cell::new(0),
@@ -455,21 +473,23 @@ impl Lab {
     /// Answers the questions to the resolver: an address for each A question, nothing for others.
     pub fn resolve(&mut self, address: &str) {
         self.resolve_with(|question| match question.kind {
-            sip_proxy::locate::Kind::A => Answer::A(Box::new([address.parse().unwrap()])),
+            Kind::A => Answer::A(Box::new([address.parse().unwrap()])),
             _ => Answer::Nothing,
         });
     }
 
     /// Answers the questions to the resolver, and those that follow.
-    pub fn resolve_with(&mut self, answer: impl Fn(&Question) -> Answer) {
+    pub fn resolve_with(&mut self, answer: impl Fn(&NameAsked) -> Answer) {
         loop {
             let questions = std::mem::take(&mut *self.world.questions.borrow_mut());
             if questions.is_empty() {
                 return;
             }
             for q in questions {
-                let answer = answer(&q);
-                self.notice(Notice::Located { kind: q.kind, name: q.name, answer, ttl: 60 });
+                let Question::Name { kind, name } = q else { panic!("no name: {q:?}") };
+                let asked = NameAsked { kind, name };
+                let (answer, NameAsked { kind, name }) = (answer(&asked), asked);
+                self.notice(Notice::Located(Located::Name { kind, name, answer, ttl: 60 }));
             }
         }
     }

@@ -231,7 +231,7 @@ fn the_same_of_equal_servers_is_chosen_for_a_whole_transaction() {
         s.proxy.mode = Mode::Stateless;
         s.auth.enabled = false;
     });
-    let answer = |q: &Question| match (q.kind, &q.name[..]) {
+    let answer = |q: &NameAsked| match (q.kind, &q.name[..]) {
         (Kind::Srv, name) if name.starts_with(b"_sip._udp") => Answer::Srv(
             (1..=4_u8)
                 .map(|n| Srv {

@@ -3,9 +3,14 @@
 //!
 //! A new kind of transaction user is a variant of [`TransactionUser`], its case in
 //! [`TransactionUsers::new_request`], and a file of its own.
+//!
+//! A request whose targets another node or a store has to be asked for waits in `waiting`, and `resume` lets
+//! it go on.
 
 mod own;
 mod redirect;
+mod resume;
+mod waiting;
 
 use crate::admitted::{Addressing, Admitted};
 use crate::forwarding::Forwarder;
@@ -13,7 +18,9 @@ use crate::gate::{Gate, admit_unproven};
 use crate::ingress::status_of;
 use crate::overload::Verdict;
 use crate::registrar::Registrar;
-use crate::routing::{Plan, Target};
+use crate::replies::retry_after;
+use crate::routing::{Ask, Findings, Others, Plan, Target};
+use crate::server_side::ServerSide;
 use crate::services::{Counter, Refusal, Services};
 use crate::settings::Mode;
 use crate::step::Step;
@@ -21,6 +28,7 @@ use sip_message::{Message, Method, Response};
 use sip_proxy::context::Reroute;
 use sip_proxy::transport::{always_rport, reply_flow};
 use sip_transaction::{Inbound, Prepared, ServerId};
+use waiting::{WaiterId, Waiting};
 use wire::Flow;
 
 /// Who handles a new request.
@@ -29,12 +37,22 @@ enum TransactionUser {
     Registrar,
     /// For the server itself.
     Own,
-    /// Tells the caller to try these Contact values (section 8.3).
-    Redirect(Vec<u8>),
-    /// Forwards to these targets, in groups of falling q; none: to voicemail (section 16).
-    Proxy(Vec<(u16, Target)>),
     /// Forwards without transactions (section 16.11).
-    StatelessProxy,
+    StatelessProxy(Plan),
+    /// A proxy or redirect server with transactions.
+    Stateful(Course),
+}
+
+/// What is done with a request that is not for the server itself.
+enum Course {
+    /// Tell the caller to try these Contact values (section 8.3).
+    Redirect(Vec<u8>),
+    /// Forward to these targets, in groups of falling q; none: to voicemail (section 16).
+    Proxy(Vec<(u16, Target)>),
+    /// Answer with this status and reason phrase; with Retry-After if there is a number of seconds.
+    Decline(u16, &'static [u8], Option<u32>),
+    /// Wait for bindings that others hold.
+    Wait(Ask),
 }
 
 /// The transaction users of one worker, and the gate before them.
@@ -42,12 +60,13 @@ pub(crate) struct TransactionUsers {
     gate: Gate,
     registrar: Registrar,
     forwarder: Forwarder,
+    waiting: Waiting,
 }
 
 impl TransactionUsers {
     /// With nothing going on.
     pub fn new(gate: Gate, forwarder: Forwarder) -> TransactionUsers {
-        TransactionUsers { gate, registrar: Registrar::default(), forwarder }
+        TransactionUsers { gate, registrar: Registrar::default(), forwarder, waiting: Waiting::default() }
     }
 
     /// The gate.
@@ -146,18 +165,48 @@ impl TransactionUsers {
         let Some((admitted, aor)) = self.gate.admit(step, flow, request, addressing) else { return };
         let a = &admitted;
         match user_of(step, flow, request, a) {
-            Some(TransactionUser::Registrar) => self.registrar.register(step, flow, request, a, aor),
-            Some(TransactionUser::Own) => own::answer(step, flow, request, a),
-            Some(TransactionUser::Redirect(contacts)) => redirect::answer(step, flow, request, a, &contacts),
-            Some(TransactionUser::Proxy(targets)) => {
-                if let Some(server) = step.accept(flow, request, a) {
+            TransactionUser::Registrar => self.registrar.register(step, flow, request, a, aor),
+            TransactionUser::Own => own::answer(step, flow, request, a),
+            TransactionUser::StatelessProxy(plan) => {
+                self.forwarder.forward_stateless(step, flow, request, a, plan);
+            }
+            TransactionUser::Stateful(course) => self.follow(step, flow, request, a, course, None),
+        }
+    }
+
+    /// Does what was decided. `waited`: the server transaction of a request that has waited.
+    fn follow<S: Services>(
+        &mut self,
+        step: &mut Step<'_, S>,
+        flow: Flow,
+        request: &Prepared<'_>,
+        a: &Admitted<'_>,
+        course: Course,
+        waited: Option<ServerSide>,
+    ) {
+        let accept = |step: &mut Step<'_, S>| match waited {
+            None => step.accept(flow, request, a),
+            Some(server) => step.keep_on(flow, request, server),
+        };
+        match course {
+            Course::Redirect(contacts) => {
+                if let Some(server) = accept(step) {
+                    redirect::answer(step, flow, request, server, &contacts);
+                }
+            }
+            Course::Proxy(targets) => {
+                if let Some(server) = accept(step) {
                     self.forwarder.forward(step, flow, request, a, server, targets);
                 }
             }
-            Some(TransactionUser::StatelessProxy) => {
-                self.forwarder.forward_stateless(step, flow, request, a);
+            Course::Decline(status, reason, again) => {
+                let extra = again.map_or(Vec::new(), retry_after);
+                match waited {
+                    None => step.decline(flow, request, a, (status, reason), &extra),
+                    Some(server) => step.answer_in(flow, request, server, status, &extra),
+                }
             }
-            None => {}
+            Course::Wait(ask) => self.wait(step, flow, request, a, ask),
         }
     }
 
@@ -211,7 +260,10 @@ impl TransactionUsers {
         });
         let Some(invite) = invite.filter(|&i| step.layer.is_answered(i) == Some(false)) else { return };
         let Some(user) = step.layer.user_of(invite) else { return };
-        self.forwarder.cancel(step, user, request);
+        match WaiterId::of(user) {
+            Some(id) => self.cancel_waiting(step, id),
+            None => self.forwarder.cancel(step, user, request),
+        }
     }
 
     fn forward_unproven<S: Services>(
@@ -222,58 +274,85 @@ impl TransactionUsers {
         addressing: Addressing<'_>,
     ) {
         if let Some(admitted) = admit_unproven(step, flow, request, addressing) {
-            self.forwarder.forward_stateless(step, flow, request, &admitted);
+            // Neither ACK nor CANCEL has a transaction to wait in.
+            let plan = step.plan(flow, request, &admitted, Others::Left(Findings::NONE));
+            self.forwarder.forward_stateless(step, flow, request, &admitted, plan);
         }
     }
 }
 
-/// Who handles a request that was admitted. `None`: it is declined, and was answered.
+/// Who handles a request that was admitted.
 fn user_of<S: Services>(
     step: &mut Step<'_, S>,
     flow: Flow,
     request: &Prepared<'_>,
     a: &Admitted<'_>,
-) -> Option<TransactionUser> {
+) -> TransactionUser {
     let method = request.method();
     if step.site.is_own_request(method, &a.uri, &a.routing) {
         let register = method == Method::Register;
-        return Some(if register { TransactionUser::Registrar } else { TransactionUser::Own });
+        return if register { TransactionUser::Registrar } else { TransactionUser::Own };
     }
     if let Some(why) = step.ingress().bars(flow, request, a) {
         step.site.services().count(Counter::Forbidden);
         step.site.tell(why, request.request_uri(), flow, request);
-        step.decline(flow, request, a, (status_of(why), b""), b"");
-        return None;
+        return TransactionUser::Stateful(Course::Decline(status_of(why), b"", None));
     }
     // Credentials that were judged are used up: without memory a retransmission would be challenged.
     let again = a.caller.realm.is_none();
-    let mode = step.site.settings().proxy.mode;
-    if mode == Mode::Stateless && again {
-        return Some(TransactionUser::StatelessProxy);
+    let asked = Others::Asked(Findings::NONE);
+    if step.site.settings().proxy.mode == Mode::Stateless && again {
+        // What has to wait is handled with transactions (section 16.1).
+        return match step.plan(flow, request, a, asked) {
+            Plan::Ask(ask) => TransactionUser::Stateful(Course::Wait(ask)),
+            plan => TransactionUser::StatelessProxy(plan),
+        };
     }
-    let plan = step.plan(flow, request, a);
-    let plan = if mode == Mode::Redirect { plan.redirected(a) } else { plan };
-    match plan {
-        Plan::Forward(targets) => return Some(TransactionUser::Proxy(targets)),
-        Plan::Redirect(contacts) => return Some(TransactionUser::Redirect(contacts)),
+    TransactionUser::Stateful(course_of(step, flow, request, a, asked))
+}
+
+/// What is done with a request that is not for the server itself. `others`: what is known from others of
+/// where its callee is.
+fn course_of<S: Services>(
+    step: &mut Step<'_, S>,
+    flow: Flow,
+    request: &Prepared<'_>,
+    a: &Admitted<'_>,
+    others: Others<'_>,
+) -> Course {
+    let plan = step.plan(flow, request, a, others);
+    let redirects = step.site.settings().proxy.mode == Mode::Redirect;
+    match if redirects { plan.redirected(a) } else { plan } {
+        Plan::Forward(targets) => Course::Proxy(targets),
+        Plan::Redirect(contacts) => Course::Redirect(contacts),
+        Plan::Ask(ask) => Course::Wait(ask),
         Plan::Offline
             if step.router().voicemail(request, a).is_some_and(|v| v.on.has(Reroute::UNREGISTERED)) =>
         {
-            return Some(TransactionUser::Proxy(Vec::new()));
+            Course::Proxy(Vec::new())
         }
         // The same answer in the same way as for someone unknown: strangers learn nothing.
-        Plan::Offline => step.decline(flow, request, a, (480, b""), b""),
+        Plan::Offline | Plan::Refuse(480) => unavailable(others),
         Plan::Refuse(status) => {
             step.router().note_refusal(status, flow, request, a);
-            step.decline(flow, request, a, (status, b""), b"");
+            Course::Decline(status, b"", None)
         }
         Plan::NoDialog => {
             step.site.services().count(Counter::Forbidden);
             step.site.tell(Refusal::UnknownDialog, request.request_uri(), flow, request);
-            step.decline(flow, request, a, (403, b"Unknown Dialog"), b"");
+            Course::Decline(403, b"Unknown Dialog", None)
         }
     }
-    None
+}
+
+/// The answer to a request whose callee has no binding that is known (section 21.4.18). If the location
+/// service says that it cannot tell, it is 500 with Retry-After (section 21.5.1): a 503 would say that this
+/// server is out of service.
+fn unavailable(others: Others<'_>) -> Course {
+    match others.down() {
+        None => Course::Decline(480, b"", None),
+        Some(down) => Course::Decline(500, b"", Some(down.retry_after)),
+    }
 }
 
 /// Where answers go, as far as that matters to transactions here: only if they answer a CANCEL themselves.

@@ -5,7 +5,7 @@
 use super::world;
 use crate::throttle::Throttle;
 use resolver::Answer;
-use sip_node::Notice;
+use sip_node::{Located, Notice};
 use sip_proxy::locate::Kind;
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
@@ -44,7 +44,8 @@ impl Courier {
             resolver::Kind::A => Kind::A,
             resolver::Kind::Aaaa => Kind::Aaaa,
         };
-        let notice = Notice::Located { kind, name: question.name, answer: world::answer_of(outcome), ttl };
+        let located = Located::Name { kind, name: question.name, answer: world::answer_of(outcome), ttl };
+        let notice = Notice::Located(located);
         self.post_or_keep(question.worker, VecDeque::from([notice]));
     }
 

@@ -243,12 +243,11 @@ fn start_workers(
     for worker in 0..workers {
         let (resolver, courier) = (Arc::clone(&resolver), Arc::clone(courier));
         let ask: Ask = Arc::new(move |worker, question: sip_node::Question| {
-            let asked = resolver::Question {
-                worker,
-                id: 0,
-                kind: world::kind_of(question.kind),
-                name: question.name,
+            let sip_node::Question::Name { kind, name } = question else {
+                debug_assert!(false, "all bindings are here");
+                return;
             };
+            let asked = resolver::Question { worker, id: 0, kind: world::kind_of(kind), name };
             // What cannot be asked has failed, at once.
             if let Err(answer) = resolver.ask(asked) {
                 courier.bring(answer);

@@ -11,7 +11,7 @@ use sip_auth::{
 };
 use sip_health::Failure;
 use sip_message::{DateText, Method, canonical_user};
-use sip_node::{Counter, Question, Refusal, Services, Shortage, Span, StoreDown, Troubled};
+use sip_node::{Counter, Coverage, Question, Refusal, Services, Shortage, Span, StoreDown, Troubled};
 use sip_proxy::locate;
 use sip_registrar::{BindingView, Change, ContactAt, Expected, Reply, Table};
 use std::borrow::Cow;
@@ -130,8 +130,9 @@ impl Lookup for Secrets<'_> {
 }
 
 impl Services for World {
-    fn bindings(&self, aor: &[u8], now: Time, each: &mut dyn FnMut(&BindingView<'_>)) {
+    fn bindings(&self, aor: &[u8], now: Time, each: &mut dyn FnMut(&BindingView<'_>)) -> Coverage {
         self.location.lookup(aor, now, |binding| each(&binding));
+        Coverage::Complete
     }
 
     fn expect(&self, aor: &[u8]) -> Option<Expected> {

@@ -34,7 +34,7 @@ impl World {
                 s.fails_until = s.fails_until.max(self.now + length);
                 self.at(self.now + length, Event::StoreUp(site));
             }
-            Fault::Names { length } => self.names_down_until = self.now + length,
+            Fault::Names { length } => self.answers.fail_names(self.now + length),
             Fault::Drain { site } => self.tell_all(site, |_| Notice::Drain),
             Fault::Rebind { phone } => {
                 let now = self.now;

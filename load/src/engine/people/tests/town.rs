@@ -8,8 +8,8 @@ use sip_auth::{
     Algorithm, Authenticator, Backoff, BackoffRules, Decision, LocalLedger, Name, NonceCounts, Secret, ha1,
 };
 use sip_node::{
-    Auth, Challenge, Counter, Keys, Listener, Mode, Node, NodeConfig, Proxy, Services, Span, StoreDown,
-    Voicemail,
+    Auth, Challenge, Counter, Coverage, Keys, Listener, Mode, Node, NodeConfig, Proxy, Services, Span,
+    StoreDown, Voicemail,
 };
 use sip_proxy::context::Reroute;
 use sip_registrar::{BindingView, Change, ContactAt, Reply, Table};
@@ -38,8 +38,9 @@ pub struct Office {
 }
 
 impl Services for Office {
-    fn bindings(&self, aor: &[u8], now: Time, each: &mut dyn FnMut(&BindingView<'_>)) {
+    fn bindings(&self, aor: &[u8], now: Time, each: &mut dyn FnMut(&BindingView<'_>)) -> Coverage {
         self.table.borrow().bindings(aor, now, |b| each(&b));
+        Coverage::Complete
     }
     fn register(
         &self,

@@ -1,0 +1,186 @@
+//! How a request begins to wait for bindings that others hold, and how it goes on (RFC 3261 section 16.5).
+//!
+//! It goes on as if it had just come: it is planned again, with the answer. So whatever depends on the target
+//! set is the same for an answer that took time.
+
+use super::waiting::{MOST_ANSWERS, Waiter, WaiterId};
+use super::{Course, TransactionUsers, course_of};
+use crate::admitted::{Addressing, Admitted, Caller, carried};
+use crate::located::Located;
+use crate::routing::{Ask, Finding, Others};
+use crate::server_side::ServerSide;
+use crate::services::{Counter, Services};
+use crate::shortage::Shortage;
+use crate::step::Step;
+use sip_message::{Limits, Method, Parsed, parse};
+use sip_proxy::token::Role;
+use sip_transaction::{Event, Original, Prepared};
+use std::borrow::Cow;
+use std::sync::Arc;
+use wire::Flow;
+
+impl TransactionUsers {
+    /// How many requests wait for bindings.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Lets [`TransactionUsers::walk_pending`] begin.
+    pub fn begin_walk(&mut self) {
+        self.forwarder.begin_walk();
+        self.waiting.begin_walk();
+    }
+
+    /// Shows some of the requests that have no final answer yet, in as many calls as it takes.
+    pub fn walk_pending(&mut self, mut show: impl FnMut(&[u8])) {
+        self.waiting.walk(&mut show);
+        self.forwarder.walk_pending(show);
+    }
+
+    /// A new request begins to wait.
+    pub(super) fn wait<S: Services>(
+        &mut self,
+        step: &mut Step<'_, S>,
+        flow: Flow,
+        request: &Prepared<'_>,
+        a: &Admitted<'_>,
+        ask: Ask,
+    ) {
+        if self.waiting.is_full() {
+            step.site.services().count(Counter::LocationRefused);
+            return step.crowded(flow, request, Shortage::Waiting);
+        }
+        let Some(server) = step.accept(flow, request, a) else { return };
+        // Nobody knows how long it takes (section 17.2.1).
+        let told = request.method() == Method::Invite;
+        if told {
+            step.answer_in(flow, request, server, 100, b"");
+        }
+        let realm = a.caller.realm.as_deref().map(|realm| Cow::Owned(realm.to_vec()));
+        let caller = Caller { realm, ..a.caller };
+        let server = ServerSide { told, ..server };
+        let stored = Original::new(request.bytes().to_vec());
+        step.layer.hold(server.payer, &stored);
+        self.waiting.add(step, Waiter::new(server, flow, caller, stored), ask);
+    }
+
+    /// The answer to a question.
+    pub fn located<S: Services>(&mut self, step: &mut Step<'_, S>, located: Located) {
+        match located {
+            Located::Name { kind, name, answer, ttl } => {
+                self.forwarder.located(step, (kind, &name), answer, ttl);
+            }
+            Located::Bindings { aor, found } => {
+                let found = found.map(Arc::new);
+                for id in self.waiting.answered(&aor) {
+                    let finding = match &found {
+                        Ok(set) => Finding::Bindings(Arc::clone(set)),
+                        Err(down) => Finding::Down(*down),
+                    };
+                    self.go_on(step, id, finding);
+                }
+            }
+        }
+    }
+
+    /// What time or the transport did.
+    #[inline]
+    pub fn event<S: Services>(&mut self, step: &mut Step<'_, S>, event: Event) {
+        match event {
+            Event::User { token: user } | Event::ServerGone { user, .. } => match WaiterId::of(user) {
+                Some(id) => self.waited(step, id, event),
+                None => self.forwarder.event(step, event),
+            },
+            _ => self.forwarder.event(step, event),
+        }
+    }
+
+    /// A request has waited for as long as it may, or its transaction is over.
+    #[cold]
+    fn waited<S: Services>(&mut self, step: &mut Step<'_, S>, id: WaiterId, event: Event) {
+        match event {
+            Event::User { .. } => self.go_on(step, id, Finding::Silent),
+            _ => {
+                if let Some(mut waiter) = self.waiting.take(step.layer, id) {
+                    step.layer.release(waiter.server.payer, waiter.take_request());
+                }
+            }
+        }
+    }
+
+    /// A CANCEL for a request that waits: no branch has begun, so it ends at once (sections 9.2, 16.10).
+    #[cold]
+    pub(super) fn cancel_waiting<S: Services>(&mut self, step: &mut Step<'_, S>, id: WaiterId) {
+        let Some(mut waiter) = self.waiting.take_invite(step.layer, id) else { return };
+        step.site.services().count(Counter::LocationCancelled);
+        step.site.services().count(Counter::CallsFailed);
+        let (stored, flow, server) = (waiter.take_request(), waiter.flow, waiter.server);
+        step.with_index(|step, index| {
+            if let Parsed::Good(request) | Parsed::Bad(request, _) =
+                parse(&stored, index, &Limits::READ_BEFORE)
+            {
+                step.answer_in(flow, &request, server, 487, b"");
+            }
+        });
+        step.layer.release(server.payer, stored);
+    }
+
+    /// A request need not wait for this any more.
+    fn go_on<S: Services>(&mut self, step: &mut Step<'_, S>, id: WaiterId, finding: Finding) {
+        let Some(mut waiter) = self.waiting.take(step.layer, id) else { return };
+        step.site.services().count(match finding {
+            Finding::Bindings(_) => Counter::LocationAnswered,
+            Finding::Silent => Counter::LocationSilent,
+            Finding::Down(_) => Counter::LocationDown,
+        });
+        waiter.note(finding);
+        let (stored, payer) = (waiter.take_request(), waiter.server.payer);
+        let further = step.with_index(|step, index| match parse(&stored, index, &Limits::READ_BEFORE) {
+            Parsed::Good(message) | Parsed::Bad(message, _) => {
+                let request = step.layer.prepare(&message);
+                let further = self.resume(step, &request, waiter);
+                step.layer.finish(request);
+                further
+            }
+            Parsed::Garbage(_) => {
+                debug_assert!(false, "it was read before");
+                None
+            }
+        });
+        match further {
+            Some((waiter, ask)) => self.waiting.add(step, waiter.with_request(stored), ask),
+            None => {
+                step.layer.release(payer, stored);
+            }
+        }
+    }
+
+    /// Goes on with a request; what it must wait for further.
+    fn resume<S: Services>(
+        &mut self,
+        step: &mut Step<'_, S>,
+        request: &Prepared<'_>,
+        waiter: Waiter,
+    ) -> Option<(Waiter, Ask)> {
+        let (flow, server) = (waiter.flow, waiter.server);
+        let Addressing { read, dialog } = step.ingress().addressing(request);
+        let Ok((routing, uri)) = read else {
+            // Under settings that came meanwhile.
+            step.answer_in(flow, request, server, 400, b"");
+            return None;
+        };
+        let mut caller = waiter.caller.clone();
+        if caller.role == Role::Trunk {
+            caller.trunk = step.site.settings().trunk_of(flow.remote.ip());
+        }
+        let a = Admitted { uri: carried(uri, &routing), routing, dialog, caller };
+        // Of more users than are asked about those count that are known here.
+        let asks = waiter.findings.len() < MOST_ANSWERS;
+        let others = if asks { Others::Asked(&waiter.findings) } else { Others::Left(&waiter.findings) };
+        match course_of(step, flow, request, &a, others) {
+            Course::Wait(ask) => return Some((waiter, ask)),
+            course => self.follow(step, flow, request, &a, course, Some(server)),
+        }
+        None
+    }
+}
