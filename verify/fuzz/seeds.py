@@ -170,7 +170,33 @@ def balanced():
     put('balancer', 'broken', chunks(0, bytes([9, 1]) + INVITE, bytes([12, 0xfe]), invite))
 
 
+def websockets():
+    # First byte: 0x00 handshake, 0x40 and 0x41 raw frames to a server or a client, 0x80 and 0x81 built ones.
+    cuts = b'\x01\x03\x07\x28'
+    masked = bytes.fromhex('818537fa213d7f9f4d5158')
+    for name, data in {
+        'text': b'\x81\x05Hello', 'fragments': b'\x01\x03Hel\x89\x02ok\x80\x02lo', 'ping': b'\x89\x05Hello',
+        'binary_256': b'\x82\x7e\x01\x00' + bytes(256), 'close': b'\x88\x05\x03\xe8bye\x81\x00',
+        'huge': b'\x82\x7f\x80' + bytes(7), 'bad_text': b'\x01\x01\xc3\x80\x01\x28', 'code_1014': b'\x88\x02\x03\xf6',
+        'split_character': b'\x01\x01\xc3\x80\x01\xbc', 'not_minimal': b'\x82\x7e\x00\x01a\x81\x01b',
+    }.items():
+        put('websocket', name, b'\x41' + cuts + data)
+    put('websocket', 'masked', b'\x40' + cuts + masked + b'\x8a' + masked[1:])
+    put('websocket', 'unmasked', b'\x40' + cuts + masked + b'\x81\x05Hello')
+    key = b'\x37\xfa\x21\x3d'
+    put('websocket', 'built', b'\x80' + cuts + b'\x01\x03' + key + b'INV' + b'\x89\x00' + key + b'\x80\x03' + key + b'ITE')
+    put('websocket', 'built_sip', b'\x84' + cuts + b'\x82\xfa' + key + INVITE[:250] + b'\x88\x02' + key + b'\x03\xe9')
+    request = (
+        b'GET /ws?x=1 HTTP/1.1\r\nHost: a:80\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nOrigin: http://a\r\n'
+        b'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: sip\r\nSec-WebSocket-Version: 13\r\n\r\n'
+    )
+    put('websocket', 'request', b'\x00' + cuts + request)
+    put('websocket', 'request_folded', b'\x00' + cuts + request.replace(b'Origin', b'X: 1\r\n Origin'))
+    put('websocket', 'response', b'\x00' + cuts + b'HTTP/1.1 101 x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n')
+
+
 torture()
 hand_made()
 calls()
 balanced()
+websockets()
