@@ -3,7 +3,7 @@
 //! - [`read_request`] and [`Upgrade`] are the server's side of the opening handshake, [`ClientRequest`] and
 //!   [`read_response`] that of the client.
 //! - [`Connection`] is what is kept of a connection after that. [`Connection::read`] takes received bytes
-//!   apart where they are: payloads are unmasked in the caller's buffer, and fragments are put together there.
+//!   apart where they are: payloads are unmasked in the caller's buffer, and fragments put together there.
 //! - [`MessageHeader`] and [`ControlFrame`] are what is sent.
 //!
 //! There is no input and output here, no clock and no entropy: keys are arguments. Nothing is allocated for a

@@ -20,7 +20,7 @@ impl Limits {
 }
 
 impl Default for Limits {
-    /// 64 KiB, as the limit of a SIP message over other transports, and 256 frames.
+    /// 64 KiB, which no accepted SIP message exceeds, and 256 frames.
     fn default() -> Limits {
         Limits { message: 65_536, fragments: 256 }
     }
