@@ -340,6 +340,68 @@ fn what_rang_when_all_fell_rings_once_more_at_who_is_back() {
     }
 }
 
+const CHALLENGE: &str = "407 Proxy Authentication Required";
+
+/// A node challenges an INVITE that its caller, who has heard of it, does not repeat.
+fn is_repeated_until_its_ack(world: &mut World, at: &Sent, call: &str) {
+    let challenge = format!("SIP/2.0 {CHALLENGE}");
+    assert_eq!(finals(&world.answer(at, CHALLENGE, "")), [challenge.as_str()]);
+    // After T1, twice as long, and so on (RFC 3261 section 17.2.1).
+    let sent = world.seconds(4);
+    assert_eq!(finals(&sent), [challenge.as_str(); 3], "{sent:?}");
+    let ack = world.one(CALLER, &request("ACK", call, 1, call, ";tag=callee", ""));
+    assert_eq!((ack.to.as_str(), ack.branch()), (at.to.as_str(), at.branch()));
+    let sent = world.seconds(40);
+    assert!(finals(&sent).is_empty(), "{sent:?}");
+    nothing_is_left(world);
+}
+
+#[test]
+fn challenge_of_the_next_node_is_repeated_until_its_ack() {
+    let mut world = watched(nodes(2));
+    world.hears();
+    let first = world.one(CALLER, &invite("t1"));
+    world.answer(&first, "100 Trying", "");
+    let second = invited(&world.down(&first));
+    is_repeated_until_its_ack(&mut world, &second, "t1");
+}
+
+#[test]
+fn challenge_after_a_refusal_is_repeated_until_its_ack() {
+    let mut world = watched(nodes(2));
+    world.hears();
+    let first = world.one(CALLER, &invite("t2"));
+    world.answer(&first, "100 Trying", "");
+    let second = invited(&world.answer(&first, "503 Service Unavailable", ""));
+    is_repeated_until_its_ack(&mut world, &second, "t2");
+}
+
+#[test]
+fn challenge_of_a_restarted_node_is_repeated_until_its_ack() {
+    let mut world = watched(nodes(3));
+    world.hears();
+    let first = world.one(CALLER, &invite("t3"));
+    world.answer(&first, "180 Ringing", "");
+    let again = reminded(&mut world, &first);
+    let again = again.iter().find(|m| m.start().starts_with("INVITE ")).expect("an INVITE").clone();
+    is_repeated_until_its_ack(&mut world, &again, "t3");
+}
+
+#[test]
+fn challenge_is_not_repeated_while_its_caller_repeats() {
+    // Nothing was heard: the caller asks again, and gets another challenge.
+    let mut world = watched(nodes(2));
+    world.hears();
+    let (_, second, _) = moved(&mut world, "t4");
+    assert_eq!(finals(&world.answer(&second, CHALLENGE, "")).len(), 1);
+    assert!(finals(&world.seconds(40)).is_empty());
+    // Nothing was sent again: its node has a transaction and repeats it.
+    let first = world.one(CALLER, &invite("t5"));
+    world.answer(&first, "100 Trying", "");
+    assert_eq!(finals(&world.answer(&first, CHALLENGE, "")).len(), 1);
+    assert!(finals(&world.seconds(40)).is_empty());
+}
+
 #[test]
 fn a_phone_that_rings_on_is_waited_for() {
     let mut world = watched(nodes(3));

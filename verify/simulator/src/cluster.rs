@@ -517,10 +517,7 @@ impl Run {
                 .iter()
                 .flat_map(|s| &s.down)
                 .any(|(died, _)| *begun <= *died + Duration::from_secs(1) && *died < *begun + ANSWERED);
-            // Another server's challenge is not repeated: lost, it leaves a caller without an answer that has
-            // had a provisional one.
-            let excused = self.lossy && dies && call.stage == Stage::Over;
-            if !excused && (!matches!(call.result, Some(Final::Status(_))) || call.stage != Stage::Over) {
+            if !matches!(call.result, Some(Final::Status(_))) || call.stage != Stage::Over {
                 return Err(format!("{name} has no answer: {:?} {:?}", call.result, call.stage));
             }
             // Where the balancer takes the last server for down, too, it has none for the call.

@@ -1,11 +1,12 @@
 //! What is kept, and until when.
 
 use crate::failover::state::Failover;
-use crate::failover::store::{MessageKey, What};
+use crate::failover::store::{Entry, MessageKey, What};
 use crate::forwarding::check::Checked;
 use crate::forwarding::step::Step;
 use crate::timers::{GIVE_UP, LATE, T1};
-use crate::{Assigned, Request, Tag};
+use crate::token::Branch;
+use crate::{Assigned, CallKey, Calls, Request, Tag};
 use sip_message::{Message, Parsed, parse};
 use wire::{Flow, Time};
 
@@ -113,8 +114,18 @@ impl Failover {
         if stream { self.kept.token(at) } else { 0 }
     }
 
-    /// Keeps a refusal that came over a stream and leaves in a datagram, until its ACK comes (RFC 3261
-    /// 17.2.1).
+    /// Whether a refusal of an INVITE by a node is to be repeated here, because nobody else does. A node
+    /// challenges, and refuses, without a transaction what it gets for the first time (RFC 3261 section
+    /// 8.2.7), and answers each repetition anew. But an INVITE that another node, or the same one before it
+    /// was started anew, has said something provisional to is repeated by its sender no more (17.1.1.2).
+    pub(crate) fn repeats_refusal(&self, calls: &Calls, call: CallKey, branch: &Branch) -> bool {
+        let at = self.kept.find(branch.id, Tag::Invite, What::ToNode).filter(|_| !branch.to_caller);
+        at.and_then(|at| self.kept.get(at)).is_some_and(Entry::was_sent_again)
+            && calls.waiting(call, branch.id, Tag::Invite).is_some_and(|waiting| waiting.rang)
+    }
+
+    /// Keeps a refusal that leaves in a datagram and that nobody else repeats, until its ACK comes (RFC 3261
+    /// section 17.2.1): one that came over a stream, or [`Failover::repeats_refusal`].
     pub(crate) fn keep_refusal(&mut self, step: &mut Step<'_>, from: Flow, response: &Message<'_>, id: u64) {
         let call = step.forwarder.sealer().call(response.call_id());
         let until = step.now + LATE;

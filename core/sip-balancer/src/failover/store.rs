@@ -516,6 +516,11 @@ impl Entry {
         }
     }
 
+    /// Whether it was given to another node, or once more to one that may have forgotten it.
+    pub fn was_sent_again(&self) -> bool {
+        self.has_earlier() || self.memory == Memory::Renewed
+    }
+
     /// Whether another node may still answer it.
     pub fn has_earlier(&self) -> bool {
         !self.earlier.is_empty()

@@ -34,6 +34,12 @@ impl Balancer {
             return;
         }
         let (tag, status) = (Tag::of(response.method()), response.status());
+        // What it says of the INVITE is forgotten when that is answered.
+        let repeats = tag == Tag::Invite
+            && status >= 300
+            && !to.transport.is_reliable()
+            && (from.transport.is_reliable()
+                || self.failover.repeats_refusal(self.dispatcher.calls(), call, &branch));
         let mut told = Told::All;
         if branch.to_caller {
             let (failover, mut step) = self.parts(now, out);
@@ -56,8 +62,7 @@ impl Balancer {
         }
         self.forwarder.counts.relayed += 1;
         self.forwarder.counts.softened += u64::from(told == Told::Error);
-        let lossy = from.transport.is_reliable() && !to.transport.is_reliable();
-        if lossy && tag == Tag::Invite && status >= 300 {
+        if repeats {
             let (failover, mut step) = self.parts(now, out);
             failover.keep_refusal(&mut step, from, response, branch.id);
         }
