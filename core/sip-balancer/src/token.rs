@@ -313,7 +313,8 @@ impl Sealer {
         let way = if b.to_caller { TO_CALLER } else { 0 };
         let place = way | u32::from(b.listener.0 & 0x7fff) << 16 | u32::from(b.port);
         let head = u64::from(b.node) << 32 | u64::from(place);
-        let seal = self.uses(b.epoch).map_or(0, |uses| Uses::pair(&uses.branch, head, b.id));
+        let uses = invariant::some!(self.uses(b.epoch), "a branch is sealed with a key that is in use");
+        let seal = uses.map_or(0, |uses| Uses::pair(&uses.branch, head, b.id));
         let mut text = [0; BRANCH.len() + 50];
         text[..9].copy_from_slice(BRANCH);
         text[9..11].copy_from_slice(&hex2(b.epoch));

@@ -198,7 +198,7 @@ impl Cluster {
     }
 
     fn state(&self, at: NodeIndex) -> Option<&State> {
-        self.states.get(usize::from(at.0))
+        invariant::some!(self.states.get(usize::from(at.0)), "a node has a place")
     }
 
     /// What the operator wants of it.

@@ -48,7 +48,9 @@ impl Failover {
     pub(crate) fn over(&mut self, step: &mut Step<'_>, at: u32) {
         let ring = step.forwarder.settings().rules.ring_timeout;
         let owed = self.call_off(step, at);
-        let Some(entry) = self.kept.get_mut(at) else { return };
+        let Some(entry) = invariant::some!(self.kept.get_mut(at), "what is over is still kept") else {
+            return;
+        };
         if owed {
             entry.wait_for_earlier(ring);
         }
@@ -59,7 +61,9 @@ impl Failover {
     /// Of an INVITE that is answered, refused or cancelled: who had it before and rings is cancelled (16.7
     /// step 10). Says whether a node rings that has not got the CANCEL yet, or has not answered it.
     pub(super) fn call_off(&mut self, step: &mut Step<'_>, at: u32) -> bool {
-        let Some(entry) = self.kept.get(at) else { return false };
+        let Some(entry) = invariant::some!(self.kept.get(at), "what is called off is kept") else {
+            return false;
+        };
         let id = entry.key.id;
         // Mostly nobody, and nothing is allocated.
         let rung: Vec<NodeIndex> = entry.to_tell(step.now).collect();
@@ -124,7 +128,7 @@ impl Failover {
     /// Nobody can be reached (503, RFC 3261 section 16.9), or nobody has answered in time (408): the sender
     /// is told. Of an INVITE that it has cancelled it is told what it waits for.
     pub(super) fn give_up(&mut self, step: &mut Step<'_>, at: u32, status: u16) {
-        let Some(entry) = self.kept.get(at) else { return };
+        let Some(entry) = invariant::some!(self.kept.get(at), "what is given up is kept") else { return };
         let (call, id, tag, what) = (entry.key.call, entry.key.id, entry.key.tag, entry.key.what);
         let cancelled = tag == Tag::Invite && step.dispatcher.calls().is_cancelled(call, id);
         let status = if cancelled { 487 } else { status };

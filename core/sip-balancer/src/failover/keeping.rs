@@ -43,7 +43,9 @@ impl Failover {
                 let Some(at) = self.kept.keep(key, from, request.bytes(), step.now + GIVE_UP) else {
                     return Ok(0);
                 };
-                if let Some(entry) = self.kept.get_mut(at) {
+                if let Some(entry) =
+                    invariant::some!(self.kept.get_mut(at), "what was kept just now is there")
+                {
                     (entry.fresh, entry.node) = (fresh, to.node);
                     entry.repeat = if repeats { step.now + T1 } else { Time::FAR };
                 }
@@ -51,7 +53,8 @@ impl Failover {
             }
         };
         let token = |this: &Failover| if stream { this.kept.token(at) } else { 0 };
-        let Some(entry) = self.kept.get_mut(at) else { return Ok(0) };
+        let entry = invariant::some!(self.kept.get_mut(at), "what was found is kept");
+        let Some(entry) = entry else { return Ok(0) };
         if entry.node != to.node {
             // A caller that has had a provisional response repeats its INVITE no more (RFC 3261 section
             // 17.1.1.2), so that its next node would never get it where the one datagram that it left in is
@@ -107,7 +110,8 @@ impl Failover {
         let Some(at) = self.kept.keep(key, from, request.bytes(), until) else {
             return 0;
         };
-        let Some(entry) = self.kept.get_mut(at) else { return 0 };
+        let entry = invariant::some!(self.kept.get_mut(at), "what was kept just now is there");
+        let Some(entry) = entry else { return 0 };
         entry.repeat = if repeats { now + T1 } else { Time::FAR };
         let due = entry.repeat.min(until);
         self.kept.arm(at, due);
@@ -131,7 +135,7 @@ impl Failover {
         let until = step.now + LATE;
         let key = MessageKey { what: What::Refusal, call, id, tag: Tag::Invite };
         let Some(at) = self.kept.keep(key, from, response.bytes(), until) else { return };
-        if let Some(entry) = self.kept.get_mut(at) {
+        if let Some(entry) = invariant::some!(self.kept.get_mut(at), "what was kept just now is there") {
             entry.repeat = step.now + T1;
         }
         self.kept.arm(at, step.now + T1);

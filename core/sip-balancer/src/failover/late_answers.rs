@@ -51,7 +51,7 @@ impl Failover {
         response: &Message<'_>,
     ) -> bool {
         let Some(at) = self.kept.find(id, Tag::Invite, What::ToNode) else { return false };
-        let Some(entry) = self.kept.get(at) else { return false };
+        let Some(entry) = invariant::some!(self.kept.get(at), "what was found is kept") else { return false };
         let alerted = entry.alerted;
         let (call, settled, status) = (entry.key.call, entry.settled, response.status());
         step.forwarder.cluster().heard(step.now, node);
@@ -106,7 +106,8 @@ impl Failover {
         node: NodeIndex,
         response: Option<&Message<'_>>,
     ) {
-        let Some((call, id)) = self.kept.get(at).map(|entry| (entry.key.call, entry.key.id)) else { return };
+        let entry = invariant::some!(self.kept.get(at), "what is withdrawn is kept");
+        let Some((call, id)) = entry.map(|entry| (entry.key.call, entry.key.id)) else { return };
         match response.filter(|r| r.status() >= 200) {
             None => {
                 step.dispatcher.calls_mut().bar(call, id, node);

@@ -61,7 +61,7 @@ impl Failover {
     /// Takes a message out that is to be received once more. An INVITE that nobody wants any more is refused
     /// instead.
     pub(crate) fn take_out(&mut self, step: &mut Step<'_>, at: u32) -> Option<Replay> {
-        let entry = self.kept.get(at)?;
+        let entry = invariant::some!(self.kept.get(at), "what is replayed is kept")?;
         let what = entry.key.what;
         if what == What::ToNode
             && entry.fresh
@@ -101,7 +101,9 @@ impl Failover {
 
     /// What is kept is due.
     pub(crate) fn look_at(&mut self, step: &mut Step<'_>, at: u32) -> Looked {
-        let Some(entry) = self.kept.get(at) else { return Looked::Done };
+        let Some(entry) = invariant::some!(self.kept.get(at), "what is due is kept") else {
+            return Looked::Done;
+        };
         let (call, id, tag, what) = (entry.key.call, entry.key.id, entry.key.tag, entry.key.what);
         let (fresh, until, settled) = (entry.fresh, entry.until, entry.settled);
         if until <= step.now {
@@ -172,7 +174,8 @@ impl Failover {
         if slow {
             return (quiet, false);
         }
-        let Some(MessageKey { call, id, tag, .. }) = self.kept.get(at).map(|entry| entry.key) else {
+        let entry = invariant::some!(self.kept.get(at), "what is looked at is kept");
+        let Some(MessageKey { call, id, tag, .. }) = entry.map(|entry| entry.key) else {
             return (Time::FAR, false);
         };
         // One whose node may have no streams is first sent as others are (RFC 3261 section 18.1.1). Who has
@@ -186,7 +189,9 @@ impl Failover {
     /// Whether what is kept is repeated now. A refusal of ours only as often as its caller has paid for: its
     /// address may be forged.
     fn repeats(&mut self, step: &mut Step<'_>, at: u32) -> bool {
-        let Some(entry) = self.kept.get_mut(at) else { return false };
+        let Some(entry) = invariant::some!(self.kept.get_mut(at), "what is repeated is kept") else {
+            return false;
+        };
         entry.repeated(step.now);
         let (call, id, len) = (entry.key.call, entry.key.id, entry.bytes.len());
         let refusal = entry.refused.map(|status| Reply { status, len, secret: 0 });
@@ -291,7 +296,7 @@ impl Failover {
 
     /// A request that is kept did not get through. Says whether it is replayed.
     fn lost_way(&mut self, step: &mut Step<'_>, at: u32, unseen: bool) -> bool {
-        let Some(entry) = self.kept.get(at) else { return false };
+        let Some(entry) = invariant::some!(self.kept.get(at), "what was found is kept") else { return false };
         let (call, id, tag, what) = (entry.key.call, entry.key.id, entry.key.tag, entry.key.what);
         if what == What::ToNode {
             if step.dispatcher.calls_mut().shrink(call, id, tag) {

@@ -144,6 +144,11 @@ fn hashed(id: u64, tag: Tag, what: What) -> CallKey {
     CallKey(id, kind | tag as u64)
 }
 
+fn hash_of(entries: &[Entry], at: u32) -> CallKey {
+    let entry = invariant::some!(entries.get(at as usize), "what the index names has a place");
+    entry.map_or(CallKey(0, 0), |entry| hashed(entry.key.id, entry.key.tag, entry.key.what))
+}
+
 impl MessageStore {
     /// Nothing, with room for as many as `calls` or as many as there may be.
     pub fn new(calls: usize) -> MessageStore {
@@ -180,7 +185,7 @@ impl MessageStore {
                 self.entries.len() as u32 - 1
             }
         };
-        let entry = self.entries.get_mut(at as usize)?;
+        let entry = invariant::some!(self.entries.get_mut(at as usize), "a free place is one")?;
         let (mut bytes, generation) = (std::mem::take(&mut entry.bytes), entry.slot.generation);
         bytes.clear();
         bytes.extend_from_slice(message);
@@ -193,10 +198,7 @@ impl MessageStore {
 
     /// The message with this id and method that goes this way.
     pub fn find(&self, id: u64, tag: Tag, what: What) -> Option<u32> {
-        let of = |at: u32| {
-            self.entries.get(at as usize).map_or(CallKey(0, 0), |e| hashed(e.key.id, e.key.tag, e.key.what))
-        };
-        self.index.find(hashed(id, tag, what), of)
+        self.index.find(hashed(id, tag, what), |at| hash_of(&self.entries, at))
     }
 
     /// The connection that a request came on, if it is still kept.
@@ -270,7 +272,8 @@ impl MessageStore {
 
     /// What a transmit of it is known by.
     pub fn token(&self, at: u32) -> u64 {
-        self.get(at).map_or(0, |entry| TransmitToken::Kept(at, entry.slot.generation, entry.node).to_u64())
+        let entry = invariant::some!(self.get(at), "what is sent is kept");
+        entry.map_or(0, |entry| TransmitToken::Kept(at, entry.slot.generation, entry.node).to_u64())
     }
 
     /// The message of which a transmit with such a token could not be sent, if it still waits for it: not
@@ -290,7 +293,7 @@ impl MessageStore {
 
     /// Takes the message out to be received again; it is brought back by [`MessageStore::bring_back`].
     pub fn lend(&mut self, at: u32) -> Option<(Flow, Vec<u8>, u32)> {
-        let entry = self.get_mut(at)?;
+        let entry = invariant::some!(self.get_mut(at), "what is lent is kept")?;
         Some((entry.from, std::mem::take(&mut entry.bytes), entry.slot.generation))
     }
 
@@ -305,13 +308,10 @@ impl MessageStore {
 
     /// Forgets one.
     pub fn forget(&mut self, at: u32) {
-        let Some(entry) = self.get(at) else { return };
+        let Some(entry) = invariant::some!(self.get(at), "what is forgotten was kept") else { return };
         let (key_of_it, length) = (hashed(entry.key.id, entry.key.tag, entry.key.what), entry.bytes.len());
         let entries = &self.entries;
-        let of = |at: u32| {
-            entries.get(at as usize).map_or(CallKey(0, 0), |e| hashed(e.key.id, e.key.tag, e.key.what))
-        };
-        self.index.remove(key_of_it, of);
+        self.index.remove(key_of_it, |at| hash_of(entries, at));
         self.bytes -= length;
         if let Some(entry) = self.entries.get_mut(at as usize) {
             entry.slot.used = false;
@@ -326,7 +326,7 @@ impl MessageStore {
 
     /// Sets when it has to be looked at.
     pub fn arm(&mut self, at: u32, due: Time) {
-        let Some(entry) = self.get_mut(at) else { return };
+        let Some(entry) = invariant::some!(self.get_mut(at), "what is armed is kept") else { return };
         if entry.slot.due == due {
             return;
         }

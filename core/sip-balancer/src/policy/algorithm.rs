@@ -51,7 +51,8 @@ impl Algorithm {
 
     /// Its name.
     pub fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(_, a)| *a == self).map_or("", |(name, _)| name)
+        let named = Self::ALL.iter().find(|(_, algorithm)| *algorithm == self);
+        invariant::some!(named, "an algorithm has a name").map_or("", |(name, _)| name)
     }
 }
 

@@ -56,7 +56,8 @@ impl Default for RefusalRates {
 impl RefusalRates {
     /// A node has answered a call, and refused it or not.
     pub fn answered(&mut self, now: Time, at: NodeIndex, refused: bool) {
-        let Some(record) = self.records.get_mut(usize::from(at.0)) else { return };
+        let record = invariant::some!(self.records.get_mut(usize::from(at.0)), "a node has a record");
+        let Some(record) = record else { return };
         record.fade(now);
         if refused {
             record.refused += ONE;
@@ -83,7 +84,8 @@ impl RefusalRates {
 
     /// How much of what it answered a node refused, in thousandths; zero where that is little.
     pub fn part(&self, now: Time, at: NodeIndex) -> u64 {
-        let Some(&(mut record)) = self.records.get(usize::from(at.0)) else { return 0 };
+        let record = invariant::some!(self.records.get(usize::from(at.0)), "a node has a record");
+        let Some(&(mut record)) = record else { return 0 };
         record.fade(now);
         let part = u64::from(record.refused) * 1_000 / u64::from(record.refused + record.good + DOUBT);
         if part < FEW { 0 } else { part }

@@ -23,7 +23,8 @@ impl RoundRobin {
         let total = i64::try_from(total).unwrap_or(i64::MAX);
         for &at in candidates.nodes {
             let share = i64::try_from(candidates.share(at)).unwrap_or(i64::MAX);
-            let Some(credit) = self.credit.get_mut(usize::from(at.0)) else { continue };
+            let credit = invariant::some!(self.credit.get_mut(usize::from(at.0)), "a node has credit");
+            let Some(credit) = credit else { continue };
             // What a node saved up while others were away must not flood it now.
             *credit = (*credit + share).min(total);
             if first.is_none_or(|(most, _)| *credit > most) {

@@ -61,7 +61,8 @@ impl Rwma {
 
     /// A request was answered after `micros`, microseconds.
     pub fn answered(&mut self, at: NodeIndex, micros: u32) {
-        if let Some(window) = self.windows.get_mut(usize::from(at.0)) {
+        if let Some(window) = invariant::some!(self.windows.get_mut(usize::from(at.0)), "a node has a window")
+        {
             window.add(micros);
         }
     }

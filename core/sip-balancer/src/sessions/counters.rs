@@ -22,25 +22,25 @@ impl Counters {
 
     /// One call more, or less.
     pub fn call(&mut self, node: NodeIndex, more: bool) {
-        if let Some(load) = self.loads.get_mut(usize::from(node.0)) {
-            load.calls = if more { load.calls + 1 } else { load.calls - 1 };
+        if let Some(load) = invariant::some!(self.loads.get_mut(usize::from(node.0)), "a node has counters") {
+            step(&mut load.calls, more);
         }
         self.publish(node);
     }
 
     /// One unfinished transaction more, or less.
     pub fn txn(&mut self, node: NodeIndex, kind: Kind, more: bool) {
-        let load = self.loads.get_mut(usize::from(node.0));
+        let load = invariant::some!(self.loads.get_mut(usize::from(node.0)), "a node has counters");
         if let Some(open) = load.and_then(|load| load.open.get_mut(kind as usize)) {
-            *open = if more { *open + 1 } else { *open - 1 };
+            step(open, more);
         }
         self.publish(node);
     }
 
     /// One record more, or less, names a node.
     pub fn hold(&mut self, node: NodeIndex, more: bool) {
-        if let Some(held) = self.held.get_mut(usize::from(node.0)) {
-            *held = if more { *held + 1 } else { *held - 1 };
+        if let Some(held) = invariant::some!(self.held.get_mut(usize::from(node.0)), "a node has counters") {
+            step(held, more);
             self.cluster.loads().publish_held(self.worker, node, *held);
         }
     }
@@ -59,5 +59,12 @@ impl Counters {
     /// How many records name each node.
     pub fn held(&self) -> &[u32] {
         &self.held
+    }
+}
+
+fn step(count: &mut u32, more: bool) {
+    let changed = if more { count.checked_add(1) } else { count.checked_sub(1) };
+    if let Some(changed) = invariant::some!(changed, "what is taken from a counter was added to it") {
+        *count = changed;
     }
 }

@@ -163,7 +163,8 @@ impl Dispatcher {
             self.stats.resize_with(at + 1, NodeStats::default);
             self.of.resize(at + 1, 0);
         }
-        let (stats, of, id) = (self.stats.get_mut(at)?, self.of.get_mut(at)?, self.cluster.id(node));
+        let stats = invariant::some!(self.stats.get_mut(at), "a node has a place")?;
+        let (of, id) = (self.of.get_mut(at)?, self.cluster.id(node));
         if *of != id {
             // The place is another node's by now.
             *of = id;

@@ -127,17 +127,16 @@ impl Sessions {
     }
 
     fn session(&self, at: Place) -> Option<&Session> {
-        self.sessions.get(at.0 as usize)
+        invariant::some!(self.sessions.get(at.0 as usize), "a call has a place")
     }
 
     fn session_mut(&mut self, at: Place) -> Option<&mut Session> {
-        self.sessions.get_mut(at.0 as usize)
+        invariant::some!(self.sessions.get_mut(at.0 as usize), "a call has a place")
     }
 
     /// The call with this key.
     pub fn find(&self, key: CallKey) -> Option<Place> {
-        let key_of = |at: u32| self.sessions.get(at as usize).map_or(CallKey(0, 0), |s| s.key);
-        self.index.find(key, key_of).map(Place)
+        self.index.find(key, |at| key_of(&self.sessions, at)).map(Place)
     }
 
     /// Whose it is.
@@ -192,7 +191,7 @@ impl Sessions {
 
     /// Moves a call on in its life; `until`: when that ends by itself.
     pub fn set_phase(&mut self, at: Place, phase: Phase, until: Time) {
-        let Some(session) = self.sessions.get_mut(at.0 as usize) else { return };
+        let Some(session) = self.session_mut(at) else { return };
         let (before, node) = (session.phase, session.node);
         session.phase = phase;
         session.until = until;
@@ -333,7 +332,10 @@ impl Sessions {
 
     /// Gives an unfinished transaction to another node.
     pub fn retarget(&mut self, now: Time, place: TxnPlace, node: NodeIndex) {
-        let Some(txn) = self.txns.get_mut(place.0 as usize).filter(|t| t.open) else { return };
+        let open = self.txns.get_mut(place.0 as usize).filter(|t| t.open);
+        let Some(txn) = invariant::some!(open, "only what is unfinished goes to another node") else {
+            return;
+        };
         let (from, kind) = (txn.node, txn.tag.kind());
         (txn.node, txn.began) = (node, now);
         (txn.heard, txn.worked) = (false, false);
@@ -348,12 +350,13 @@ impl Sessions {
 
     /// A transaction's record.
     pub fn txn(&self, place: TxnPlace) -> Option<&Txn> {
-        self.txns.get(place.0 as usize)
+        invariant::some!(self.txns.get(place.0 as usize), "a transaction has a place")
     }
 
     /// A transaction's record, for what does not count.
     pub fn note(&mut self, place: TxnPlace, change: impl FnOnce(&mut Txn)) {
-        if let Some(txn) = self.txns.get_mut(place.0 as usize) {
+        if let Some(txn) = invariant::some!(self.txns.get_mut(place.0 as usize), "a transaction has a place")
+        {
             let (open, node, next) = (txn.open, txn.node, txn.next);
             change(txn);
             (txn.open, txn.node, txn.next) = (open, node, next);
@@ -442,14 +445,12 @@ impl Sessions {
 
     /// Forgets a call that is over and has no transactions left.
     pub fn remove(&mut self, at: Place) {
-        let Some(session) = self.session(at).filter(|s| s.used && s.first == NIL) else { return };
-        let (key, phase, node) = (session.key, session.phase, session.node);
-        if phase != Phase::Ended {
-            return;
-        }
+        let over = self.session(at).filter(|s| s.used && s.first == NIL && s.phase == Phase::Ended);
+        let Some(session) = invariant::some!(over, "only what is over is forgotten") else { return };
+        let (key, node) = (session.key, session.node);
         self.counters.hold(node, false);
         let sessions = &self.sessions;
-        self.index.remove(key, |place| sessions.get(place as usize).map_or(CallKey(0, 0), |s| s.key));
+        self.index.remove(key, |at| key_of(sessions, at));
         self.wheel.clear(at.0);
         if let Some(session) = self.session_mut(at) {
             session.used = false;
@@ -494,4 +495,9 @@ impl Sessions {
         }
         loads
     }
+}
+
+fn key_of(sessions: &[Session], at: u32) -> CallKey {
+    let session = invariant::some!(sessions.get(at as usize), "what the index names has a place");
+    session.map_or(CallKey(0, 0), |session| session.key)
 }
