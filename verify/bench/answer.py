@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """From INVITE to 200 through a proxy: for how long the caller waits, and for how much of that the server holds the two.
 
-    verify/bench/answer.py --bin target/release/strowger [--rate 4000] [--reps 5] [--busy-poll 200us] [--record lab/record]
+    verify/bench/answer.py --bin target/release/strowger [--rate 4000] [--reps 5] [--busy-poll 200us] [--record verify/bench/record]
 
 Proxy-200 calls whose callees answer at once, one worker on CPU 0, the generator (both sides, every message by itself) on CPU
 1; `nothing` is the same calls without a server. The first columns are what the generator saw. The others, as root and with

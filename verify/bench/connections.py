@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What an idle TCP connection with its registration costs the server in memory of its own: Strowger and Kamailio.
 
-    verify/bench/connections.py --bin target/release/strowger [--connections 15000] [--reps 3] [--record lab/record]
+    verify/bench/connections.py --bin target/release/strowger [--connections 15000] [--reps 3] [--record verify/bench/record]
 
 Phones connect, 200 at a time, register once and say no more. The figure is the growth of the server's memory (Pss of all
 its processes), over the connections: from the first hundred on ("from 100"), which includes what a server takes once

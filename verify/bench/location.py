@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What millions of users cost the location table: bytes for each, the time of single steps, no sawtooth.
 
-    verify/bench/location.py --program target/release/examples/location_cost [--users 10000000] [--record lab/record]
+    verify/bench/location.py --program target/release/examples/location_cost [--users 10000000] [--record verify/bench/record]
 
 Runs the example of core/sip-registrar, which registers, refreshes and forgets all users without sockets and without a
 store, three times or more, and writes a record with a plot of the processor time of each second of the table's time.

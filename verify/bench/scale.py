@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What more workers bring, and what a second one costs: Strowger and Kamailio with 1, 2, 4, 8, 16 workers.
 
-    verify/bench/scale.py --bin target/release/strowger [--workers 1,2,4] [--reps 3] [--record lab/record]
+    verify/bench/scale.py --bin target/release/strowger [--workers 1,2,4] [--reps 3] [--record verify/bench/record]
 
 Proxy-200 calls without credentials, callees registered. Server and generator have cores of their own: a server with
 so many workers as half of the machine has cores has one core for each; the generator, one process of `strowger load`

@@ -1,4 +1,4 @@
-//! Single clauses of RFC 3261 that RFC-COVERAGE.md names and that no other test shows.
+//! Single clauses of RFC 3261 that docs/rfc-coverage.md names and that no other test shows.
 
 use live::{Link, Listener, Msg, PATIENCE, Req, Server, Setup, Via};
 

@@ -63,7 +63,7 @@ fn sources(folder: &Path, text: &mut String) {
 
 #[test]
 fn every_test_that_the_coverage_page_names_exists() {
-    let page = std::fs::read_to_string(root().join("RFC-COVERAGE.md")).unwrap();
+    let page = std::fs::read_to_string(root().join("docs/rfc-coverage.md")).unwrap();
     let mut text = String::new();
     for folder in ["core", "shell", "strowger", "verify"] {
         sources(&root().join(folder), &mut text);
