@@ -55,10 +55,10 @@ build-profiled: setup-bench ## a release binary optimised by a profile of the be
 .PHONY: check
 check: fmt clippy layers prose verdicts ## formatting, lints, layering and unit tests (under a minute when warm)
 	$(call section,unit tests)
-	$(CARGO) test --workspace --exclude live --exclude simulator --lib --bins --quiet
+	$(RUN_TESTS) --only quick
 
 .PHONY: test
-test: setup-test fmt clippy layers prose verdicts deny unit interop fuzz-smoke ## everything that CI runs; installs what it needs
+test: setup-test fmt clippy layers prose verdicts deny all-tests fuzz-smoke ## everything that CI runs; installs what it needs
 	$(call section,all steps of make test passed)
 
 .PHONY: fmt
@@ -108,29 +108,27 @@ deny:
 	    cat $(TARGET)/advisories.log; exit 1; \
 	fi
 
-# Unit, property and live tests, and the simulator. The live tests run the binary built first. One of them only waits,
-# for three minutes (no step of a scenario has a time, so the end of its calls is what tells): it does so beside the
-# others.
-TESTS = --workspace $(LOCKED)
-WAITS = a_trial_ends_though_its_calls_are_left_with_a_100
+# All tests of the workspace, several programs at a time: verify/run_tests.py says which. INTEROP and the build of the
+# fuzz targets run among them in `make test`.
+RUN_TESTS = python3 verify/run_tests.py $(LOCKED)
+INTEROP = $(PYTHON) verify/interop/run.py --smoke $(if $(CI)$(LOCKED),--strict)
+AMONG_TESTS = --waiting 'interop 1/2=$(INTEROP) --bin {bin} --part 1/2' \
+	--waiting 'interop 2/2=$(INTEROP) --bin {bin} --part 2/2' --computing 'fuzz targets=verify/fuzz/smoke.sh build'
+
+unit all-tests: export STROWGER_SIM_SEEDS = $(SIM_SEEDS)
 .PHONY: unit
-unit: export STROWGER_BIN = $(abspath $(DEBUG))
-unit: export STROWGER_SIM_SEEDS = $(SIM_SEEDS)
-unit:
+unit: ## unit, property and live tests, and the simulator, without interop
 	$(call section,unit and property tests; simulation of $(SIM_SEEDS) seeds; live tests of the binary)
-	$(CARGO) build $(LOCKED) -p strowger
-	$(CARGO) test $(TESTS) --no-run
-	set -m; $(CARGO) test $(TESTS) --test load_search -- $(WAITS) >$(TARGET)/waits.log 2>&1 </dev/null & beside=$$!; set +m; \
-	trap 'kill -- -$$beside 2>/dev/null || true' EXIT; trap 'exit 130' INT TERM; \
-	others=0; $(CARGO) test $(TESTS) --no-fail-fast -- --skip $(WAITS) || others=$$?; \
-	waits=0; wait $$beside || waits=$$?; cat $(TARGET)/waits.log; exit $$((others | waits))
-	$(call section,some live tests again; two workers that hand over what the kernel could steer)
-	STROWGER_LIVE_STEERING=ring $(CARGO) test $(LOCKED) -p live --test proxy --test clauses
+	$(RUN_TESTS)
+
+.PHONY: all-tests
+all-tests: setup-test
+	$(call section,unit and property tests; simulation of $(SIM_SEEDS) seeds; live tests of the binary; interop)
+	$(RUN_TESTS) $(AMONG_TESTS)
 
 .PHONY: live
 live: ## only the tests that talk to the running binary
-	$(CARGO) build $(LOCKED) -p strowger
-	STROWGER_BIN=$(abspath $(DEBUG)) $(CARGO) test -p live
+	$(RUN_TESTS) --only live
 
 .PHONY: reference
 reference: ## writes the tables of docs/reference anew, from the program
@@ -147,7 +145,7 @@ simulate: ## only the simulator; SIM_SEEDS=n for more seeds than 1,000
 interop: setup-test ## real phones, SIPp and Kamailio with the debug build, at small sizes
 	$(call section,interop: real phones; SIPp; Kamailio as a trunk)
 	$(CARGO) build $(LOCKED) -p strowger
-	$(PYTHON) verify/interop/run.py --bin $(DEBUG) --smoke $(if $(CI)$(LOCKED),--strict)
+	$(INTEROP) --bin $(DEBUG)
 
 .PHONY: interop-full
 interop-full: setup-test release-for-tests ## every interop scenario at its full size (about 8 minutes)

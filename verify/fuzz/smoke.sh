@@ -2,6 +2,7 @@
 # Run each fuzz target for some seconds from its committed corpus and dictionary.
 #
 #   verify/fuzz/smoke.sh [SECONDS [TARGET...]]      (10 seconds, all targets)
+#   verify/fuzz/smoke.sh build                      (builds them as for a short run)
 #
 # With cargo-fuzz this is verify/fuzz.sh. Without it the targets are built by cargo itself with the
 # flags that cargo-fuzz would give, on nightly if there is one, else on stable told to allow them.
@@ -30,23 +31,30 @@ export RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
 -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing $sanitizer -Cdebug-assertions"
 # Short runs take less time than their build, so that is optimised little and in parts.
-if [ "$seconds" -lt 60 ]; then
+if [ "$seconds" = build ] || [ "$seconds" -lt 60 ]; then
     export CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
 fi
 "${cargo[@]}" build --release --target "$triple" --bins
+[ "$seconds" != build ] || exit 0
 
 targets=("$@")
 if [ ${#targets[@]} = 0 ]; then mapfile -t targets < <(sed -n 's/^name = "\(.*\)"/\1/p' Cargo.toml | tail -n +2); fi
 scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
+# Programs in the background do not hear of Ctrl-C.
+trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$scratch"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 
 # One target, whose log is shown if it fails.
 smoke() {
-    local target=$1 log=$scratch/$1.log runs
+    local target=$1 log=$scratch/$1.log runs program
     mkdir -p "$scratch/$target" "artifacts/$target"
-    if ! "${CARGO_TARGET_DIR:-target}/$triple/release/$target" -dict=sip.dict -artifact_prefix="artifacts/$target/" \
+    "${CARGO_TARGET_DIR:-target}/$triple/release/$target" -dict=sip.dict -artifact_prefix="artifacts/$target/" \
         -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 -verbosity=0 \
-        "$scratch/$target" "corpus/$target" >"$log" 2>&1; then
+        "$scratch/$target" "corpus/$target" >"$log" 2>&1 &
+    program=$!
+    trap 'kill "$program"; exit 143' TERM
+    if ! wait "$program"; then
         tail -n 60 "$log"
         echo "fuzz target $target FAILED"
         return 1

@@ -12,11 +12,12 @@ _words = itertools.count(1)
 
 
 def fresh_ip():
-    """A loopback address of this run's own, from 127.64.0.0 on: three blocks of 250 by process id."""
+    """A loopback address of this run's own, from 127.145.0.0 on: three blocks of 250 by process id. The addresses
+    below are those of verify/live."""
     turn, n = divmod(next(_hosts) - 1, 250)
     assert turn < 3, 'too many addresses in one run'
-    block = os.getpid() % 16000
-    return '127.%d.%d.%d' % (64 + 63 * turn + block // 256, block % 256, n + 1)
+    block = os.getpid() % 9000 * 3 + turn
+    return '127.%d.%d.%d' % (145 + block // 256, block % 256, n + 1)
 
 
 def unique(prefix):

@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// A loopback address that no other test of this run uses. Each process has a block of 1,024 of its
-/// own by its process id, so several runs can share a machine.
+/// own by its process id, so several runs can share a machine. They end below 127.145.0.0, where those of
+/// verify/harness begin.
 pub fn fresh_ip() -> Ipv4Addr {
     let [one] = fresh_ips();
     one
@@ -23,7 +24,7 @@ pub fn fresh_ips<const N: usize>() -> [Ipv4Addr; N] {
     loop {
         let n = NEXT.fetch_add(N as u32, Ordering::Relaxed);
         assert!(n < 1000, "a test file uses more than 1,000 addresses");
-        let base = Ipv4Addr::new(127, 0, 0, 0).to_bits() + (256 + std::process::id() % 15_000) * 1024 + n;
+        let base = Ipv4Addr::new(127, 0, 0, 0).to_bits() + (256 + std::process::id() % 9_000) * 1024 + n;
         let block = std::array::from_fn(|i| Ipv4Addr::from_bits(base + i as u32));
         if block.iter().all(|ip| !matches!(ip.octets()[3], 0 | 255)) {
             return block;
