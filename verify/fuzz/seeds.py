@@ -179,6 +179,7 @@ def websockets():
         'binary_256': b'\x82\x7e\x01\x00' + bytes(256), 'close': b'\x88\x05\x03\xe8bye\x81\x00',
         'huge': b'\x82\x7f\x80' + bytes(7), 'bad_text': b'\x01\x01\xc3\x80\x01\x28', 'code_1014': b'\x88\x02\x03\xf6',
         'split_character': b'\x01\x01\xc3\x80\x01\xbc', 'not_minimal': b'\x82\x7e\x00\x01a\x81\x01b',
+        'not_minimal_pong': b'\x8a\x7e\x00\x01a\x81\x01b',
     }.items():
         put('websocket', name, b'\x41' + cuts + data)
     put('websocket', 'masked', b'\x40' + cuts + masked + b'\x8a' + masked[1:])

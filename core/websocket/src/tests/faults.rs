@@ -45,6 +45,8 @@ fn control_frames_are_short_and_whole() {
         breaks(&frame(opcode, b""), &[], Fault::FragmentedControl, 1002);
         breaks(&frame(0x80 | opcode, &[0; 126]), &[], Fault::ControlTooLong, 1002);
     }
+    // A short payload whose length has the longer form.
+    breaks(&[0x8a, 0xfe, 0, 1], &[], Fault::ControlTooLong, 1002);
     assert_eq!(server(&frame(0x89, &[7; 125])), [Seen::Ping(vec![7; 125])]);
 }
 
