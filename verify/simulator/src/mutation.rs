@@ -38,6 +38,8 @@ pub enum Mutation {
     Loop,
     /// Some translated phones are never called.
     Unreached,
+    /// The location service of others tells of no bindings.
+    NoBindings,
 }
 
 impl World {

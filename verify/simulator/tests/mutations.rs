@@ -92,6 +92,11 @@ fn bindings_of_strangers() {
 }
 
 #[test]
+fn location_service_that_tells_of_no_bindings_is_found() {
+    finds(Mutation::NoBindings, Weather::Quiet, &[Check::CallSucceeds]);
+}
+
+#[test]
 fn a_run_without_end() {
     finds(Mutation::Loop, Weather::Quiet, &[Check::Terminates]);
 }

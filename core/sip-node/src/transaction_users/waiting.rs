@@ -129,7 +129,7 @@ impl Waiting {
         Some(waiter)
     }
 
-    /// The same if it is an INVITE.
+    /// The same if it is an INVITE; only an INVITE gets a 100 while it waits.
     pub fn take_invite(&mut self, layer: &mut Layer, id: WaiterId) -> Option<Waiter> {
         self.waiters.get(&id).filter(|waiter| waiter.server.told)?;
         self.take(layer, id)

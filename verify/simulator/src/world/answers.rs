@@ -3,6 +3,7 @@
 
 use super::{Event, World, address};
 use crate::attack::{self, ATTACKER};
+use crate::mutation::Mutation;
 use crate::rng::Rng;
 use crate::scenario::{Location, Weather};
 use crate::text::string;
@@ -123,6 +124,9 @@ impl World {
         let mut records = Vec::new();
         let location = &self.sites[site].shared.location;
         location.lookup(&aor, self.now, |binding| records.push(binding.to_record(&aor)));
+        if self.mutates(Mutation::NoBindings) {
+            records.clear();
+        }
         let found = if down { Err(StoreDown { retry_after: 5 }) } else { Ok(BindingSet::new(records)) };
         let notice = Notice::Located(Located::Bindings { aor, found });
         self.drive(site, worker, |node, now, out| node.notice(now, notice, out));
