@@ -5,7 +5,7 @@
 
 cargo runs test programs one after the other, although most live tests only wait. Here they run in three lanes:
 
-- waiting: live tests, and the commands of --waiting. A few at a time.
+- waiting: live tests, those of the shell, and the commands of --waiting. A few at a time.
 - measuring: tests of time, lateness and load. One at a time, when the waiting ones have ended.
 - computing: all others, doc-tests, and the commands of --computing. One at a time beside the other lanes, with the
   lowest priority, so that they take only what those leave.
@@ -32,6 +32,8 @@ CARGO = os.environ.get('CARGO', 'cargo')
 MEASURING = {'live/' + name for name in (
     'load', 'load_honesty', 'load_search', 'load_sipp', 'load_stops', 'overload', 'room', 'sieve', 'users')}
 MEASURING_PACKAGES = {'worker-runtime'}
+# Folders of packages whose tests wait for threads, sockets and files, as verify/live does.
+CLOCKED = ('shell/', 'load/runner')
 # These take longest, so they begin first.
 LONGEST = ['live/balance_losses', 'live/torture', 'live/balance', 'live/crash_kill', 'live/streams', 'sip-node', 'store', 'load']
 # Live tests once more, with two workers that hand over what the kernel could steer.
@@ -116,14 +118,14 @@ def test_jobs(messages, binary, only):
         folder = os.path.dirname(message['manifest_path'])
         package, target = package_of(folder), message['target']
         kind = target['kind'][0]
-        name = {'test': package + '/' + target['name'], 'example': package + '/example ' + target['name']}.get(kind, package)
-        if kind == 'bin' and package in jobs:
-            name = package + '/bin'
+        name = {'test': package + '/' + target['name'], 'example': package + '/example ' + target['name'],
+                'bin': package + '/bin ' + target['name']}.get(kind, package)
         choice = {'test': ['--test', target['name']], 'example': ['--example', target['name']], 'bin': ['--bins']}
         again = shlex.join(['cargo', 'test', '-p', package] + choice.get(kind, ['--lib']))
         live = package == 'live'
         measuring = name in MEASURING or package in MEASURING_PACKAGES
-        lane = 'measuring' if measuring else 'waiting' if live else 'computing'
+        clocked = live or os.path.relpath(folder, ROOT).startswith(CLOCKED)
+        lane = 'measuring' if measuring else 'waiting' if clocked else 'computing'
         if only and live != (only == 'live'):
             continue
         env = {'CARGO_MANIFEST_DIR': folder, 'STROWGER_BIN': binary}
