@@ -2,26 +2,35 @@
 
 use crate::file::ConfigFile;
 use crate::{fail, say_errors};
-use control::config::{Config, Overrides};
+use control::config::{Config, ConfigError, Overrides};
+use control::say;
 use serving::METHODS;
+use std::path::Path;
 use std::process::ExitCode;
 
 pub fn run(file: &ConfigFile) -> ExitCode {
     let Some(file) = file.path() else { return fail(&"no configuration file; name it") };
     match Config::load(Some(file), &Overrides::default(), METHODS) {
         Ok(loaded) => {
-            for warning in &loaded.warnings {
-                eprintln!("warning: {warning}");
+            let errors = loaded.check_files();
+            if !errors.is_empty() {
+                return refuse(&errors, file);
             }
-            println!("# {} is good; this is what it means", file.display());
-            print!("{}", loaded.with_whole_paths().render_effective());
+            for warning in &loaded.warnings {
+                say::err(format_args!("warning: {warning}"));
+            }
+            say::out(format_args!("# {} is good; this is what it means\n", file.display()));
+            say::out(format_args!("{}", loaded.with_whole_paths().render_effective()));
             ExitCode::SUCCESS
         }
-        Err(errors) => {
-            say_errors(&errors);
-            let count = errors.len();
-            eprintln!("{count} {} in {}", if count == 1 { "error" } else { "errors" }, file.display());
-            ExitCode::FAILURE
-        }
+        Err(errors) => refuse(&errors, file),
     }
+}
+
+fn refuse(errors: &[ConfigError], file: &Path) -> ExitCode {
+    say_errors(errors);
+    let count = errors.len();
+    let errors = if count == 1 { "error" } else { "errors" };
+    say::err(format_args!("{count} {errors} in {}", file.display()));
+    ExitCode::FAILURE
 }

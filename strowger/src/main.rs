@@ -1,5 +1,7 @@
 //! The `strowger` program: the command line.
 #![forbid(unsafe_code)]
+// Who reads may stop reading: `say` writes.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod balance;
 mod check;
@@ -15,6 +17,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 use clap::Parser;
 use control::config::ConfigError;
+use control::say;
 use serving::SHOWN_ERRORS;
 use std::process::ExitCode;
 
@@ -36,22 +39,22 @@ fn main() -> ExitCode {
 
 /// A job of the suite that does not exist yet.
 fn missing(job: &str) -> ExitCode {
-    eprintln!("strowger {job}: not in this version; the README's status table says what is");
+    say::err(format_args!("strowger {job}: not in this version; the README's status table says what is"));
     ExitCode::from(2)
 }
 
 /// Reports an error of a command and the exit code that goes with it.
 fn fail(error: &dyn std::fmt::Display) -> ExitCode {
-    eprintln!("strowger: {error}");
+    say::err(format_args!("strowger: {error}"));
     ExitCode::FAILURE
 }
 
 /// Writes what is wrong with a configuration, one finding on each line.
 fn say_errors(errors: &[ConfigError]) {
     for error in errors.iter().take(SHOWN_ERRORS) {
-        eprintln!("{error}");
+        say::err(format_args!("{error}"));
     }
     if let more @ 1.. = errors.len().saturating_sub(SHOWN_ERRORS) {
-        eprintln!("and {more} more");
+        say::err(format_args!("and {more} more"));
     }
 }

@@ -3,6 +3,7 @@
 use crate::cli::{DataDir, Output, Preferred, UserCommand};
 use crate::{fail, file};
 use control::config::{Config, Overrides};
+use control::say;
 use serving::absolute;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -90,13 +91,13 @@ fn say_unserved(domains: &[&str], config: &Config, data: &DataDir) {
         [second] => format!(", nor is {second}"),
         [second, ..] => format!(", nor are {second} and others"),
     };
-    eprintln!(
+    say::err(format_args!(
         "note: {first} is none of the domains that {} names ({}){more}: users there cannot register or be called \
          until `domains` in that file names it and the server has read it again (strowger ctl reload); --domain of a \
          server takes the place of that list",
         absolute(file).display(),
         config.server.domains.join(", ")
-    );
+    ));
 }
 
 /// Says which data directory is changed where only a file names it: a server may have been started with
@@ -104,10 +105,10 @@ fn say_unserved(domains: &[&str], config: &Config, data: &DataDir) {
 fn say_where(data: &DataDir, dir: &Path) {
     if data.data_dir.is_none() && data.config.is_some() {
         let dir = absolute(dir);
-        eprintln!(
+        say::err(format_args!(
             "in the data directory {}; if the server has --data-dir, give the same here",
             dir.display()
-        );
+        ));
     }
 }
 
@@ -150,7 +151,7 @@ fn made(config: &Config, data: &DataDir) -> Result<Subscribers, Failure> {
     let fresh = !dir.exists();
     let subscribers = Subscribers::open(dir)?;
     if fresh {
-        eprintln!("made the data directory {}", absolute(dir).display());
+        say::err(format_args!("made the data directory {}", absolute(dir).display()));
     }
     say_where(data, dir);
     Ok(subscribers)
@@ -171,15 +172,14 @@ fn add(name: &str, password: Option<&str>, data: &DataDir) -> Result<(), Failure
         Added::Created => "added",
         Added::Replaced => "password changed:",
     };
-    println!("{what} {}@{}", name.user(), name.domain());
+    say::out(format_args!("{what} {}@{}\n", name.user(), name.domain()));
     say_unserved(&[name.domain()], &config, data);
     Ok(())
 }
 
 fn read_password() -> Result<String, Failure> {
     if io::stdin().is_terminal() {
-        eprint!("password: ");
-        io::stderr().flush()?;
+        write!(io::stderr(), "password: ")?;
     }
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line)?;
@@ -220,7 +220,7 @@ fn list(domain: Option<&str>, data: &DataDir, output: Output) -> Result<(), Fail
 fn remove(name: &str, data: &DataDir) -> Result<(), Failure> {
     let name = parse(name)?;
     if existing(data)?.remove(&name)? {
-        println!("removed {}@{}", name.user(), name.domain());
+        say::out(format_args!("removed {}@{}\n", name.user(), name.domain()));
         return Ok(());
     }
     Err(Failure::Said(format!("there is no subscriber {}@{}", name.user(), name.domain())))
@@ -246,13 +246,14 @@ fn import(file: &Path, options: &ImportOptions, data: &DataDir) -> Result<(), Fa
         if live {
             let percent = 100 * p.bytes / p.total.max(1);
             let doing = if p.writing { "writing" } else { "checking" };
-            eprint!("\r{doing} {percent:3} %  {} lines", p.lines);
+            // Who looks at a terminal that is gone sees nothing.
+            let _ = write!(io::stderr(), "\r{doing} {percent:3} %  {} lines", p.lines);
         }
     };
     // A file with bad lines leaves none behind either.
     let checked = Import::check(input, file, options, &mut show)?;
     if live {
-        eprintln!();
+        say::err(format_args!(""));
     }
     if let Some(report) = checked.refused() {
         return report_import(report, file, options);
@@ -260,7 +261,7 @@ fn import(file: &Path, options: &ImportOptions, data: &DataDir) -> Result<(), Fa
     let mut subscribers = made(&config, data)?;
     let report = checked.write(&mut subscribers, &mut show)?;
     if live {
-        eprintln!();
+        say::err(format_args!(""));
     }
     report_import(&report, file, options)?;
     let domains: Vec<&str> = report.domains.iter().map(String::as_str).collect();
@@ -270,21 +271,21 @@ fn import(file: &Path, options: &ImportOptions, data: &DataDir) -> Result<(), Fa
 
 fn report_import(report: &ImportReport, file: &Path, options: &ImportOptions) -> Result<(), Failure> {
     for bad in &report.bad_lines {
-        eprintln!("{}:{}: {}", file.display(), bad.line, bad.problem);
+        say::err(format_args!("{}:{}: {}", file.display(), bad.line, bad.problem));
     }
     let listed = report.bad_lines.len() as u64;
     if report.bad > listed {
-        eprintln!("and {} more bad lines", report.bad - listed);
+        say::err(format_args!("and {} more bad lines", report.bad - listed));
     }
     for name in &report.disagreed {
-        eprintln!("{name}: the ha1 is not that of the password");
+        say::err(format_args!("{name}: the ha1 is not that of the password"));
     }
     if report.disagreeing > 0 {
         let counted = if options.prefer == Some(Prefer::Ha1) { "ha1" } else { "password" };
-        eprintln!(
+        say::err(format_args!(
             "{} lines had an ha1 that is not that of their password; the {counted} counted",
             report.disagreeing
-        );
+        ));
     }
     if report.bad > 0 && !options.skip_bad_lines {
         let bad = report.bad;
@@ -293,12 +294,12 @@ fn report_import(report: &ImportReport, file: &Path, options: &ImportOptions) ->
             report.lines
         )));
     }
-    println!("imported {} of {} lines", report.written, report.lines);
+    say::out(format_args!("imported {} of {} lines\n", report.written, report.lines));
     Ok(())
 }
 
 fn export(data: &DataDir) -> Result<(), Failure> {
     let written = existing(data)?.export(io::stdout().lock())?;
-    eprintln!("exported {written} subscribers");
+    say::err(format_args!("exported {written} subscribers"));
     Ok(())
 }

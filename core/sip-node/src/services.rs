@@ -160,7 +160,8 @@ pub enum Refusal {
     Throttled,
     /// The credentials cannot be read or contradict the request: 400 with this reason phrase.
     Unreadable(&'static str),
-    /// A REGISTER for an address-of-record that is not of this server: 404.
+    /// A REGISTER for an address-of-record that is not of this server: 404, or 403 where its Request-URI is
+    /// of another domain.
     NotOurs,
     /// A REGISTER by someone who has not proven to be one of our users: 403.
     Unproven,
@@ -173,6 +174,8 @@ pub enum Refusal {
     Rules,
     /// A call of a trunk that would go back to that trunk: 404.
     Loop,
+    /// A call of a trunk to what is no user, and has no route or trunk: 404.
+    NotFound,
     /// Strangers may send nothing here: 403.
     Stranger,
     /// Strangers may not send this method: 403.

@@ -11,7 +11,6 @@ mod known;
 mod numbers;
 mod output;
 mod plan;
-mod say;
 mod schedule;
 mod scrape;
 mod search;
@@ -31,6 +30,7 @@ mod watch;
 mod witness;
 
 pub use args::{CompareArgs, EXAMPLES, LoadArgs, Switch, translate};
+use control::say;
 use control::signals::{self, Signal};
 use ending::{Ended, Ending};
 use load::engine::{Notice, Record};

@@ -336,15 +336,19 @@ pub fn run(
         Command::Bindings { aor } => {
             let fetch = |page: &Page| client.bindings(aor.as_deref(), page);
             let head = ["AOR", "CONTACT", "Q", "EXPIRES", "RECEIVED", "USER AGENT"];
-            list(fetch, head, binding_row, output, out)
+            let shown = list(fetch, head, binding_row, output, out)?;
+            match aor.as_deref().filter(|_| shown == 0 && output == Output::Table) {
+                Some(aor) => Ok(out.write_all(no_bindings(aor).as_bytes())?),
+                None => Ok(()),
+            }
         }
         Command::Calls => {
             let head = ["CALL-ID", "FROM", "TO", "STATE", "AGE", "WORKER"];
-            list(|page| client.calls(page), head, call_row, output, out)
+            list(|page| client.calls(page), head, call_row, output, out).map(drop)
         }
         Command::Trunks => {
             let head = ["LIST", "TARGET", "STATE", "WHY", "SINCE", "CALLS", "FAILED", "LAST ERROR"];
-            list(|page| client.trunks(page), head, trunk_row, output, out)
+            list(|page| client.trunks(page), head, trunk_row, output, out).map(drop)
         }
     }
 }
@@ -366,14 +370,20 @@ fn show<T: Serialize>(
     Ok(())
 }
 
-/// Writes a list, page after page.
+/// What is said where an address-of-record has no binding.
+fn no_bindings(aor: &str) -> String {
+    let form = if aor.contains('@') { "" } else { "; an address-of-record is written USER@DOMAIN" };
+    format!("no binding of {}{form}\n", cell(aor))
+}
+
+/// Writes a list, page after page; answers how many items it has.
 fn list<T: Serialize, const N: usize>(
     fetch: impl Fn(&Page) -> Result<Listing<T>, ClientError>,
     head: [&str; N],
     row: impl Fn(&T) -> [String; N],
     output: Output,
     out: &mut dyn Write,
-) -> Result<(), ClientError> {
+) -> Result<usize, ClientError> {
     let mut page = Page { after: None, limit: Page::MOST };
     let mut written = 0_usize;
     loop {
@@ -406,7 +416,7 @@ fn list<T: Serialize, const N: usize>(
         (Output::Json, _) => writeln!(out, "\n]")?,
         (Output::Table, _) => {}
     }
-    Ok(())
+    Ok(written)
 }
 
 /// Columns, each as wide as its widest cell; the last is not padded.
@@ -598,6 +608,15 @@ fn reload_text(report: &ReloadReport) -> String {
 mod tests {
     use super::*;
     use crate::admin::State;
+
+    #[test]
+    fn missing_bindings_are_told_with_the_form_of_an_aor() {
+        assert_eq!(
+            no_bindings("alice"),
+            "no binding of alice; an address-of-record is written USER@DOMAIN\n"
+        );
+        assert_eq!(no_bindings("alice@example.com"), "no binding of alice@example.com\n");
+    }
 
     #[test]
     fn draining_is_told_in_words() {

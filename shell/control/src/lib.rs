@@ -11,5 +11,6 @@ pub mod log;
 pub mod memory;
 pub mod metrics;
 mod outlet;
+pub mod say;
 pub mod signals;
 pub mod systemd;

@@ -116,6 +116,25 @@ fn check_tells_every_error_with_its_place() {
 }
 
 #[test]
+fn output_that_nobody_reads_is_no_failure() {
+    let dir = std::env::temp_dir().join(format!("strowger-pipe-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("good.toml");
+    std::fs::write(&file, "domains = [\"example.com\"]\n").unwrap();
+    let (file, data) = (file.to_str().unwrap(), dir.join("data").to_str().unwrap().to_owned());
+    let add = ["user", "add", "ann@example.com", "--password", "secret", "--data-dir", &data];
+    for args in [&["check", file][..], &add, &["user", "list", "--data-dir", &data], &["load", "-sn", "list"]]
+    {
+        // Its other end is gone.
+        let pipe = || std::io::pipe().unwrap().1;
+        let program = std::path::absolute(live::binary()).unwrap();
+        let status = std::process::Command::new(program).args(args).stdout(pipe()).stderr(pipe()).status();
+        assert_eq!(status.unwrap().code(), Some(0), "{args:?}");
+    }
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
 fn users_are_added_and_imported() {
     let server = Setup::new().user("ann", "pw").start();
     let data = server.data();

@@ -24,15 +24,17 @@ fn barred(
     known: bool,
 ) -> Option<Refusal> {
     let method = request.method();
+    // One for a domain of ours is no stranger's: it is challenged, or taken from anybody.
+    let or_not_ours = |why| if method == Method::Register { Refusal::NotOurs } else { why };
     if dialog.is_none() && !strangers.allowed {
-        return Some(Refusal::Stranger);
+        return Some(or_not_ours(Refusal::Stranger));
     }
     if strangers.lists(method) || belongs(request, dialog, known) {
         return None;
     }
     // Its dialog is unknown here (section 12.2.2).
     let claims = dialog.is_none() && !request.to_tag().is_empty();
-    Some(if claims { Refusal::NoDialog } else { Refusal::Method })
+    Some(if claims { Refusal::NoDialog } else { or_not_ours(Refusal::Method) })
 }
 
 /// The status of a refusal.

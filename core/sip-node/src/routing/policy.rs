@@ -15,8 +15,9 @@ use wire::Flow;
 impl<S: Services> Router<'_, S> {
     /// Counts and tells of a request that may not go where it wants to.
     pub(crate) fn note_refusal(&self, status: u16, flow: Flow, request: &Message<'_>, a: &Admitted<'_>) {
-        if status == 404 && self.goes_back(a) {
-            self.site.tell(Refusal::Loop, request.request_uri(), flow, request);
+        if status == 404 && a.caller.trunk.is_some() {
+            let why = if self.goes_back(a) { Refusal::Loop } else { Refusal::NotFound };
+            self.site.tell(why, request.request_uri(), flow, request);
         }
         if status != 403 {
             return;

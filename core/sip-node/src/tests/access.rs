@@ -552,6 +552,8 @@ fn refused_trunk_call_names_the_missing_right() {
     for (uri, why) in [
         // Back over the trunk that it came from nobody goes.
         ("sip:+4930@here.example", Refusal::Loop),
+        // The trunk serves numbers with a plus sign.
+        ("sip:4930@here.example", Refusal::NotFound),
         ("sip:+1900@here.example", Refusal::Transit),
         ("sip:+1900@198.51.100.77", Refusal::Transit),
         ("sip:x@partner.example", Refusal::Transit),
@@ -563,7 +565,7 @@ fn refused_trunk_call_names_the_missing_right() {
             other.domains = vec![b"partner.example".to_vec()];
             s.trunks.push(other);
         });
-        let status = if why == Refusal::Loop { 404 } else { 403 };
+        let status = if matches!(why, Refusal::Loop | Refusal::NotFound) { 404 } else { 403 };
         assert_eq!(lab.ask(CARRIER, from(CARRIER, uri, &[]).text()).status(), status, "{uri}");
         let (told, about) = lab.world.refused.borrow().last().unwrap().clone();
         assert_eq!((told, about.as_str()), (why, uri));

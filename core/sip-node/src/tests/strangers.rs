@@ -234,6 +234,15 @@ fn info_needs_the_call_that_its_token_is_of() {
 }
 
 #[test]
+fn register_in_an_unserved_domain_is_told_as_such() {
+    for allowed in [true, false] {
+        let mut lab = Lab::with(|s| s.proxy.strangers.allowed = allowed);
+        assert_eq!(lab.ask(CAROL, Req::new("REGISTER", "sip:other.example").text()).status(), 403);
+        assert_eq!(lab.world.refused.borrow().last().unwrap().0, Refusal::NotOurs);
+    }
+}
+
+#[test]
 fn strangers_refused_keep_their_calls_and_users_theirs() {
     let mut lab = lab(|_| {});
     let (invite, ok) = in_call(&mut lab, true);

@@ -16,4 +16,5 @@ pub use model::{
     NodeOrder, Nodes, Page, Records, Refusal, Role, ServeStatus, State, Status, StoreStatus, TrunkTarget,
 };
 pub(crate) use page::uptime;
+pub(crate) use server::read_token;
 pub use server::{Bound, Server};

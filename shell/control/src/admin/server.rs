@@ -109,7 +109,7 @@ impl Drop for Server {
 }
 
 /// The first line of the token file.
-fn read_token(path: &Path) -> io::Result<String> {
+pub(crate) fn read_token(path: &Path) -> io::Result<String> {
     use std::io::Read;
     use std::os::unix::fs::MetadataExt;
     let mut text = String::new();

@@ -6,10 +6,13 @@ use super::{Config, Server, sections, syntax};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use toml::de::DeTable;
+use toml::de::{DeTable, DeValue};
 
 /// Larger files are refused unread; octets.
 const LARGEST_FILE: u64 = 4 << 20;
+
+/// Octets of the secret of a cluster.
+const SECRET_BYTES: u64 = 32;
 
 /// What the command line says; it wins over the file. Texts are as typed: they are checked here, so
 /// that their errors come together with those of the file.
@@ -48,6 +51,9 @@ pub struct Loaded {
     pub(super) places: BTreeMap<String, Place>,
 }
 
+/// The keys that name a file which must be there at the start.
+const FILES: [(&str, &str); 2] = [("admin", "token_file"), ("balance", "previous_secret")];
+
 /// What only `strowger serve` reads.
 const OF_SERVE: &[&str] = &[
     "domains",
@@ -74,6 +80,27 @@ impl Loaded {
             }
         }
         self
+    }
+
+    /// What is wrong with the files that the configuration names: a start would fail for it.
+    pub fn check_files(&self) -> Vec<ConfigError> {
+        let Config { admin, balance, .. } = &self.config;
+        let token = admin.token_file.as_deref().and_then(|file| crate::admin::read_token(file).err());
+        let secret = balance.previous_secret.as_deref().and_then(|file| read_secret(file).err());
+        let found = FILES.into_iter().zip([token, secret]);
+        let findings = found.filter_map(|((section, key), error)| Some((section, key, error?)));
+        let finding = |(section, key, error): (&str, &str, std::io::Error)| {
+            let (line, column) = self.places.get(&format!("{section}.{key}")).copied().unwrap_or((0, 0));
+            let mend = match error.kind() {
+                std::io::ErrorKind::NotFound => "make the file, or correct the path",
+                std::io::ErrorKind::PermissionDenied => "give the user of the server the right to read it",
+                _ => "",
+            };
+            let file = self.file.as_deref().map_or_else(String::new, |file| file.display().to_string());
+            let message = format!("{key} cannot be used: {error}");
+            ConfigError { file, line, column, message, mend: mend.to_owned() }
+        };
+        findings.map(finding).collect()
     }
 
     /// The configuration as TOML with every default, without what a balancer does not read if the file is
@@ -143,6 +170,14 @@ impl Config {
             let place = reader.place(key.span().start);
             reader.places.insert(key.get_ref().to_string(), place);
         }
+        for (section, key) in FILES {
+            if let Some(DeValue::Table(inside)) = table.get(section).map(|value| value.get_ref())
+                && let Some(value) = inside.get(key)
+            {
+                let place = reader.place(value.span().start);
+                reader.places.insert(format!("{section}.{key}"), place);
+            }
+        }
         let context = Context { overrides, methods, server: &Server::default() };
         let config = sections::read(&mut reader, Section::new("", 0..0, Some(table)), &context);
         if !reader.errors.is_empty() {
@@ -167,6 +202,19 @@ impl Config {
             *secret = base.join(&*secret);
         }
     }
+}
+
+/// The secret that a cluster of balancers had before.
+fn read_secret(path: &Path) -> std::io::Result<()> {
+    let named = |e: std::io::Error| std::io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(named)?;
+    file.take(SECRET_BYTES + 1).read_to_end(&mut bytes).map_err(named)?;
+    if bytes.len() as u64 != SECRET_BYTES {
+        let what = format!("{}: not {SECRET_BYTES} octets", path.display());
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, what));
+    }
+    Ok(())
 }
 
 /// Message and mend.

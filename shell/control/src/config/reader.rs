@@ -270,7 +270,7 @@ impl<'d, 'i> Section<'d, 'i> {
             if self.asked.contains(&name) {
                 continue;
             }
-            let fault = missing(name).unwrap_or_else(|| {
+            let fault = missing(name, self.path).unwrap_or_else(|| {
                 let inside =
                     if self.path.is_empty() { String::new() } else { format!(" in [{}]", self.path) };
                 Fault::new(format!("unknown key `{name}`{inside}"), self.mend(name))
@@ -291,8 +291,14 @@ impl<'d, 'i> Section<'d, 'i> {
 }
 
 /// What a key of this name asks for, if other servers have it and this one does not yet.
-fn missing(name: &str) -> Option<Fault> {
+fn missing(name: &str, section: &str) -> Option<Fault> {
     let (what, mend) = match name {
+        "register" | "registration" | "user" | "username" | "password" | "auth_user" | "secret"
+            if section == "trunk" =>
+        {
+            let what = "registering at a carrier, and passwords for it, are not in this version";
+            (what.to_owned(), "remove it; the carrier must know this server by its address")
+        }
         "backend" | "database" | "db" | "db_url" | "postgres" | "postgresql" | "mysql" | "redis" => {
             (super::values::OTHER_DATABASES.to_owned(), "users and bindings are in SQLite below `data_dir`")
         }

@@ -26,7 +26,9 @@ pub(super) fn first(text: &str, errors: &[Error]) -> Option<(Span, Fault)> {
         return Some((open..open + 1, Fault::new("this list does not end", "close it with `]`")));
     }
     let word = text.get(span.clone()).unwrap_or_default();
-    let fault = if SWITCHES.iter().any(|switch| switch.eq_ignore_ascii_case(word)) {
+    let fault = if first.message().contains("duplicate key") {
+        duplicate(text, &span)
+    } else if SWITCHES.iter().any(|switch| switch.eq_ignore_ascii_case(word)) {
         let mend = match word {
             "off" => "write false, or \"off\" in quotes where that is a value",
             _ => "write true or false",
@@ -38,6 +40,43 @@ pub(super) fn first(text: &str, errors: &[Error]) -> Option<(Span, Fault)> {
         Fault::new(first.message().trim(), "")
     };
     Some((span, fault))
+}
+
+/// A key or section that stands twice.
+fn duplicate(text: &str, again: &Span) -> Fault {
+    let word = text.get(again.clone()).unwrap_or_default();
+    let first = earlier(text, again).and_then(|at| text.get(..at)).map_or_else(String::new, |before| {
+        let (line, begin) = (before.matches('\n').count() + 1, before.rfind('\n').map_or(0, |end| end + 1));
+        let column = before.get(begin..).map_or(0, |start| start.chars().count()) + 1;
+        format!("; the first is at {line}:{column}")
+    });
+    Fault::new(format!("duplicate key `{word}`{first}"), "remove one")
+}
+
+/// Where the key or section stands first that stands again there. A key counts in its section, a section in
+/// the file.
+fn earlier(text: &str, again: &Span) -> Option<usize> {
+    let word = text.get(again.clone())?;
+    let begin = text.get(..again.start)?.rfind('\n').map_or(0, |end| end + 1);
+    let before = text.get(..begin)?;
+    let header = |line: &str| line.trim_start().starts_with('[');
+    let section = header(text.get(begin..)?);
+    let (mut at, mut found) = (0, None);
+    for line in before.split_inclusive('\n') {
+        let name = line.trim_start();
+        let same = match section {
+            true => header(line) && name.trim_start_matches(['[', ' ']).starts_with(word),
+            false => name.strip_prefix(word).is_some_and(|rest| rest.trim_start().starts_with('=')),
+        };
+        if !section && header(line) {
+            found = None;
+        }
+        if same && found.is_none() {
+            found = line.find(word).map(|column| at + column);
+        }
+        at += line.len();
+    }
+    found
 }
 
 /// Where the outermost list begins that is still open where this text ends: the header of the next section

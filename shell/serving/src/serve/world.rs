@@ -211,6 +211,7 @@ impl Services for World {
             return match why {
                 Refusal::Transit => say_no_transit(about, source),
                 Refusal::Loop => say_loop(about, source),
+                Refusal::NotFound => say_not_found(about, source),
                 _ => say_failed_login(why, about, source),
             };
         }
@@ -320,6 +321,21 @@ fn say_loop(about: &[u8], source: IpAddr) {
     }
 }
 
+/// Tells now and then of a trunk's calls to nobody.
+fn say_not_found(about: &[u8], source: IpAddr) {
+    static REFUSED: Throttle = Throttle::new();
+    if tracing::enabled!(tracing::Level::INFO)
+        && let Some(before) = REFUSED.pass(worker_runtime::monotonic_now())
+    {
+        let target = without_password(about);
+        tracing::info!(
+            %source, before, about = %Safe(&target),
+            "trunk call answered with 404, it is to no user, [[route]] or prefix: add a [[route]] whose `user` is the \
+             number as it stands here, with or without `+`"
+        );
+    }
+}
+
 /// Tells now and then of logins that failed, for whoever watches the usual log: there may be thousands a
 /// second. Whether there is such a user is not looked up for it.
 fn say_failed_login(why: Refusal, about: &[u8], source: IpAddr) {
@@ -362,7 +378,9 @@ const fn reason(why: Refusal, known: bool) -> &'static str {
         Refusal::OtherUser => "the credentials are those of another user",
         Refusal::Throttled => "too many wrong passwords from there; told to wait",
         Refusal::Unreadable(why) => why,
-        Refusal::NotOurs => "the address to register is not of one of our domains",
+        Refusal::NotOurs => {
+            "the domain to register in is not served: add it to `domains`, or have the phone register in one that is"
+        }
         Refusal::Unproven => "only our own users may register",
         Refusal::Claimed => {
             "a Contact or Path is at the address of a trunk, an emergency or a voicemail target, and the REGISTER did not come \
@@ -372,6 +390,10 @@ const fn reason(why: Refusal, known: bool) -> &'static str {
             "the call would leave again: if this trunk's calls may, set `may_transit = true` in its [[trunk]]"
         }
         Refusal::Loop => "the call would go back to the trunk that it came from",
+        Refusal::NotFound => {
+            "the trunk's call is to no user, [[route]] or prefix: a number must be written as the trunk sends it, with or \
+             without `+`"
+        }
         Refusal::Rules => "the called number is none of the `prefixes` of the trunk at that address",
         Refusal::Stranger => "strangers may send nothing here: `strangers` in [proxy]",
         Refusal::Method => "strangers may not send this method: `stranger_methods` in [proxy]",

@@ -285,6 +285,26 @@ fn targets_are_checked() {
 }
 
 #[test]
+fn trunk_that_should_register_is_refused_with_the_reason() {
+    let found = errors("[[trunk]]\nname = 'a'\ntargets = ['sip:192.0.2.1']\nregister = true");
+    let want = "4:1: registering at a carrier, and passwords for it, are not in this version; remove it; the carrier must \
+                know this server by its address\n";
+    assert_eq!(found, want);
+}
+
+#[test]
+fn key_that_stands_twice_is_named_with_the_first() {
+    let twice = "[limits]\nheaders = 20\n\n[dns]\ncache = 5\n[timers]\nt1 = '1s'\n t2 = '4s'\nt1 = '2s'\n";
+    assert_eq!(errors(twice), "9:1: duplicate key `t1`; the first is at 7:1; remove one\n");
+    assert_eq!(
+        errors("workers = 1\n  workers = 2\n"),
+        "2:3: duplicate key `workers`; the first is at 1:1; remove one\n"
+    );
+    let section = "[dns]\ncache = 5\n[timers]\n[dns]\n";
+    assert_eq!(errors(section), "4:2: duplicate key `dns`; the first is at 1:2; remove one\n");
+}
+
+#[test]
 fn trunks_must_be_clear() {
     assert!(errors("[[trunk]]\ntargets=['sip:h']").contains("trunk without name"));
     assert!(errors("[[trunk]]\nname='a'\ntargets=[]").contains("`targets` is empty"));

@@ -187,6 +187,37 @@ fn the_command_line_wins() {
 }
 
 #[test]
+fn files_that_are_named_are_looked_at() {
+    let dir = std::env::temp_dir().join(format!("strowger-files-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("strowger.toml");
+    let text =
+        "[admin]\ntoken_file = 'token'\n[balance]\nnodes = ['sip:192.0.2.1']\nprevious_secret = 'before'";
+    std::fs::write(&file, text).unwrap();
+    let found = || {
+        let loaded = Config::load(Some(&file), &Overrides::default(), METHODS).unwrap();
+        loaded.check_files().into_iter().map(|found| (found.line, found.message)).collect::<Vec<_>>()
+    };
+    let missing = found();
+    assert_eq!(missing.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [2, 5], "{missing:?}");
+    assert!(
+        missing[0].1.starts_with("token_file cannot be used: ")
+            && missing[0].1.contains("token: No such file")
+    );
+    std::fs::write(dir.join("token"), "short").unwrap();
+    std::fs::write(dir.join("before"), [7; 31]).unwrap();
+    assert!(
+        found()[0].1.contains("at least 16 characters") && found()[1].1.ends_with("not 32 octets"),
+        "{:?}",
+        found()
+    );
+    std::fs::write(dir.join("token"), "0123456789abcdef").unwrap();
+    std::fs::write(dir.join("before"), [7; 32]).unwrap();
+    assert_eq!(found(), []);
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
 fn paths_are_meant_from_where_the_file_is() {
     let dir = std::env::temp_dir().join(format!("strowger-config-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
