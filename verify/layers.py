@@ -43,14 +43,16 @@ BELOW = {
     'sip-balancer': {'wire', 'timing', 'sip-message', 'sip-proxy', 'sip-steering', 'sip-health'},
     # The shell handles no SIP: of the core it sees only the vocabulary, the wheel for deadlines and the form of
     # programs for the kernel.
-    'worker-runtime': {'wire', 'timing', 'kernel-programs'},
+    'worker-runtime': {'wire', 'timing', 'kernel-programs', 'log-events'},
     # ... except the location service and the store, which keep bindings and credentials as the core defines them.
-    'location': {'wire', 'sip-registrar'},
-    'store': {'wire', 'location', 'sip-registrar', 'sip-auth'},
+    'location': {'wire', 'sip-registrar', 'log-events'},
+    'store': {'wire', 'location', 'sip-registrar', 'sip-auth', 'log-events'},
     # ... and control, whose keys and counters are those of the core: it reads into the core's settings, and names
     # what a node counts.
-    'control': {'wire', 'sip-message', 'sip-auth', 'sip-registrar', 'sip-proxy', 'sip-node', 'sip-balancer'},
-    'resolver': {'wire'},
+    'control': {'wire', 'log-events', 'sip-message', 'sip-auth', 'sip-registrar', 'sip-proxy', 'sip-node', 'sip-balancer'},
+    'resolver': {'wire', 'log-events'},
+    # Below all of the shell: what it logs.
+    'log-events': set(),
     # The load generator is a machine like the node; the runtime drives it.
     'load': {'wire', 'timing', 'sip-message', 'sip-auth'},
     'load-runner': {'wire', 'load', 'worker-runtime', 'control'},

@@ -19,7 +19,7 @@ impl Notifier {
     pub fn from_env() -> Notifier {
         match std::env::var_os("NOTIFY_SOCKET") {
             Some(name) if !name.is_empty() => Notifier::to(&name).unwrap_or_else(|error| {
-                tracing::warn!(%error, "NOTIFY_SOCKET cannot be used");
+                log_events::admin::notify_socket_unusable(&error);
                 Notifier::none()
             }),
             _ => Notifier::none(),

@@ -29,18 +29,13 @@ pub fn finish(writer: &mut Writer, mover: &mut Mover, location: &SharedLocation,
         }
     }
     if writer.rescanning() {
-        tracing::error!(
-            "there was no time to write all bindings anew; what a damaged or lost log of bindings had is known again \
-             when phones register"
-        );
+        log_events::bindings::bindings_not_all_written();
     }
     match outcome {
         Ok(true) => {}
-        Ok(false) => tracing::info!(
-            "the location table is older than the log beside it, which the next start reads as well"
-        ),
+        Ok(false) => log_events::bindings::table_behind_log(),
         Err(error) => {
-            tracing::warn!(%error, "bindings stay in the log beside the database; the next start reads it");
+            log_events::bindings::bindings_left_in_log(&error);
         }
     }
 }

@@ -66,7 +66,7 @@ impl Fold {
             if self.found.files.last().is_none_or(|file| file.number != full.number) {
                 match Scan::open(&self.dir, &full.path, full.number, false) {
                     Ok(file) if file.header.salt != full.salt => {
-                        tracing::error!(path = %file.path.display(), "another file is in the place of a log of bindings");
+                        log_events::bindings::log_file_replaced(&file.path.display());
                         self.hurt.push(full.number);
                         self.waiting.pop_front();
                         continue;
@@ -74,9 +74,9 @@ impl Fold {
                     Ok(mut file) => {
                         file.loaded = full.loaded;
                         if file.length < full.bytes {
-                            tracing::error!(
-                                path = %file.path.display(), bytes = full.bytes - file.length,
-                                "somebody cut a log of bindings short"
+                            log_events::bindings::log_file_cut(
+                                &file.path.display(),
+                                full.bytes - file.length,
                             );
                             self.hurt.push(full.number);
                         }
@@ -84,7 +84,7 @@ impl Fold {
                     }
                     // Whatever happened to it will not be undone; memory has all that was in it.
                     Err(error) if matches!(error.kind, Kind::Missing | Kind::Corrupt | Kind::Version) => {
-                        tracing::error!(%error, "a log of bindings is lost");
+                        log_events::bindings::log_file_lost(&error);
                         self.hurt.push(full.number);
                         self.waiting.pop_front();
                         continue;

@@ -80,7 +80,7 @@ impl HealthState {
                     OnFailure::Refuse => "refusing registrations until it works again",
                     OnFailure::Accept => "accepting registrations that a crash would lose",
                 };
-                tracing::error!(%error, "bindings cannot be written to disk; {answer}");
+                log_events::bindings::bindings_unwritten(&error, answer);
                 *state = Health::Failing { since: now, error };
                 self.accepting.store(self.policy == OnFailure::Accept, Ordering::Relaxed);
                 self.failing.store(true, Ordering::Relaxed);
@@ -95,7 +95,7 @@ impl HealthState {
         }
         let mut state = self.lock();
         if let Health::Failing { since, .. } = &*state {
-            tracing::info!(seconds = now.since(*since).as_secs(), "bindings are written to disk again");
+            log_events::bindings::bindings_written_again(now.since(*since).as_secs());
         }
         *state = Health::Good;
         self.failing.store(false, Ordering::Relaxed);

@@ -105,10 +105,7 @@ pub fn load(
         && let Err(error) = table.pull_back(clock)
     {
         ahead = false;
-        tracing::warn!(
-            %error,
-            "the wall clock was set back; at the next start bindings may live longer than they should"
-        );
+        log_events::bindings::wall_clock_behind(&error);
     }
     // Before any other file goes: it has the number of the last removal.
     let log = Log::begin(dir, number, seen.unwrap_or(newest), clock)?;
@@ -123,7 +120,7 @@ pub fn load(
         report = load_all(options, table, location, key)?.1;
     }
     if report.bad != 0 {
-        tracing::warn!(rows = report.bad, "bindings on disk were passed over: damaged, or no room");
+        log_events::bindings::bindings_passed_over(report.bad);
     }
     Ok(Start { report, log, sealed: Arc::new(Sealed::new(sealed)), seen })
 }
@@ -137,7 +134,7 @@ fn move_all(
 ) -> bool {
     for places in found.index.in_order_of_rows().chunks(STEP) {
         if let Err(error) = fold::write(&found.files, places, table, location, clock) {
-            tracing::error!(%error, "the log of bindings is used as it is");
+            log_events::bindings::log_not_moved(&error);
             return false;
         }
     }
@@ -148,7 +145,7 @@ fn move_all(
 fn dispose_all(dir: &LogDir, found: &Found, which: impl Fn(&Scan) -> bool, sealed: &mut Vec<Full>) {
     for file in found.files.iter().filter(|file| which(file)) {
         if let Err(error) = dispose(dir, &file.path, file.damage.is_some()) {
-            tracing::warn!(%error, "a file of the log stays, and is moved into the table again");
+            log_events::bindings::log_file_stays(&error);
             break;
         }
         sealed.retain(|full| full.number != file.number);
@@ -240,7 +237,7 @@ impl Filling<'_> {
     pub fn count(&self, more: u64) {
         let before = self.count.fetch_add(more, Ordering::Relaxed);
         if before / PROGRESS != (before + more) / PROGRESS {
-            tracing::info!(records = before + more, "reading bindings");
+            log_events::bindings::bindings_being_read(before + more);
         }
     }
 

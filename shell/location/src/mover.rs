@@ -140,7 +140,7 @@ impl Mover {
             Ok(more) => {
                 self.locked = None;
                 if self.sealed.succeed() {
-                    tracing::info!("the location table is written again");
+                    log_events::bindings::table_written_again();
                 }
                 if more && self.is_behind() { Duration::ZERO } else { REST }
             }
@@ -167,12 +167,12 @@ impl Mover {
         if error.kind == Kind::Busy {
             let since = *self.locked.get_or_insert(now);
             if now.since(since) >= PATIENT && self.sealed.fail(error.to_string()) {
-                tracing::warn!(%error, "the location table cannot be written; bindings stay in the log");
+                log_events::bindings::table_locked(&error);
             }
             return REST;
         }
         if self.sealed.fail(error.to_string()) {
-            tracing::error!(%error, "the location table cannot be written; bindings stay in the log");
+            log_events::bindings::table_unwritten(&error);
         }
         RETRY
     }
@@ -218,7 +218,7 @@ impl Mover {
         // What was committed must be where the next start looks for it.
         self.table.check()?;
         if *stage == Stage::Moved && !fold.hurt().is_empty() {
-            tracing::warn!("all bindings are written anew, because a part of the log is lost");
+            log_events::bindings::bindings_written_anew();
             *stage = Stage::Mending;
             self.purge = Some(Purge::All);
             self.table.begin_purge();

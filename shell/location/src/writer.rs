@@ -220,7 +220,7 @@ impl Writer {
         let moved = offset(pair) - self.offset;
         if moved.abs() > JUMP {
             let seconds = moved / 1_000_000;
-            tracing::warn!(%seconds, "the wall clock was set; bindings are unaffected and written anew");
+            log_events::bindings::wall_clock_set(&seconds);
             self.offset = offset(pair);
             self.rescan = Some(Cursor::default());
         }
@@ -250,10 +250,7 @@ impl Writer {
         // With the database elsewhere too, this is not the directory that we know.
         (self.table_there)()?;
         let lost = self.appender.step_over(pair)?;
-        tracing::error!(
-            path = %lost.path.display(),
-            "the log of bindings was deleted or replaced while the server runs; all bindings are written anew"
-        );
+        log_events::bindings::log_deleted(&lost.path.display());
         self.sealed.push(lost);
         (self.began, self.trouble) = (None, None);
         self.rescan = Some(Cursor::default());
@@ -310,7 +307,7 @@ impl Writer {
         if let Err(error) = there.and_then(|()| self.rotate(pair)) {
             let text = error.to_string();
             if self.trouble.replace((pair.monotonic + RETRY.1, text)).is_none() {
-                tracing::error!(%error, "the next file of the log cannot be begun");
+                log_events::bindings::log_not_continued(&error);
             }
         }
     }

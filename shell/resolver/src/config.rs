@@ -57,7 +57,7 @@ impl ResolverConfig {
     pub(crate) fn servers(&self) -> (Servers, ResolverOpts) {
         let (servers, mut options) = if self.nameservers.is_empty() {
             hickory_resolver::system_conf::read_system_conf().unwrap_or_else(|error| {
-                tracing::warn!(%error, "no nameservers: the system's configuration cannot be read");
+                log_events::dns::nameservers_unknown(&error);
                 (Servers::from_name_servers(Vec::new()), ResolverOpts::default())
             })
         } else {
@@ -79,7 +79,7 @@ impl ResolverConfig {
         match &self.hosts {
             HostsFile::None => Ok(Hosts::default()),
             HostsFile::System => Ok(Hosts::from_system().unwrap_or_else(|error| {
-                tracing::warn!(%error, "the hosts file cannot be read");
+                log_events::dns::hosts_file_unreadable(&error);
                 Hosts::default()
             })),
             HostsFile::At(path) => {

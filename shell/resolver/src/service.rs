@@ -73,7 +73,7 @@ impl Drop for Resolver {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("the resolver's thread had panicked");
+            log_events::dns::resolver_panicked();
         }
     }
 }
@@ -104,7 +104,7 @@ async fn serve(
 
 /// The library could not be set up: everything fails, nothing hangs.
 async fn refuse_all(mut inbox: mpsc::Receiver<Question>, error: &str, deliver: impl Fn(Answer)) {
-    tracing::error!(error, "no DNS look-ups are possible");
+    log_events::dns::resolver_unusable(error);
     while let Some(question) = inbox.recv().await {
         deliver(question.failed(Failure::Server));
     }

@@ -13,27 +13,25 @@ pub struct Bugs {
 impl Bugs {
     /// Logs the places that are new since the last look.
     pub fn look(&mut self) {
-        for line in self.fresh(invariant::total(), invariant::broken()) {
-            tracing::error!("{line}");
+        for Broken { file, line, message, times } in self.fresh(invariant::total(), invariant::broken()) {
+            log_events::workers::bug_found(file, line, message, &counted(times));
         }
     }
 
-    /// A line for each place that was not named before.
-    fn fresh(&mut self, total: u64, broken: impl Iterator<Item = Broken>) -> Vec<String> {
+    /// The places that were not named before.
+    fn fresh(&mut self, total: u64, broken: impl Iterator<Item = Broken>) -> Vec<Broken> {
         if total == self.total {
             return Vec::new();
         }
         self.total = total;
         let fresh: Vec<Broken> = broken.filter(|b| !self.named.contains(&(b.file, b.line))).collect();
         self.named.extend(fresh.iter().map(|b| (b.file, b.line)));
-        fresh.iter().map(line).collect()
+        fresh
     }
 }
 
-fn line(broken: &Broken) -> String {
-    let Broken { file, line, message, times } = broken;
-    let plural = if *times == 1 { "" } else { "s" };
-    format!("a bug of strowger: {file}:{line} {message}, {times} time{plural}; please report")
+fn counted(times: u64) -> String {
+    format!("{times} time{}", if times == 1 { "" } else { "s" })
 }
 
 /// The alarm once there was one.
@@ -42,10 +40,9 @@ pub fn alarm() -> Option<String> {
 }
 
 fn alarm_of(total: u64) -> Option<String> {
-    let plural = if total == 1 { "" } else { "s" };
-    (total > 0).then(|| {
-        format!("a bug of strowger was noticed {total} time{plural}: please report what the log says of it")
-    })
+    let counted = counted(total);
+    (total > 0)
+        .then(|| format!("a bug of strowger was noticed {counted}: please report what the log says of it"))
 }
 
 /// Appends how often there was one.
@@ -66,10 +63,11 @@ mod tests {
         let mut bugs = Bugs::default();
         assert!(bugs.fresh(0, [].into_iter()).is_empty());
         let first = bugs.fresh(3, [at(1, 3)].into_iter());
-        assert_eq!(first, ["a bug of strowger: core/x.rs:1 x is y, 3 times; please report"]);
+        assert_eq!(first, [at(1, 3)]);
         assert!(bugs.fresh(3, [at(1, 3)].into_iter()).is_empty());
         let second = bugs.fresh(5, [at(1, 4), at(2, 1)].into_iter());
-        assert_eq!(second, ["a bug of strowger: core/x.rs:2 x is y, 1 time; please report"]);
+        assert_eq!(second, [at(2, 1)]);
+        assert_eq!([counted(1), counted(3)], ["1 time", "3 times"]);
     }
 
     #[test]

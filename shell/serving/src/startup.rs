@@ -39,14 +39,15 @@ impl Startup {
         let signals = signals::listen()?;
         let config = &loaded.config;
         let log = control::log::init(config.log.level, config.log.format)?;
-        tracing::info!(
-            version = env!("CARGO_PKG_VERSION"),
-            config = loaded.file.as_deref().map_or("none".into(), |f| absolute(f).display().to_string()),
-            data_dir = %absolute(&config.server.data_dir).display(),
-            "{words}"
+        let file = loaded.file.as_deref().map_or("none".into(), |f| absolute(f).display().to_string());
+        log_events::process::starting(
+            env!("CARGO_PKG_VERSION"),
+            &file,
+            &absolute(&config.server.data_dir).display(),
+            words,
         );
         for warning in &loaded.warnings {
-            tracing::warn!("{warning}");
+            log_events::process::configuration_warning(warning);
         }
         let listeners = interfaces::expand(&config.server.listen)?;
         raise_descriptor_limit();
@@ -67,7 +68,7 @@ pub fn start_admin(
 ) -> Result<Option<Server>, Failure> {
     let admin = socket.map(|socket| socket.start(control)).transpose()?;
     if let Some(admin) = &admin {
-        tracing::info!(address = %admin.address(), "admin API");
+        log_events::admin::admin_listening(&admin.address());
     }
     Ok(admin)
 }
@@ -82,7 +83,7 @@ pub fn end<N: Send + 'static>(
     runtime.handle().shutdown();
     let ended = runtime.join();
     close()?;
-    tracing::info!("stopped");
+    log_events::process::stopped();
     ended.map_err(|panics| format!("{} of the workers failed; see the log", panics.len()).into())
 }
 
@@ -98,7 +99,7 @@ fn workers(config: &Config) -> usize {
 /// runtime says so if connections have to be fewer for it.
 fn raise_descriptor_limit() {
     if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
-        tracing::warn!(%error, "cannot raise the limit of open descriptors");
+        log_events::workers::descriptor_limit_fixed(&error);
     }
 }
 
@@ -161,7 +162,7 @@ fn runtime_config(config: &Config, listeners: &[c::Listener], workers: usize) ->
         // ownership is by hash. Better to end and be restarted, with all bindings on disk, or by what the
         // messages of dialogs say.
         on_panic: Some(Arc::new(|_| {
-            tracing::error!("a worker failed: ending, so that the service manager can restart");
+            log_events::workers::ending_without_worker();
             std::process::abort();
         })),
         ..RuntimeConfig::default()

@@ -127,7 +127,7 @@ impl Underway {
     pub fn finish(self) -> Result<(Bound, Grade), String> {
         let (bound, grade) = self.0.recv().map_err(|_| FAILED.to_owned())?;
         let grade = grade?;
-        tracing::info!(grade = grade.name(), "steering");
+        log_events::workers::steering(grade.name());
         Ok((bound, grade))
     }
 }
@@ -158,7 +158,7 @@ fn choose(bound: &mut Bound, ownership: &Ownership, wish: Steering, workers: usi
     let (error, mend) = match ownership.program(count) {
         Some(program) => match bound.steer(&program) {
             Ok(0) => {
-                tracing::info!("there are only streams to listen on, and nothing for the kernel to steer");
+                log_events::workers::steering_unneeded();
                 return Ok(Grade::Ring);
             }
             Ok(_) => return Ok(Grade::Kernel),
@@ -173,12 +173,7 @@ fn choose(bound: &mut Bound, ownership: &Ownership, wish: Steering, workers: usi
             "the kernel cannot steer datagrams: {error}; {mend}. With steering = \"auto\" the workers hand them over"
         ));
     }
-    tracing::warn!(
-        error,
-        "the kernel does not steer datagrams: those of another worker's calls make a hop, which costs a copy and often \
-         a wake-up of some microseconds. {mend}; or accept it: steering = \"ring\" in the configuration \
-         file, --steering ring of `serve`"
-    );
+    log_events::workers::steering_refused(&error, mend);
     Ok(Grade::Ring)
 }
 
@@ -193,12 +188,7 @@ fn sift(sifter: Sifter, ownership: &Ownership, workers: usize) {
             ("there is no overload program for this machine".to_owned(), "little-endian machines have one")
         }
     };
-    tracing::info!(
-        error,
-        "in an overload the kernel drops no datagrams that would be left unanswered: the server reads each, again \
-         whenever it is repeated, which leaves it less for calls. {mend}; or set overload.kernel = false to be content \
-         with it"
-    );
+    log_events::workers::sieve_unavailable(&error, mend);
 }
 
 /// The CPUs for this many workers, in turn; none: any.

@@ -42,10 +42,7 @@ pub(crate) fn prepare(dir: &Path) -> Result<()> {
             static WARNED: Once = Once::new();
             if meta.permissions().mode() & 0o077 != 0 {
                 WARNED.call_once(|| {
-                    tracing::warn!(
-                        path = %dir.display(),
-                        "other users of this machine may look into the data directory; `chmod 700` it"
-                    );
+                    log_events::subscribers::data_directory_open(&dir.display());
                 });
             }
             return Ok(());
@@ -82,7 +79,7 @@ pub(crate) fn database_file(dir: &Path) -> Result<PathBuf> {
         ));
     }
     if meta.mode() & 0o077 != 0 {
-        tracing::warn!(path = %path.display(), "the password hashes in it are open to other users; `chmod 600` it");
+        log_events::subscribers::database_open(&path.display());
     }
     Ok(path)
 }

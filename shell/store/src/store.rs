@@ -104,12 +104,11 @@ impl Store {
         let fault = |_| StoreError::new(Kind::System, &path, "reading it met a fault of ours", "report it");
         let (watch, Start { report: loaded, log, sealed, seen }) = (watch.map_err(fault)??, start?);
         forget_removed(table.database(), &location, seen, newest)?;
-        tracing::info!(
-            subscribers = credentials.len(),
-            bindings = loaded.live,
-            expired = loaded.expired,
-            path = %path.display(),
-            "store loaded"
+        log_events::subscribers::store_loaded(
+            credentials.len(),
+            loaded.live,
+            loaded.expired,
+            &path.display(),
         );
         let (clock, sockets) = (options.clock.clone(), options.sockets);
         let mut writer = Writer::new(WriterOptions {
@@ -233,7 +232,7 @@ impl Drop for Store {
         if !self.threads.is_empty()
             && let Err(error) = self.finish()
         {
-            tracing::error!(%error, "closing the store");
+            log_events::subscribers::store_not_closed(&error);
         }
     }
 }
@@ -323,12 +322,12 @@ fn watch_loop(mut source: Box<dyn SubscriberSource>, mut known: Known, stop: &St
     while !stop.wait(WATCH_INTERVAL) {
         match source.changes(&mut known) {
             Ok(()) if failing => {
-                tracing::info!("changes of subscribers are followed again");
+                log_events::subscribers::subscribers_followed_again();
                 failing = false;
             }
             // A lock held by someone else is nothing to report: the next look finds the changes.
             Err(error) if !failing && error.kind != Kind::Busy => {
-                tracing::error!(%error, "changes of subscribers cannot be followed");
+                log_events::subscribers::subscribers_not_followed(&error);
                 failing = true;
             }
             _ => {}

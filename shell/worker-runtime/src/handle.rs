@@ -95,11 +95,7 @@ fn connection_cap(wanted: usize, open: usize) -> usize {
     let Some(descriptors) = sys::raise_descriptor_limit() else { return wanted };
     let room = room_for_connections(descriptors, open);
     if room < wanted {
-        tracing::warn!(
-            wanted,
-            room,
-            "fewer stream connections than configured: raise `ulimit -n` (LimitNOFILE=)"
-        );
+        log_events::workers::descriptors_short(wanted, room);
     }
     room.min(wanted)
 }
@@ -145,7 +141,7 @@ fn pin(worker: usize, cpu: Option<usize>) {
     if let Some(cpu) = cpu
         && let Err(error) = sys::pin_to_cpu(cpu)
     {
-        tracing::warn!(worker, cpu, %error, "cannot bind the worker to this CPU; it runs on any");
+        log_events::workers::worker_not_pinned(worker, cpu, &error);
     }
 }
 
@@ -155,7 +151,7 @@ fn go_first(worker: usize, wanted: bool) {
         tracing::debug!(worker, %error, "the worker waits for others' turns of the processor to end");
     }
     if wanted && let Err(error) = sys::run_first(sys::RUN_FIRST) {
-        tracing::warn!(worker, %error, "the worker cannot run before other programs; it needs CAP_SYS_NICE");
+        log_events::workers::worker_not_first(worker, &error);
     }
 }
 
@@ -174,7 +170,7 @@ fn guard<H: Host>(index: u16, worker: Worker<H>, shared: &Shared<Notice<H>>, hoo
             },
         },
     };
-    tracing::error!(worker = index, message, "worker ended by a panic; what it owned is lost");
+    log_events::workers::worker_panicked(index, &message);
     let panic = WorkerPanic { worker: index, message };
     shared.panics.lock().unwrap_or_else(|e| e.into_inner()).push(panic.clone());
     if let Some(hook) = hook {

@@ -74,7 +74,7 @@ impl Bound {
             };
             let actual = open(&config, listener, id, opening)
                 .map_err(|error| StartError::Listen { listener, error })?;
-            tracing::info!(transport = %actual.transport, address = %actual.address, workers, "listening");
+            log_events::workers::listening(&actual.transport, &actual.address, workers);
             listeners.push(actual);
         }
         Ok(Bound { config, listeners, sockets, steered: false, sieves: Arc::default() })

@@ -193,12 +193,7 @@ impl Sieve {
         let Some(error) = sockets.find_map(|socket| sys::attach_filter(socket, program).err()) else {
             return State::Attached;
         };
-        tracing::warn!(
-            worker = self.worker,
-            %error,
-            "the kernel drops nothing for this worker in this overload: a socket takes no filter (net.core.optmem_max \
-             may be too small, or a filter of the socket be locked)"
-        );
+        log_events::workers::sieve_refused(self.worker, &error);
         self.set_until(Time::ZERO);
         detach(all);
         State::Refused

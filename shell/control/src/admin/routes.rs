@@ -144,7 +144,7 @@ async fn ask<T: Send + 'static>(
     let admin = Arc::clone(&shared.admin);
     let answer = tokio::task::spawn_blocking(move || question(&*admin)).await;
     answer.map_err(|error| {
-        tracing::error!(%error, "admin API: a handler failed");
+        log_events::admin::admin_request_failed(&error);
         refusal(StatusCode::INTERNAL_SERVER_ERROR, "the server failed to answer; see its log")
     })
 }

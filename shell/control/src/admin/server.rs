@@ -117,7 +117,7 @@ pub(crate) fn read_token(path: &Path) -> io::Result<String> {
     let file = std::fs::File::open(path).map_err(named)?;
     if file.metadata().is_ok_and(|meta| meta.mode() & 0o007 != 0) {
         let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
-        tracing::warn!(path = %whole.display(), "the admin token is open to every user; `chmod 600` it");
+        log_events::admin::admin_token_open(&whole.display());
     }
     file.take(TOKEN_BYTES).read_to_string(&mut text).map_err(named)?;
     let token = text.lines().next().unwrap_or_default().trim();
@@ -133,7 +133,7 @@ async fn accept(listener: TcpListener, router: axum::Router, mut stopped: onesho
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => {
-            tracing::error!(%error, "the admin API cannot start");
+            log_events::admin::admin_not_started(&error);
             return;
         }
     };

@@ -236,27 +236,16 @@ fn file_name(number: u64) -> String {
 fn report(scan: &Scan) {
     let path = scan.path.display();
     if scan.unborn {
-        tracing::warn!(
-            %path, bytes = scan.length,
-            "a crash hit this log of bindings while it was made; nothing is in it, and it is deleted"
-        );
+        log_events::bindings::log_file_unborn(&path, scan.length);
     }
     if scan.torn != 0 {
-        tracing::warn!(
-            %path, offset = scan.at, bytes = scan.torn,
-            "the end of the log of bindings is no whole batch: a crash cut it short; it is dropped. After a power cut \
-             it may have registrations of the last second before"
-        );
+        log_events::bindings::log_end_torn(&path, scan.at, scan.torn);
     }
     if let Some(damage) = scan.damage {
-        tracing::error!(
-            %path, offset = damage.at, bytes = damage.bytes,
-            "the log of bindings is damaged there; what can be read is kept, and phones whose registration \
-             is lost come back when they register again; check the disk"
-        );
+        log_events::bindings::log_damaged(&path, damage.at, damage.bytes);
     }
     if scan.bad != 0 {
-        tracing::warn!(%path, records = scan.bad, "records of the log of bindings make no sense");
+        log_events::bindings::log_records_senseless(&path, scan.bad);
     }
 }
 
@@ -612,7 +601,7 @@ pub fn list(dir: &LogDir) -> Result<Vec<(u64, PathBuf)>> {
             // One spelling for each number, or two files would be the same one.
             Some(Ok(number)) if name == *file_name(number) => files.push((number, path)),
             Some(_) => {
-                tracing::warn!(path = %path.display(), "file ignored: its name is not that of a log of bindings");
+                log_events::bindings::log_file_ignored(&path.display());
             }
             None => {}
         }
@@ -630,7 +619,7 @@ pub(crate) fn dispose(dir: &LogDir, path: &Path, damaged: bool) -> Result<()> {
     }
     let aside = dir.join(DAMAGED);
     dir.rename(path, &aside).map_err(fail)?;
-    tracing::warn!(path = %aside.display(), "the damaged log of bindings is kept there; delete it when it is of no use");
+    log_events::bindings::log_damaged_kept(&aside.display());
     Ok(())
 }
 

@@ -207,12 +207,8 @@ impl Scan {
             return self.file.sync().map_err(fail);
         }
         match self.copy_torn(dir, aside) {
-            Ok(()) => {
-                tracing::warn!(path = %aside.display(), "what was cut off the log of bindings is kept there")
-            }
-            Err(error) => {
-                tracing::warn!(%error, path = %aside.display(), "cannot keep what is cut off the log")
-            }
+            Ok(()) => log_events::bindings::log_torn_kept(&aside.display()),
+            Err(error) => log_events::bindings::log_torn_lost(&error, &aside.display()),
         }
         let file = dir.files().open(&self.path, Access::Cut).map_err(fail)?;
         file.set_length(self.at).and_then(|()| file.sync()).map_err(fail)

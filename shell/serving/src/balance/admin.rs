@@ -155,11 +155,11 @@ impl Control {
             let node = cluster.node(at).map_or_else(String::new, |node| node.name());
             let why = cluster.health(at).1.text();
             if came_back {
-                tracing::info!(node, "node is up again");
+                log_events::balancer::node_up(&node);
             } else if cluster.order(at) == Order::Removed {
-                tracing::info!(node, why, "removed node is down");
+                log_events::balancer::removed_node_down(&node, why);
             } else {
-                tracing::warn!(node, why, "node is down: new calls go elsewhere");
+                log_events::balancer::node_down(&node, why);
             }
         }
         *seen = now;
@@ -346,7 +346,7 @@ impl Control {
             let wanted = listed(after, &old) || by_name.has(&old);
             if let Some(at) = cluster.at(old.address).filter(|_| !wanted) {
                 cluster.remove(now, at);
-                tracing::info!(node = old.name(), "node removed");
+                log_events::balancer::node_removed(&old.name());
             }
         }
         drop(by_name);
@@ -359,7 +359,7 @@ impl Control {
                 None if listed(before, node) => {}
                 None => {
                     self.add(node)?;
-                    tracing::info!(node = node.name(), "node added");
+                    log_events::balancer::node_added(&node.name());
                 }
             }
         }
@@ -518,20 +518,26 @@ impl Admin for Control {
         match &result {
             Ok(report) => {
                 reloads.0 += 1;
-                report.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-                tracing::info!(changed = ?report.changed, "configuration reloaded");
+                report
+                    .warnings
+                    .iter()
+                    .for_each(|warning| log_events::process::configuration_warning(warning));
+                log_events::process::reloaded(&format_args!("{:?}", report.changed));
             }
             Err((errors, changed)) => {
                 reloads.1 += 1;
-                errors.iter().take(SHOWN_ERRORS).for_each(|error| tracing::error!("{error}"));
-                tracing::error!("configuration not reloaded: {changed}");
+                errors
+                    .iter()
+                    .take(SHOWN_ERRORS)
+                    .for_each(|error| log_events::process::configuration_error(error));
+                log_events::process::not_reloaded(changed);
             }
         }
         result.map_err(|(errors, _)| errors)
     }
 
     fn drain(&self) {
-        tracing::info!("draining by request: no new calls; SIGTERM ends the balancer");
+        log_events::balancer::balancer_draining();
         self.draining.store(true, Ordering::Relaxed);
         self.post_all(|| Notice::Drain(true));
     }
@@ -572,7 +578,7 @@ impl Admin for Control {
                 cluster.remove(monotonic_now(), at);
             }
         }
-        tracing::info!(node, order = order.name(), "node ordered");
+        log_events::balancer::node_ordered(node, order.name());
         drop(force);
         Ok(self.shown(at))
     }
@@ -583,7 +589,7 @@ impl Admin for Control {
         let node = build::node(&wanted, &force.1.listeners)?;
         let at = self.add(&node)?;
         drop(force);
-        tracing::info!(node = %wanted, "node added");
+        log_events::balancer::node_added(&wanted.to_string());
         Ok(self.shown(at))
     }
 
@@ -614,7 +620,7 @@ impl Admin for Control {
         self.bring_intoforce(&settings).map_err(failed)?;
         force.1 = settings;
         drop(force);
-        tracing::info!(algorithm = algorithm.name(), "algorithm changed");
+        log_events::balancer::algorithm_changed(algorithm.name());
         Ok(self.all_nodes())
     }
 }

@@ -124,12 +124,12 @@ fn wait(signals: &Receiver<Signal>, control: &Control, notifier: &Notifier) {
     notifier.stopping("about to end; serving until then");
     if end == Some(End::Asked) {
         let delay = control.stop_delay();
-        tracing::info!(?delay, "about to end: calls are served until then; a second signal ends at once");
+        log_events::balancer::ending_later(&format_args!("{delay:?}"));
         control.begin_stop();
         end = serve_on(signals, Some(monotonic_now() + delay), &mut look, || {});
     }
     if end == Some(End::Broken) {
-        tracing::error!("a worker has failed: ending, to be started again");
+        log_events::balancer::ending_broken();
     }
 }
 

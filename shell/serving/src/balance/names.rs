@@ -285,7 +285,7 @@ impl Names {
             (Some(old), Some(at)) if old != new && !listed(&new.node) => {
                 cluster.change(at, &new.node);
                 cluster.set_rank(at, new.rank);
-                tracing::info!(node = shown, name, weight = new.node.weight, rank = new.rank, "node changed");
+                log_events::balancer::node_changed(&shown, name, new.node.weight, new.rank);
             }
             // As it was; taken out by an order; or there by its address.
             (Some(_), _) | (None, Some(_)) => {}
@@ -295,14 +295,14 @@ impl Names {
                 let node = match build::node(&written, listeners) {
                     Ok(node) => node,
                     Err(error) => {
-                        tracing::warn!(name, "{error}");
+                        log_events::balancer::node_not_taken(name, &error);
                         return Ok(());
                     }
                 };
                 cluster
                     .add_ranked(now, &node, new.rank)
                     .map_err(|why| build::not_added(cluster, &node, why))?;
-                tracing::info!(node = shown, name, weight, rank = new.rank, "node added");
+                log_events::balancer::node_of_name_added(&shown, name, weight, new.rank);
             }
         }
         Ok(())
@@ -313,7 +313,7 @@ impl Named {
     /// What is wrong with its nodes from now on. It is logged when it changes, and not at every look-up.
     fn fails(&mut self, why: Option<String>) {
         if let Some(why) = why.as_deref().filter(|why| self.failed.as_deref() != Some(why)) {
-            tracing::warn!(name = %self.written, why, "nodes stay as they are");
+            log_events::balancer::nodes_unchanged(&self.written, why);
         }
         self.failed = why;
     }
@@ -335,7 +335,7 @@ impl Named {
 pub fn remove(now: Time, cluster: &Cluster, node: &Node, name: &str) -> Option<NodeIndex> {
     let at = cluster.at(node.address).filter(|at| cluster.order(*at) != Order::Removed)?;
     cluster.remove(now, at);
-    tracing::info!(node = node.name(), name, "node removed");
+    log_events::balancer::node_of_name_removed(&node.name(), name);
     Some(at)
 }
 

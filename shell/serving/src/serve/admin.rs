@@ -132,7 +132,7 @@ impl Control {
             if self.running.handle.post(worker, Notice::Report { from, most, show }).is_err() {
                 static FULL: Throttle = Throttle::new();
                 if let Some(before) = FULL.pass(monotonic_now()) {
-                    tracing::warn!(worker, before, "cannot ask the worker what it does: its queue is full");
+                    log_events::admin::worker_not_asked(worker, before);
                 }
             }
         }
@@ -391,23 +391,29 @@ impl Admin for Control {
         match &result {
             Ok(report) => {
                 reloads.0 += 1;
-                report.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-                tracing::info!(changed = ?report.changed, "configuration reloaded");
+                report
+                    .warnings
+                    .iter()
+                    .for_each(|warning| log_events::process::configuration_warning(warning));
+                log_events::process::reloaded(&format_args!("{:?}", report.changed));
             }
             Err(errors) => {
                 reloads.1 += 1;
-                errors.iter().take(SHOWN_ERRORS).for_each(|error| tracing::error!("{error}"));
+                errors
+                    .iter()
+                    .take(SHOWN_ERRORS)
+                    .for_each(|error| log_events::process::configuration_error(error));
                 if let more @ 1.. = errors.len().saturating_sub(SHOWN_ERRORS) {
-                    tracing::error!("and {more} more");
+                    log_events::process::configuration_errors_left(more);
                 }
-                tracing::error!("configuration not reloaded: nothing was changed");
+                log_events::process::not_reloaded("nothing was changed");
             }
         }
         result
     }
 
     fn drain(&self) {
-        tracing::info!("draining by request: no new calls or registrations; SIGTERM ends the server");
+        log_events::process::draining_by_request();
         self.begin_drain();
     }
 

@@ -96,7 +96,7 @@ impl Courier {
         if lost > 0
             && let Some(before) = LOST.pass(monotonic_now())
         {
-            tracing::warn!(worker, before, "a resolver's answer was lost: the worker's queue is full");
+            log_events::dns::dns_answer_lost(worker, before);
         }
     }
 }

@@ -136,13 +136,7 @@ impl Parts {
         let (low, high) = run.split_at(8);
         let word = |b: &[u8]| b.iter().fold(0u64, |n, b| n << 8 | u64::from(*b));
         let room = Room::of(&config.limits);
-        tracing::info!(
-            transactions = room.transactions,
-            calls = room.calls,
-            message_bytes = room.held,
-            stream_bytes = room.streams,
-            "room for"
-        );
+        log_events::process::room(room.transactions, room.calls, room.held, room.streams);
         let limit = room.transactions.div_ceil(workers);
         Parts {
             settings: Arc::new(settings),
@@ -283,17 +277,8 @@ fn announce(control: &Control, notifier: &Notifier, workers: usize) {
 /// Warns if any sender on the Internet may call our users.
 fn warn_if_open(loaded: &Loaded, listeners: &[(Transport, SocketAddr, Option<c::HostPort>)]) {
     if is_open(&loaded.config, listeners.iter().map(|(_, address, _)| *address)) {
-        tracing::warn!("{}", open(loaded.file.as_deref()));
+        log_events::server::open_to_strangers(&configured_in(loaded.file.as_deref()));
     }
-}
-
-/// The text of that warning.
-fn open(file: Option<&Path>) -> String {
-    format!(
-        "requests from any address may call our users: for users and trunks only, set `strangers = \"refuse\"` in \
-         [proxy] of {}",
-        configured_in(file)
-    )
 }
 
 /// What lists the domains that are served.
@@ -324,10 +309,7 @@ fn is_open(config: &Config, mut addresses: impl Iterator<Item = SocketAddr>) -> 
 fn say_if_idle(config: &Config, credentials: &store::CredentialCache) {
     let asks = config.auth.enabled && config.auth.challenge.covers(b"REGISTER");
     if asks && config.trunks.is_empty() && credentials.is_empty() {
-        tracing::warn!(
-            "there are no subscribers yet, so no phone can register; add one: strowger user add USER@DOMAIN --data-dir {}",
-            absolute(&config.server.data_dir).display()
-        );
+        log_events::server::no_subscribers(&absolute(&config.server.data_dir).display());
     }
 }
 
@@ -361,7 +343,7 @@ fn wait(
         }
     }
     notifier.stopping("finishing requests under way");
-    tracing::info!("draining: no new calls or registrations; a second signal stops at once");
+    log_events::process::draining();
     control.begin_drain();
     handle.stop_accepting();
     let most = control.patience() + DRAIN_MARGIN;
@@ -377,7 +359,7 @@ fn wait_for_the_rest(signals: &Receiver<Signal>, most: Duration, pending: impl F
     while pending() > 0 && monotonic_now().since(began) < most {
         match signals.recv_timeout(Duration::from_millis(50)) {
             Ok(Signal::Stop | Signal::Interrupt) | Err(RecvTimeoutError::Disconnected) => {
-                tracing::warn!(pending = pending(), "stopping at once");
+                log_events::process::stopping_at_once(pending());
                 return;
             }
             Ok(Signal::Reload) | Err(RecvTimeoutError::Timeout) => {}
@@ -414,7 +396,7 @@ mod tests {
 
     #[test]
     fn start_warning_names_only_a_file_that_exists() {
-        assert!(open(Some(Path::new("/etc/s.toml"))).ends_with("in [proxy] of /etc/s.toml"));
-        assert!(open(None).ends_with("of a configuration file, and start the server with --config FILE"));
+        assert_eq!(configured_in(Some(Path::new("/etc/s.toml"))), "/etc/s.toml");
+        assert_eq!(configured_in(None), "a configuration file, and start the server with --config FILE");
     }
 }

@@ -38,14 +38,12 @@ impl Unserved {
         if let Some(subscribers) = self.count.pass(self.beyond()) {
             let domains = &self.config.server.domains;
             let named = domains.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-            tracing::warn!(
+            log_events::server::subscribers_unserved(
                 subscribers,
-                served = domains.len(),
-                domains = named,
-                "there are subscribers of domains that are not served: they cannot register or be called. `strowger user \
-                 list --data-dir {}` lists all; to serve a domain, add it to {}",
-                absolute(&self.config.server.data_dir).display(),
-                self.list
+                domains.len(),
+                &named,
+                &absolute(&self.config.server.data_dir).display(),
+                &self.list,
             );
         }
     }

@@ -230,15 +230,9 @@ impl Services for World {
         let Some(before) = often.pass(worker_runtime::monotonic_now()) else { return };
         let worker = self.worker;
         if begins {
-            tracing::warn!(
-                worker,
-                before,
-                "overload: there has been more to do than time for {} ms; new calls and registrations are refused as \
-                 far as they cannot be carried, calls under way go first",
-                behind.as_millis()
-            );
+            log_events::server::overloaded(worker, before, behind.as_millis());
         } else {
-            tracing::info!(worker, before, "the overload is over: everything is taken on again");
+            log_events::server::overload_over(worker, before);
         }
     }
 
@@ -252,25 +246,24 @@ impl Services for World {
 
     fn target_lost(&self, uri: &[u8], address: &Flow, failure: Failure) {
         let (address, why) = (format!("{}:{}", address.transport, address.remote), trunks::text(failure));
-        tracing::warn!(uri = %Safe(uri), address, "target down: {why}; others are tried first, and it is probed");
+        log_events::server::target_down(&Safe(uri), &address, &why);
     }
 
     fn target_back(&self, uri: &[u8], address: &Flow) {
         let address = format!("{}:{}", address.transport, address.remote);
-        tracing::info!(uri = %Safe(uri), address, "target up: it answers again");
+        log_events::server::target_up(&Safe(uri), &address);
     }
 
     fn targets_exhausted(&self, troubled: &Troubled<'_>) {
         static LOST: Throttle = Throttle::new();
         if let Some(before) = LOST.pass(worker_runtime::monotonic_now()) {
             let targets: Vec<String> = troubled.targets.iter().map(|uri| Safe(uri).to_string()).collect();
-            tracing::warn!(
-                list = troubled.list.name(),
-                name = %Safe(name_of(troubled)),
-                targets = targets.join(", "),
-                status = troubled.status,
+            log_events::server::targets_exhausted(
+                troubled.list.name(),
+                &Safe(name_of(troubled)),
+                &targets.join(", "),
+                troubled.status,
                 before,
-                "no target answered: see `strowger ctl trunks`"
             );
         }
     }
@@ -278,7 +271,7 @@ impl Services for World {
     fn crowded(&self, what: Shortage, source: IpAddr) {
         static SHORT: Throttle = Throttle::new();
         if let Some(before) = SHORT.pass(worker_runtime::monotonic_now()) {
-            tracing::warn!(worker = self.worker, %source, before, "{}", crate::room::words(what));
+            log_events::server::no_room(self.worker, &source, before, crate::room::words(what));
         }
     }
 
@@ -299,10 +292,7 @@ fn say_no_transit(about: &[u8], source: IpAddr) {
         && let Some(before) = REFUSED.pass(worker_runtime::monotonic_now())
     {
         let target = without_password(about);
-        tracing::info!(
-            %source, before, about = %Safe(&target),
-            "trunk call refused with 403, it would leave again: set `may_transit = true` in the [[trunk]] it came from"
-        );
+        log_events::server::trunk_call_not_carried(&source, before, &Safe(&target));
     }
 }
 
@@ -313,11 +303,7 @@ fn say_loop(about: &[u8], source: IpAddr) {
         && let Some(before) = REFUSED.pass(worker_runtime::monotonic_now())
     {
         let target = without_password(about);
-        tracing::info!(
-            %source, before, about = %Safe(&target),
-            "trunk call answered with 404, it would go back to its trunk: add a [[route]] for the number, or another \
-             emergency target"
-        );
+        log_events::server::trunk_call_looped(&source, before, &Safe(&target));
     }
 }
 
@@ -328,11 +314,7 @@ fn say_not_found(about: &[u8], source: IpAddr) {
         && let Some(before) = REFUSED.pass(worker_runtime::monotonic_now())
     {
         let target = without_password(about);
-        tracing::info!(
-            %source, before, about = %Safe(&target),
-            "trunk call answered with 404, it is to no user, [[route]] or prefix: add a [[route]] whose `user` is the \
-             number as it stands here, with or without `+`"
-        );
+        log_events::server::trunk_call_not_found(&source, before, &Safe(&target));
     }
 }
 
@@ -350,7 +332,7 @@ fn say_failed_login(why: Refusal, about: &[u8], source: IpAddr) {
     }
     static FAILED: Throttle = Throttle::new();
     if let Some(before) = FAILED.pass(worker_runtime::monotonic_now()) {
-        tracing::info!(%source, before, about = %Safe(about), "login refused: {what}");
+        log_events::server::login_refused(&source, before, &Safe(about), what);
     }
 }
 

@@ -359,6 +359,6 @@ fn pull_back(database: &Database, clock: ClockPair) -> rusqlite::Result<()> {
          WHERE last_modified > ?1",
         [now, i64::MAX],
     )?;
-    tracing::warn!(rows, "the wall clock was set back since bindings were written; they are written anew");
+    log_events::bindings::rows_ahead_of_clock(rows);
     Ok(())
 }

@@ -32,11 +32,7 @@ pub(crate) fn forget_removed(
         .query_row("SELECT min(id) FROM subscriber_change", [], |row| row.get(0))
         .map_err(fail)?;
     if since < newest && first.is_none_or(|first| first > since.saturating_add(1)) {
-        tracing::warn!(
-            path = %database.path.display(),
-            "more subscribers changed than the change log holds: bindings of some that were removed may be in force \
-             until they end; `strowger ctl bindings` shows them"
-        );
+        log_events::bindings::removed_users_may_be_bound(&database.path.display());
     }
     let removed = removed_since(database, since).map_err(fail)?;
     removed.iter().for_each(|aor| _ = location.remove(aor));

@@ -107,7 +107,7 @@ impl Watch {
             return Ok(());
         }
         if newest < self.last || self.gap()? {
-            tracing::info!("more subscribers changed than the change log holds; reading all of them");
+            log_events::subscribers::subscribers_changed_much();
             return self.reload(to);
         }
         while self.step(to)? == STEP {}
@@ -191,7 +191,7 @@ impl Watch {
                     change => clear.push(change),
                 }
                 if users % PROGRESS == 0 {
-                    tracing::info!(users, "reading subscribers");
+                    log_events::subscribers::subscribers_being_read(users);
                 }
             }
         }
@@ -358,10 +358,8 @@ fn clear_password(password: &[u8], user: &[u8], domain: &[u8]) -> Option<(UserNa
 /// Replaces a clear password by hashes. Failing is no harm now: the next start tries again.
 fn erase_clear_password(connection: &Connection, name: &UserName, credentials: &Credentials) {
     match upsert(connection, name, credentials) {
-        Ok(()) => tracing::warn!("a subscriber row held a clear password; it was replaced by hashes"),
-        Err(error) => {
-            tracing::warn!(%error, "a subscriber row holds a clear password that could not be erased")
-        }
+        Ok(()) => log_events::subscribers::clear_password_replaced(),
+        Err(error) => log_events::subscribers::clear_password_kept(&error),
     }
 }
 

@@ -135,9 +135,9 @@ impl SendBatch {
         }
         self.spared.push(peer);
         self.faults += 1;
-        tracing::info!(%peer, %error, "the kernel cuts no datagrams to this peer; each is sent alone");
+        log_events::workers::segmentation_refused(&peer, &error);
         if self.faults > MANY_FAULTS {
-            tracing::info!("nor to many others; each datagram is sent alone from now on");
+            log_events::workers::segmentation_given_up();
             self.stop_cutting();
         }
     }

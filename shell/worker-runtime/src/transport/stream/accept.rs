@@ -81,7 +81,7 @@ impl Acceptor {
     fn log(&mut self, why: &str, now: Time) {
         self.unlogged += 1;
         if now >= self.next_log {
-            tracing::warn!(refused = self.unlogged, why, "stream connections refused");
+            log_events::workers::connections_refused(self.unlogged, why);
             self.next_log = now + LOG_INTERVAL;
             self.unlogged = 0;
         }

@@ -213,12 +213,7 @@ impl Datagrams {
         if self.room.got(got.unwrap_or(0)) {
             tracing::debug!(got_kb, "receive buffers for datagrams");
         } else {
-            tracing::warn!(
-                wanted_kb,
-                got_kb,
-                "the system gives no larger receive buffers (net.core.rmem_max), so datagrams are lost where the process \
-                 stands still for a moment"
-            );
+            log_events::workers::receive_buffers_small(wanted_kb, got_kb);
         }
     }
 

@@ -55,7 +55,7 @@ impl Opening<'_> {
         if let Some((_, receive, send)) = sockets.first() {
             let (receive_kb, send_kb, wanted_kb) = (receive >> 10, send >> 10, self.config.udp_buffer >> 10);
             let address = self.address;
-            tracing::info!(%address, receive_kb, send_kb, wanted_kb, "datagram socket buffers");
+            log_events::workers::datagram_buffers(&address, receive_kb, send_kb, wanted_kb);
         }
         sockets.into_iter().map(|(fd, _, _)| Ok(vec![self.socket(fd, None)?])).collect()
     }

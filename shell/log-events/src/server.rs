@@ -1,0 +1,45 @@
+//! What `serve` meets: calls, registrations, targets, overload.
+
+use std::fmt::Display;
+
+events! {
+    warn open_to_strangers(; file: &str)
+        "requests from any address may call our users: for users and trunks only, set `strangers = \"refuse\"` in [proxy] of {file}"
+        "Set it, or accept calls of strangers: see docs/guide/who-may-call.md.";
+    warn no_subscribers(; data_dir: &dyn Display)
+        "there are no subscribers yet, so no phone can register; add one: strowger user add USER@DOMAIN --data-dir {data_dir}"
+        "Run the command.";
+    warn subscribers_unserved(subscribers: usize, served: usize, domains: &str; data_dir: &dyn Display, list: &str)
+        "there are subscribers of domains that are not served: they cannot register or be called. `strowger user list --data-dir {data_dir}` lists all; to serve a domain, add it to {list}"
+        "Add the domain, or remove those users.";
+    warn overloaded(worker: u16, before: u64; behind_ms: u128)
+        "overload: there has been more to do than time for {behind_ms} ms; new calls and registrations are refused as far as they cannot be carried, calls under way go first"
+        "See docs/guide/overload.md. If it is the usual load, use more workers or another machine.";
+    info overload_over(worker: u16, before: u64)
+        "the overload is over: everything is taken on again"
+        "";
+    warn target_down(uri: &dyn Display, address: &str; why: &str)
+        "target down: {why}; others are tried first, and it is probed"
+        "Check that target and the network to it. `strowger ctl trunks` shows all.";
+    info target_up(uri: &dyn Display, address: &str)
+        "target up: it answers again"
+        "";
+    warn targets_exhausted(list: &str, name: &dyn Display, targets: &str, status: u16, before: u64)
+        "no target answered: see `strowger ctl trunks`"
+        "Check those targets and the network to them.";
+    warn no_room(worker: u16, source: &dyn Display, before: u64; what: &str)
+        "{what}"
+        "Raise the limit that the line names, or find who sends so much.";
+    info trunk_call_not_carried(source: &dyn Display, before: u64, about: &dyn Display)
+        "trunk call refused with 403, it would leave again: set `may_transit = true` in the [[trunk]] it came from"
+        "If that trunk may call through this server, set it.";
+    info trunk_call_looped(source: &dyn Display, before: u64, about: &dyn Display)
+        "trunk call answered with 404, it would go back to its trunk: add a [[route]] for the number, or another emergency target"
+        "Add the route, if that number is one of yours.";
+    info trunk_call_not_found(source: &dyn Display, before: u64, about: &dyn Display)
+        "trunk call answered with 404, it is to no user, [[route]] or prefix: add a [[route]] whose `user` is the number as it stands here, with or without `+`"
+        "Add the route, if that number is one of yours.";
+    info login_refused(source: &dyn Display, before: u64, about: &dyn Display; what: &str)
+        "login refused: {what}"
+        "If it is one of your phones, give it the password: see docs/guide/passwords.md.";
+}

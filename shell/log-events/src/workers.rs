@@ -1,0 +1,60 @@
+//! Worker threads, their sockets and the kernel.
+
+use std::fmt::Display;
+
+events! {
+    info listening(transport: &dyn Display, address: &dyn Display, workers: usize)
+        "listening"
+        "";
+    info segmentation_refused(peer: &dyn Display, error: &dyn Display)
+        "the kernel cuts no datagrams to this peer; each is sent alone"
+        "";
+    info segmentation_given_up()
+        "nor to many others; each datagram is sent alone from now on"
+        "";
+    warn sieve_refused(worker: u16, error: &dyn Display)
+        "the kernel drops nothing for this worker in this overload: a socket takes no filter (net.core.optmem_max may be too small, or a filter of the socket be locked)"
+        "Raise `net.core.optmem_max`, or set `kernel = false` in `[overload]`.";
+    info datagram_buffers(address: &dyn Display, receive_kb: usize, send_kb: usize, wanted_kb: usize)
+        "datagram socket buffers"
+        "";
+    warn receive_buffers_small(wanted_kb: usize, got_kb: usize)
+        "the system gives no larger receive buffers (net.core.rmem_max), so datagrams are lost where the process stands still for a moment"
+        "Raise `net.core.rmem_max` (`sysctl`) to at least `wanted_kb`, then restart.";
+    warn connections_refused(refused: u64, why: &str)
+        "stream connections refused"
+        "Raise `connections` or `connections_per_source` in `[limits]` if these are your phones; else find who connects.";
+    warn descriptors_short(wanted: usize, room: usize)
+        "fewer stream connections than configured: raise `ulimit -n` (LimitNOFILE=)"
+        "Raise `LimitNOFILE=` of the service, or lower `connections` in `[limits]`.";
+    warn descriptor_limit_fixed(error: &dyn Display)
+        "cannot raise the limit of open descriptors"
+        "Raise `LimitNOFILE=` of the service.";
+    warn worker_not_pinned(worker: usize, cpu: usize, error: &dyn Display)
+        "cannot bind the worker to this CPU; it runs on any"
+        "Correct `pin`, or the CPUs that the service may use (`CPUAffinity=`).";
+    warn worker_not_first(worker: usize, error: &dyn Display)
+        "the worker cannot run before other programs; it needs CAP_SYS_NICE"
+        "Give the service CAP_SYS_NICE, or leave `run_first` out.";
+    error worker_panicked(worker: u16, message: &str)
+        "worker ended by a panic; what it owned is lost"
+        "Report it, with the lines before. The program ends, and the service manager starts it again.";
+    error ending_without_worker()
+        "a worker failed: ending, so that the service manager can restart"
+        "See the line of the panic before it.";
+    error bug_found(; file: &str, line: u32, what: &str, times: &str)
+        "a bug of strowger: {file}:{line} {what}, {times}; please report"
+        "Report the line and the version. The server goes on; what it did at that place may be wrong.";
+    info steering(grade: &str)
+        "steering"
+        "";
+    info steering_unneeded()
+        "there are only streams to listen on, and nothing for the kernel to steer"
+        "";
+    warn steering_refused(error: &dyn Display; mend: &str)
+        "the kernel does not steer datagrams: those of another worker's calls make a hop, which costs a copy and often a wake-up of some microseconds. {mend}; or accept it: steering = \"ring\" in the configuration file, --steering ring of `serve`"
+        "Do what the line says, or set `steering = \"ring\"`.";
+    info sieve_unavailable(error: &dyn Display; mend: &str)
+        "in an overload the kernel drops no datagrams that would be left unanswered: the server reads each, again whenever it is repeated, which leaves it less for calls. {mend}; or set overload.kernel = false to be content with it"
+        "";
+}
