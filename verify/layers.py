@@ -30,15 +30,15 @@ BELOW = {
     'websocket': set(),
     'kernel-programs': set(),
     'sip-message': {'wire'},
-    'sip-transaction': {'wire', 'sip-message'},
+    'sip-transaction': {'wire', 'timing', 'sip-message'},
     'sip-auth': {'wire', 'sip-message'},
     'sip-registrar': {'wire', 'sip-message'},
     'sip-proxy': {'wire', 'sip-message', 'sip-transaction'},
     'sip-steering': {'sip-message', 'kernel-programs'},
     'sip-health': {'wire'},
     'sip-node': {
-        'wire', 'sip-message', 'sip-transaction', 'sip-auth', 'sip-registrar', 'sip-proxy', 'sip-steering',
-        'sip-health',
+        'wire', 'timing', 'sip-message', 'sip-transaction', 'sip-auth', 'sip-registrar', 'sip-proxy',
+        'sip-steering', 'sip-health',
     },
     'sip-balancer': {'wire', 'timing', 'sip-message', 'sip-proxy', 'sip-steering', 'sip-health'},
     # The shell handles no SIP: of the core it sees only the vocabulary, the wheel for deadlines and the form of

@@ -45,7 +45,6 @@ mod layer;
 mod machine;
 mod pool;
 mod share;
-mod slab;
 mod timers;
 mod timing;
 mod wheel;

@@ -9,6 +9,9 @@
 //! A timer never fires early. It fires in the first poll at or after its time, and the deadline that
 //! the wheel names is at most one tick after its earliest timer: timers that are close together cost
 //! one wake-up. Two runs with the same calls fire in the same order.
+//!
+//! The wheel of `timing` is not used: its ticks of 65 ms are too long for timers A and E, and it has neither
+//! deadlines beyond a turn nor a bound on the work of one poll.
 
 use core::mem;
 use prefetch_index::prefetch_index;

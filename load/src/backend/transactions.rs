@@ -148,7 +148,7 @@ impl Transactions {
             |nth: u64| FixedState::with_seed(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(nth));
         Transactions {
             names: Names { one: state(1), other: state(2) },
-            slots: Slab::new(),
+            slots: Slab::default(),
             spare: Vec::new(),
             by_key: HashMap::with_hasher(state(3)),
             by_copies: HashMap::with_hasher(state(5)),
@@ -188,13 +188,13 @@ impl Transactions {
         text.clear();
         let state = State::Working { trying: false };
         let new = Transaction { key, dialog, node, flow, came: now, text, state, ..Transaction::default() };
-        *self.slots.at(slot)? = new;
+        *self.slots.at_mut(slot)? = new;
         self.by_key.insert(key, slot);
         Some(Ticket { slot, generation })
     }
 
     fn ticket(&self, slot: u32) -> Ticket {
-        Ticket { slot, generation: self.slots.generation(slot) }
+        Ticket { slot, generation: self.slots.generation(slot).unwrap_or(0) }
     }
 
     /// The transaction of this name.
@@ -216,7 +216,7 @@ impl Transactions {
 
     /// The transaction of a ticket, unless it has been forgotten.
     pub fn get(&mut self, ticket: Ticket) -> Option<&mut Transaction> {
-        self.slots.find(ticket.slot, ticket.generation)
+        self.slots.get_mut(ticket.slot, ticket.generation)
     }
 
     /// One is over; it is remembered until then, or not at all. Of an INVITE the text is not: its ACK has

@@ -189,13 +189,13 @@ pub struct Calls {
 impl Calls {
     /// None; time begins at `start`.
     pub fn new(start: Time) -> Calls {
-        Calls { slab: Slab::new(), wheel: Wheel::new(start.as_micros()), lingering: 0 }
+        Calls { slab: Slab::default(), wheel: Wheel::new(start.as_micros()), lingering: 0 }
     }
 
     /// A call for use; `None` if there are too many already.
     pub fn take(&mut self) -> Option<u32> {
         let (slot, generation) = self.slab.take()?;
-        let call = self.slab.at(slot)?;
+        let call = self.slab.at_mut(slot)?;
         call.identity.name = u64::from(generation) << 32 | u64::from(slot);
         Some(slot)
     }
@@ -208,25 +208,25 @@ impl Calls {
     /// The call in a slot.
     #[inline(always)]
     pub fn at(&mut self, slot: u32) -> Option<&mut Call> {
-        self.slab.at(slot).map(Box::as_mut)
+        self.slab.at_mut(slot).map(Box::as_mut)
     }
 
     /// The call in a slot.
     #[inline(always)]
     pub fn get(&self, slot: u32) -> Option<&Call> {
-        self.slab.get(slot).map(Box::as_ref)
+        self.slab.at(slot).map(Box::as_ref)
     }
 
     /// The call in a slot if it is of this generation.
     #[inline]
     pub fn find(&self, slot: u32, generation: u32) -> Option<&Call> {
-        self.get(slot).filter(|_| self.slab.has(slot, generation))
+        self.slab.get(slot, generation).map(Box::as_ref)
     }
 
     /// Same, to be changed.
     #[inline]
     pub fn find_mut(&mut self, slot: u32, generation: u32) -> Option<&mut Call> {
-        self.slab.find(slot, generation).map(Box::as_mut)
+        self.slab.get_mut(slot, generation).map(Box::as_mut)
     }
 
     /// How many there are.
@@ -241,12 +241,12 @@ impl Calls {
 
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &Call> {
-        self.slab.iter().map(Box::as_ref)
+        self.slab.iter().map(|(_, call)| call.as_ref())
     }
 
     /// Slots of all.
     pub fn slots(&self) -> Vec<u32> {
-        self.slab.slots()
+        self.slab.taken()
     }
 
     /// One more has been counted as ended, and stays.

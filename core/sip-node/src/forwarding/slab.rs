@@ -1,14 +1,14 @@
-//! All forwarded requests of a worker, in slots that are used again.
+//! All forwarded requests of a worker.
 
 use super::proxied::{Back, Buffers, POOLED, Proxied, ProxiedId, is_trunk};
 use crate::calls::DialogKey;
 use core::net::SocketAddr;
-use prefetch_index::prefetch_index;
 use sip_proxy::context::BranchId;
 use sip_proxy::feedback::Algorithm;
 use sip_transaction::{Original, ServerId};
 use std::mem;
 use std::sync::Arc;
+use timing::Slab;
 
 /// What is left of an INVITE that was accepted, for as long as its server transaction lasts: every further
 /// 2xx goes back like the first one (RFC 6026 section 7). Half a minute of calls is much, so it is small, and
@@ -23,13 +23,10 @@ struct Accepted {
     knows_oc: bool,
 }
 
-/// All forwarded requests of a worker. Slots are reused with their memory.
+/// All forwarded requests of a worker. Their boxes and buffers are used again.
 #[derive(Default)]
 pub(crate) struct ProxiedSlab {
-    /// In segments, so that more of them never copies what is there.
-    segments: Vec<Box<[Slot]>>,
-    used: u32,
-    free: Vec<u32>,
+    slots: Slab<Value>,
     /// Emptied boxes; bounded.
     #[expect(clippy::vec_box, reason = "the boxes themselves are used again")]
     spare: Vec<Box<Proxied>>,
@@ -43,33 +40,28 @@ pub(crate) struct ProxiedSlab {
     walk: Option<u32>,
 }
 
-struct Slot {
-    generation: u16,
-    value: Value,
-}
-
 enum Value {
-    /// Free, or taken out.
-    None,
+    /// It is taken out, or not stored yet.
+    Out,
     Whole(Box<Proxied>),
     Accepted(Accepted),
 }
 
 // Memory of each call of the last half minute.
-const _: () = assert!(size_of::<Slot>() <= 40);
+const _: () = assert!(Slab::<Value>::SLOT_BYTES <= 40);
 
 const SPARE_MAX: usize = 1_024;
 /// Slots looked at, and requests shown, in one step of a walk: some tenths of a millisecond.
 const WALKED_SLOTS: u32 = 16_384;
 const WALKED: u32 = 1_024;
-/// Slots in one segment.
-const SEGMENT: usize = 512;
 
 impl ProxiedSlab {
     /// A fresh one, not yet stored: hand it to [`ProxiedSlab::put`].
     pub fn create(&mut self, make: impl FnOnce(ProxiedId, Buffers) -> Proxied) -> Box<Proxied> {
-        let slot = self.free.pop().unwrap_or_else(|| self.add());
-        let generation = self.at(slot).map_or(1, |s| s.generation);
+        // Never 0: that is the user data of transactions that belong to no proxied request.
+        let next = |last| u32::from((last as u16).checked_add(1).unwrap_or(1));
+        let slot = self.slots.insert(Value::Out, next).expect("transactions are fewer than slots");
+        let generation = self.slots.generation(slot).map_or(1, |generation| generation as u16);
         let id = ProxiedId { slot, generation };
         let mut buffers = self.buffers.pop().unwrap_or_default();
         match self.spare.pop() {
@@ -82,41 +74,26 @@ impl ProxiedSlab {
         }
     }
 
-    /// Another slot.
-    fn add(&mut self) -> u32 {
-        let slot = self.used;
-        if slot as usize == self.segments.len() * SEGMENT {
-            self.segments.push((0..SEGMENT).map(|_| Slot { generation: 1, value: Value::None }).collect());
-        }
-        self.used += 1;
-        slot
-    }
-
-    #[inline]
-    fn at(&mut self, slot: u32) -> Option<&mut Slot> {
-        self.segments.get_mut(slot as usize / SEGMENT)?.get_mut(slot as usize % SEGMENT)
-    }
-
-    fn slot(&mut self, id: ProxiedId) -> Option<&mut Slot> {
-        self.at(id.slot).filter(|slot| slot.generation == id.generation)
+    fn slot(&mut self, id: ProxiedId) -> Option<&mut Value> {
+        self.slots.get_mut(id.slot, id.generation.into())
     }
 
     /// Whether this slot is kept for one that was taken out.
-    fn is_taken(&mut self, id: ProxiedId) -> bool {
-        self.slot(id).is_some_and(|slot| matches!(slot.value, Value::None))
+    fn is_out(&mut self, id: ProxiedId) -> bool {
+        self.slot(id).is_some_and(|value| matches!(value, Value::Out))
     }
 
     /// Takes one out to work on it; [`ProxiedSlab::put`], [`ProxiedSlab::accepted`] or [`ProxiedSlab::free`]
     /// must follow.
     pub fn take(&mut self, id: ProxiedId) -> Option<Box<Proxied>> {
         let slot = self.slot(id)?;
-        match mem::replace(&mut slot.value, Value::None) {
+        match mem::replace(slot, Value::Out) {
             Value::Whole(value) => {
                 self.pending -= usize::from(!value.over);
                 Some(value)
             }
             other => {
-                slot.value = other;
+                *slot = other;
                 None
             }
         }
@@ -125,9 +102,9 @@ impl ProxiedSlab {
     /// Puts one back.
     pub fn put(&mut self, value: Box<Proxied>) {
         let pending = !value.over;
-        debug_assert!(self.is_taken(value.id), "it was taken out or created, and not ended");
-        if let Some(slot) = self.at(value.id.slot) {
-            slot.value = Value::Whole(value);
+        debug_assert!(self.is_out(value.id), "it was taken out or created, and not ended");
+        if let Some(slot) = self.slots.at_mut(value.id.slot) {
+            *slot = Value::Whole(value);
             self.pending += usize::from(pending);
         }
     }
@@ -155,8 +132,8 @@ impl ProxiedSlab {
     /// Puts back what is needed of one that was accepted.
     pub fn accepted(&mut self, value: Box<Proxied>) {
         let trunks = value.trunks();
-        if let Some(slot) = self.at(value.id.slot) {
-            slot.value = Value::Accepted(Accepted {
+        if let Some(slot) = self.slots.at_mut(value.id.slot) {
+            *slot = Value::Accepted(Accepted {
                 server: value.upstream.server,
                 trusted: [trunks as u64, (trunks >> 64) as u64],
                 key: value.upstream.key.half(),
@@ -176,7 +153,7 @@ impl ProxiedSlab {
         seen: SocketAddr,
         key: impl FnOnce(u32) -> DialogKey,
     ) -> Option<Back> {
-        let Value::Accepted(held) = &self.slot(id)?.value else { return None };
+        let Value::Accepted(held) = self.slot(id)? else { return None };
         let [low, high] = held.trusted.map(u128::from);
         let trusted = is_trunk(high << 64 | low, branch);
         Some(Back {
@@ -191,13 +168,11 @@ impl ProxiedSlab {
 
     /// The server transaction of an accepted INVITE is over: forgets it. `false` if `id` is none of these.
     pub fn end_accepted(&mut self, id: ProxiedId) -> bool {
-        let Some(slot) = self.slot(id) else { return false };
-        if !matches!(slot.value, Value::Accepted(_)) {
-            return false;
+        let accepted = self.slot(id).is_some_and(|value| matches!(value, Value::Accepted(_)));
+        if accepted {
+            self.slots.remove(id.slot);
         }
-        slot.value = Value::None;
-        self.vacate(id.slot);
-        true
+        accepted
     }
 
     /// Takes what only new branches and answers need from one that was taken out.
@@ -210,16 +185,8 @@ impl ProxiedSlab {
 
     /// Frees the slot of one that was taken out.
     pub fn free(&mut self, value: Box<Proxied>) {
-        self.vacate(value.id.slot);
+        self.slots.remove(value.id.slot);
         self.recycle(value);
-    }
-
-    fn vacate(&mut self, slot: u32) {
-        if let Some(s) = self.at(slot) {
-            // Never 0: that is the user data of transactions that belong to no proxied request.
-            s.generation = s.generation.checked_add(1).unwrap_or(1);
-            self.free.push(slot);
-        }
     }
 
     fn recycle(&mut self, mut value: Box<Proxied>) {
@@ -239,12 +206,10 @@ impl ProxiedSlab {
     /// takes.
     pub fn walk(&mut self, mut show: impl FnMut(&Proxied)) {
         let Some(from) = self.walk else { return };
-        let to = self.used.min(from.saturating_add(WALKED_SLOTS));
+        let to = self.slots.slots().min(from.saturating_add(WALKED_SLOTS));
         let mut shown = 0;
         for slot in from..to {
-            let segment = self.segments.get(slot as usize / SEGMENT);
-            if let Some(Value::Whole(value)) =
-                segment.and_then(|s| s.get(slot as usize % SEGMENT)).map(|s| &s.value)
+            if let Some(Value::Whole(value)) = self.slots.at(slot)
                 && !value.over
             {
                 show(value);
@@ -255,7 +220,7 @@ impl ProxiedSlab {
                 }
             }
         }
-        self.walk = (to < self.used).then_some(to);
+        self.walk = (to < self.slots.slots()).then_some(to);
     }
 
     /// How many there are that are not over.
@@ -265,17 +230,12 @@ impl ProxiedSlab {
 
     /// How many there are, accepted ones included.
     pub fn len(&self) -> usize {
-        self.used as usize - self.free.len()
+        self.slots.len()
     }
 
     /// Asks the processor for a slot that is needed soon.
     #[inline]
     pub fn prefetch(&self, id: ProxiedId) {
-        if let Some(segment) = self.segments.get(id.slot as usize / SEGMENT) {
-            // Where the slot begins, and where it ends.
-            let at = id.slot as usize % SEGMENT;
-            prefetch_index(segment, at);
-            prefetch_index(segment, at + 1);
-        }
+        self.slots.prefetch(id.slot);
     }
 }

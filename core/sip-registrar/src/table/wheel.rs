@@ -3,6 +3,9 @@
 //! A cell is put under the earliest expiry of its bindings and stays there when a refresh moves that
 //! later: the usual REGISTER touches no list. When its slot comes, a cell that has time left is put
 //! where it now belongs. Expiries beyond one turn (71 minutes) wait at the end of the turn.
+//!
+//! The wheel of `timing` is not used: its links are in an array by slot, 12 bytes for each, and cells have
+//! handles that are no index of an array. Here the links take 10 bytes of the cell.
 
 use super::bytes::{put_u16, put_u32, u16_at, u32_at};
 use super::cell::{NEXT, PREV, SLOT};

@@ -4,14 +4,15 @@ use super::shared::Shared;
 use super::write;
 use crate::events::{Event, Outcome};
 use crate::id::ClientId;
+use crate::index::SLOTS;
 use crate::key::MethodCode;
 use crate::machine::{ClientAct, ClientInput, Step, invite_client, plain_client};
 use crate::pool::{Original, Pool};
 use crate::share::{Payer, Share};
-use crate::slab::Slab;
 use crate::timers::Clock;
 use crate::timing::Deadlines;
 use crate::wheel::Owner;
+use ::timing::Slab;
 use core::mem;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use sip_message::{Limits, Message, Method, Parsed, Splices, apply_packed};
@@ -150,7 +151,8 @@ pub(super) struct Clients {
 impl Clients {
     /// None, and `limit` at most. Each may have a CANCEL beside it.
     pub fn new(limit: usize) -> Clients {
-        Clients { slab: Slab::new(limit.saturating_mul(2)), share: Share::new(limit), whole: Vec::new() }
+        let slab = Slab::new(limit.saturating_mul(2).min(SLOTS));
+        Clients { slab, share: Share::new(limit), whole: Vec::new() }
     }
 
     /// How many there are, with reservations and CANCELs.
@@ -352,7 +354,7 @@ impl Clients {
             return None;
         }
         let generation = shared.generations.next();
-        let slot = self.slab.insert(generation, Client::new(payer))?;
+        let slot = self.slab.insert(Client::new(payer), |_| generation)?;
         shared.pool.held.take(payer, COST);
         if let Some(client) = self.slab.at_mut(slot) {
             client.times.reserve(Owner::Client(slot), &mut shared.timing);

@@ -3,15 +3,15 @@
 use super::shared::Shared;
 use crate::events::{Event, Inbound, Short};
 use crate::id::ServerId;
-use crate::index::Index;
+use crate::index::{Index, SLOTS};
 use crate::key::{Key, MethodCode};
 use crate::machine::{ServerAct, ServerInput, Step, invite_server, plain_server};
 use crate::pool::{self, Pool};
 use crate::share::{Payer, Share};
-use crate::slab::Slab;
 use crate::timers::Clock;
 use crate::timing::{Deadlines, Timing};
 use crate::wheel::Owner;
+use ::timing::Slab;
 use core::mem;
 use sip_message::{Limits, Message, Method, Parsed};
 use wire::{Credit, Flow, Outbox};
@@ -136,7 +136,7 @@ impl Servers {
     /// None, and `limit` at most.
     pub fn new(limit: usize) -> Servers {
         Servers {
-            slab: Slab::new(limit),
+            slab: Slab::new(limit.min(SLOTS)),
             share: Share::new(limit),
             by_method: [0; MethodCode::GROUPS],
             index: Index::new(),
@@ -468,22 +468,20 @@ impl Servers {
         };
         let generation = shared.generations.next();
         let hash = key.hash();
-        let slot = self.slab.insert(
-            generation,
-            Server {
-                key_len: buffer.len() as u16,
-                core_len: key.core().len() as u16,
-                buffer,
-                hash,
-                user: 0,
-                times: Deadlines::NONE,
-                reply,
-                credit: Credit::UNBOUNDED,
-                payer,
-                method,
-                state: step.state.unwrap_or(State::Plain(plain_server::State::Trying)),
-            },
-        )?;
+        let server = Server {
+            key_len: buffer.len() as u16,
+            core_len: key.core().len() as u16,
+            buffer,
+            hash,
+            user: 0,
+            times: Deadlines::NONE,
+            reply,
+            credit: Credit::UNBOUNDED,
+            payer,
+            method,
+            state: step.state.unwrap_or(State::Plain(plain_server::State::Trying)),
+        };
+        let slot = self.slab.insert(server, |_| generation)?;
         if let Some(server) = self.slab.at_mut(slot) {
             server.times.reserve(Owner::Server(slot), &mut shared.timing);
             server.times.follow(&step, &mut shared.timing);

@@ -137,7 +137,7 @@ impl Answering {
     fn find(&self, call_id: &[u8], mailbox: bool, callees: &Slab<Callee>) -> Option<u32> {
         let hash = self.hasher.hash_one(call_id);
         let same = |&(own, slot): &(u64, u32)| {
-            own == hash && callees.get(slot).is_some_and(|c| c.mailbox == mailbox && c.call_id == call_id)
+            own == hash && callees.at(slot).is_some_and(|c| c.mailbox == mailbox && c.call_id == call_id)
         };
         self.slots.find(hash, same).map(|&(_, slot)| slot)
     }
@@ -164,7 +164,7 @@ impl People {
         let Some((token, _)) = read_call_id(message.call_id(), self.settings.run_id) else { return false };
         let mailbox = self.settings.mailbox == Some(flow.listener);
         if let Some(slot) = self.answering.find(message.call_id(), mailbox, &self.callees) {
-            let same = self.callees.get(slot).is_some_and(|c| c.branch == message.via_branch());
+            let same = self.callees.at(slot).is_some_and(|c| c.branch == message.via_branch());
             if same {
                 self.metrics.response_repeated(now);
                 self.respond_again(slot, out);
@@ -190,7 +190,7 @@ impl People {
             return true;
         };
         self.set_up(now, slot, flow, message);
-        if let Some(c) = self.callees.at(slot) {
+        if let Some(c) = self.callees.at_mut(slot) {
             (c.user, c.mailbox, c.token) = (user, mailbox, token);
         }
         self.answering.insert(message.call_id(), slot);
@@ -205,7 +205,7 @@ impl People {
     fn set_up(&mut self, now: Time, slot: u32, flow: Flow, message: &Message<'_>) {
         let mut tag = Vec::new();
         self.place(Kind::Callee, slot).write(&mut tag);
-        let Some(c) = self.callees.at(slot) else { return };
+        let Some(c) = self.callees.at_mut(slot) else { return };
         (c.state, c.began, c.flow) = (State::Ringing, Began::at(now), flow);
         c.call_id.extend_from_slice(message.call_id());
         c.branch.extend_from_slice(message.via_branch());
@@ -225,7 +225,7 @@ impl People {
 
     /// What a callee does at once.
     fn react(&mut self, now: Time, slot: u32, out: &mut Outbox) {
-        let Some(c) = self.callees.get(slot) else { return };
+        let Some(c) = self.callees.at(slot) else { return };
         let ring = Duration::from_millis(c.token.ring_ms.into());
         let away = self.settings.away;
         match c.token.kind {
@@ -244,7 +244,7 @@ impl People {
 
     /// It has rung as long as it was to.
     fn rung(&mut self, now: Time, intended: Time, slot: u32, out: &mut Outbox) {
-        let Some(c) = self.callees.get(slot) else { return };
+        let Some(c) = self.callees.at(slot) else { return };
         let status = match c.token.kind {
             Course::Completed => 200,
             Course::Voicemail if self.settings.mailbox.is_some() => self.settings.away,
@@ -256,7 +256,7 @@ impl People {
     }
 
     fn wait(&mut self, slot: u32, until: Option<Time>) {
-        let Some(c) = self.callees.at(slot) else { return };
+        let Some(c) = self.callees.at_mut(slot) else { return };
         c.until = until;
         let deadline = c.deadline();
         self.timers.arm(Kind::Callee, slot, deadline);
@@ -265,7 +265,7 @@ impl People {
     /// Sends a response to the INVITE; a final one is repeated until its ACK comes.
     fn respond(&mut self, now: Time, slot: u32, status: u16, out: &mut Outbox) {
         let reliable = self.settings.transport.is_reliable();
-        let Some(c) = self.callees.at(slot) else { return };
+        let Some(c) = self.callees.at_mut(slot) else { return };
         c.status = status;
         c.until = None;
         if status >= 200 {
@@ -284,7 +284,7 @@ impl People {
         self.metrics.response_sent(now);
         let place = self.place(Kind::Callee, slot);
         let range = self.respond_again(slot, out);
-        let Some(flow) = self.callees.get(slot).map(|c| c.flow) else { return };
+        let Some(flow) = self.callees.at(slot).map(|c| c.flow) else { return };
         let local = self.settings.local(flow.listener);
         let bytes = out.bytes().get(range).unwrap_or_default();
         self.ladders.offer(place.number(), now, Direction::Sent, local, flow.remote, bytes);
@@ -293,7 +293,7 @@ impl People {
     /// Sends the last response.
     fn respond_again(&mut self, slot: u32, out: &mut Outbox) -> core::ops::Range<usize> {
         let number = self.place(Kind::Callee, slot).number();
-        let Some(c) = self.callees.get(slot) else { return 0..0 };
+        let Some(c) = self.callees.at(slot) else { return 0..0 };
         let words = &self.words;
         out.send_with(c.flow, number, |text| {
             text.extend_from_slice(b"SIP/2.0 ");
@@ -328,13 +328,13 @@ impl People {
     ) -> bool {
         let mailbox = self.settings.mailbox == Some(flow.listener);
         let Some(slot) = self.answering.find(message.call_id(), mailbox, &self.callees) else { return false };
-        if self.callees.get(slot).is_none_or(|c| c.branch != message.via_branch()) {
+        if self.callees.at(slot).is_none_or(|c| c.branch != message.via_branch()) {
             return false;
         }
         let place = self.place(Kind::Callee, slot);
         self.offer(now, place, Direction::Received, flow, message.bytes());
         self.plain(now, flow, message, 200, out);
-        if self.callees.get(slot).is_some_and(|c| c.state == State::Ringing) {
+        if self.callees.at(slot).is_some_and(|c| c.state == State::Ringing) {
             self.respond(now, slot, 487, out);
         }
         true
@@ -350,11 +350,11 @@ impl People {
         out: &mut Outbox,
     ) -> bool {
         let slot = place.slot;
-        let Some(c) = self.callees.find(slot, place.generation) else { return false };
+        let Some(c) = self.callees.get_mut(slot, place.generation) else { return false };
         let state = c.state;
         let planned = c.token.callee_hangs_up_ms.is_none() || c.mailbox;
         self.offer(now, place, Direction::Received, flow, message.bytes());
-        let Some(c) = self.callees.at(slot) else { return true };
+        let Some(c) = self.callees.at_mut(slot) else { return true };
         match (message.method(), state) {
             (Method::Ack, State::Answered) => {
                 (c.state, c.repeat) = (State::Talking, None);
@@ -399,7 +399,7 @@ impl People {
     /// The time of a callee has come.
     pub(super) fn callee_due(&mut self, now: Time, slot: u32, out: &mut Outbox) {
         let number = self.place(Kind::Callee, slot).number();
-        let Some(c) = self.callees.at(slot) else { return };
+        let Some(c) = self.callees.at_mut(slot) else { return };
         match (c.repeat.as_mut().and_then(|repeat| repeat.due(now)), c.state) {
             (Some(Due::Again), State::Ending) => {
                 let flow = bye_flow(c, self.settings.flow());
@@ -422,7 +422,7 @@ impl People {
             }
             (None, _) => {}
         }
-        let Some(c) = self.callees.at(slot) else { return };
+        let Some(c) = self.callees.at_mut(slot) else { return };
         let due = c.until.filter(|&until| until <= now);
         let state = c.state;
         match (due, state) {
@@ -456,10 +456,10 @@ impl People {
     ) -> bool {
         let place = self.place(Kind::Callee, slot);
         let reliable = self.settings.transport.is_reliable();
-        let Some(user) = self.callees.get(slot).map(|c| c.user) else { return true };
+        let Some(user) = self.callees.at(slot).map(|c| c.user) else { return true };
         let local = self.local(user);
         let People { callees, words, digests, settings, .. } = self;
-        let Some(c) = callees.at(slot) else { return true };
+        let Some(c) = callees.at_mut(slot) else { return true };
         c.cseq += 1;
         c.asking = asking;
         c.repeat = Some(Repeat::new(now, Some(T2), reliable));
@@ -481,7 +481,7 @@ impl People {
         out.send(flow, place.number(), &c.sent);
         let (deadline, sent) = (c.deadline(), mem::take(&mut c.sent));
         self.offer(now, place, Direction::Sent, flow, &sent);
-        if let Some(c) = self.callees.at(slot) {
+        if let Some(c) = self.callees.at_mut(slot) {
             c.sent = sent;
         }
         self.metrics.request_sent(now, Counted::Bye);
@@ -500,7 +500,7 @@ impl People {
     ) -> bool {
         let slot = place.slot;
         let waits = |c: &&mut Callee| c.cseq == cseq && c.state == State::Ending;
-        let Some(c) = self.callees.find(slot, place.generation).filter(waits) else { return false };
+        let Some(c) = self.callees.get_mut(slot, place.generation).filter(waits) else { return false };
         let (asking, bye, status) = (c.asking, c.bye, message.status());
         match status {
             ..200 => {}
@@ -532,8 +532,8 @@ impl People {
 
     /// The run is over: a BYE without an answer has failed.
     pub(super) fn cut_callees(&mut self, now: Time) {
-        for slot in self.callees.slots() {
-            let Some(c) = self.callees.get(slot).filter(|c| c.state == State::Ending) else { continue };
+        for slot in self.callees.taken() {
+            let Some(c) = self.callees.at(slot).filter(|c| c.state == State::Ending) else { continue };
             let asking = c.asking;
             if now.since(asking.sent) > SILENT {
                 self.metrics.transaction_ended(now, Counted::Bye, asking, TransactionEnd::Timeout);
@@ -544,7 +544,7 @@ impl People {
     }
 
     fn callee_over(&mut self, now: Time, slot: u32, end: CallEnd) {
-        let Some(c) = self.callees.get(slot) else { return };
+        let Some(c) = self.callees.at(slot) else { return };
         let began = c.began;
         self.answering.remove(&c.call_id, slot);
         self.callees.give(slot);
@@ -554,7 +554,7 @@ impl People {
 
     fn callee_failed(&mut self, now: Time, slot: u32, failure: Failure, why: &str) {
         let number = self.place(Kind::Callee, slot).number();
-        let Some(c) = self.callees.get(slot) else { return };
+        let Some(c) = self.callees.at(slot) else { return };
         let why = format!("at the callee: {why}");
         self.ladders.failed(now, number, c.began.intended, &c.call_id, (&c.sent, b""), &why);
         self.callee_over(now, slot, CallEnd::Failed(failure));

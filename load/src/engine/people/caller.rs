@@ -159,7 +159,7 @@ impl People {
         self.metrics.scheduled_start(now, intended);
         self.metrics.call_begun(metrics::Side::Caller, began);
         self.metrics.session_requested(began);
-        if let Some(c) = self.callers.at(slot) {
+        if let Some(c) = self.callers.at_mut(slot) {
             (c.user, c.callee, c.plan, c.began) = (user, callee, plan, began);
         }
         self.ask(now, slot, Ask::Invite, began, None, out);
@@ -168,7 +168,7 @@ impl People {
     /// Writes the Call-ID: what is to become of the call, and where its caller is.
     fn write_call_id(&mut self, slot: u32) {
         let place = self.place(Kind::Caller, slot);
-        let Some(c) = self.callers.get(slot) else { return };
+        let Some(c) = self.callers.at(slot) else { return };
         let text = &mut self.scratch.call_id;
         text.clear();
         text.extend_from_slice(c.plan.token().encode().as_bytes());
@@ -192,7 +192,7 @@ impl People {
         self.write_call_id(slot);
         let reliable = self.settings.transport.is_reliable();
         let mut flow = self.settings.flow();
-        let Some(c) = self.callers.at(slot) else { return true };
+        let Some(c) = self.callers.at_mut(slot) else { return true };
         if matches!(ask, Ask::Invite | Ask::Bye) {
             c.cseq += 1;
             c.asking = asking;
@@ -224,7 +224,7 @@ impl People {
             self.offer(now, place, Direction::Sent, flow, &text);
             self.metrics.request_sent(now, ask.counted());
         }
-        let Some(c) = self.callers.at(slot) else { return proven };
+        let Some(c) = self.callers.at_mut(slot) else { return proven };
         c.sent = if ask == Ask::Ack { kept } else { text };
         let longest = (ask != Ask::Invite).then_some(T2);
         if ask != Ask::Ack {
@@ -244,10 +244,10 @@ impl People {
         challenge: Option<&Message<'_>>,
         text: &mut Vec<u8>,
     ) -> bool {
-        let Some(user) = self.callers.get(place.slot).map(|c| c.user) else { return false };
+        let Some(user) = self.callers.at(place.slot).map(|c| c.user) else { return false };
         let local = self.local(user);
         let People { callers, words, digests, settings, scratch, .. } = self;
-        let Some(c) = callers.at(place.slot) else { return false };
+        let Some(c) = callers.at_mut(place.slot) else { return false };
         let names = &settings.names;
         let in_dialog = matches!(ask, Ask::Ack | Ask::Bye);
         scratch.uri.clear();
@@ -337,7 +337,7 @@ impl People {
         out: &mut Outbox,
     ) -> bool {
         let slot = place.slot;
-        let Some(c) = self.callers.find(slot, place.generation) else { return false };
+        let Some(c) = self.callers.get_mut(slot, place.generation) else { return false };
         match message.method() {
             Method::Invite if cseq != c.invite => false,
             Method::Invite => match message.status() {
@@ -357,7 +357,7 @@ impl People {
     }
 
     fn provisional(&mut self, now: Time, slot: u32, status: u16) -> bool {
-        let Some(c) = self.callers.at(slot).filter(|c| c.state == State::Inviting) else { return false };
+        let Some(c) = self.callers.at_mut(slot).filter(|c| c.state == State::Inviting) else { return false };
         let rings = status > 100 && c.progress.is_none();
         // Timer A stops; how long it may ring follows from the plan. Who means to give up does so too if the
         // news of the ringing is lost, which nobody repeats: any provisional response permits CANCEL.
@@ -373,14 +373,14 @@ impl People {
             let began = c.began;
             self.metrics.session_progress(now, began);
         }
-        let deadline = self.callers.get(slot).and_then(Caller::deadline);
+        let deadline = self.callers.at(slot).and_then(Caller::deadline);
         self.timers.arm(Kind::Caller, slot, deadline);
         true
     }
 
     /// A 2xx to the INVITE.
     fn accepted(&mut self, now: Time, slot: u32, message: &Message<'_>, out: &mut Outbox) -> bool {
-        let Some(c) = self.callers.at(slot) else { return false };
+        let Some(c) = self.callers.at_mut(slot) else { return false };
         if !matches!(c.state, State::Inviting | State::Cancelling) {
             // It comes again because the ACK did not arrive.
             self.ask(now, slot, Ask::Ack, self.upon(now), None, out);
@@ -428,7 +428,7 @@ impl People {
     ) -> bool {
         self.ack_refusal(now, place, cseq, message, out);
         let slot = place.slot;
-        let Some(c) = self.callers.at(slot) else { return true };
+        let Some(c) = self.callers.at_mut(slot) else { return true };
         let (asking, began, progress, status) = (c.asking, c.began, c.progress, message.status());
         let challenge = matches!(status, 401 | 407);
         if challenge && c.state == State::Inviting && may_answer(c.answered, message) {
@@ -449,7 +449,7 @@ impl People {
             _ => self.metrics.session_refused(now, began, progress, status),
         }
         if planned {
-            if let Some(c) = self.callers.at(slot) {
+            if let Some(c) = self.callers.at_mut(slot) {
                 c.cancel.1 = true;
             }
             self.cancel_over(now, slot);
@@ -461,7 +461,7 @@ impl People {
     }
 
     fn cancel_answered(&mut self, now: Time, slot: u32, message: &Message<'_>) -> bool {
-        let Some(c) = self.callers.at(slot) else { return true };
+        let Some(c) = self.callers.at_mut(slot) else { return true };
         if message.status() < 200 {
             return true;
         }
@@ -480,13 +480,13 @@ impl People {
 
     /// A cancelled call is over when CANCEL and INVITE both have their answers.
     fn cancel_over(&mut self, now: Time, slot: u32) {
-        if self.callers.get(slot).is_some_and(|c| c.cancel == (true, true)) {
+        if self.callers.at(slot).is_some_and(|c| c.cancel == (true, true)) {
             self.end_call(now, slot, CallEnd::Cancelled);
         }
     }
 
     fn bye_answered(&mut self, now: Time, slot: u32, message: &Message<'_>, out: &mut Outbox) -> bool {
-        let Some(c) = self.callers.at(slot) else { return true };
+        let Some(c) = self.callers.at_mut(slot) else { return true };
         let (asking, status) = (c.asking, message.status());
         let (began, bye, established) = (c.began, c.bye, c.established.unwrap_or(now));
         match status {
@@ -529,7 +529,7 @@ impl People {
             return false;
         }
         self.offer(now, place, Direction::Received, flow, message.bytes());
-        let Some(c) = self.callers.find(place.slot, place.generation) else { return false };
+        let Some(c) = self.callers.get_mut(place.slot, place.generation) else { return false };
         let (state, began, established) = (c.state, c.began, c.established);
         let planned = c.plan.hang_up == Side::Callee;
         self.metrics.response_sent(now);
@@ -555,7 +555,7 @@ impl People {
     pub(super) fn caller_due(&mut self, now: Time, slot: u32, out: &mut Outbox) {
         let place = self.place(Kind::Caller, slot);
         let mut flow = self.settings.flow();
-        let Some(c) = self.callers.at(slot) else { return };
+        let Some(c) = self.callers.at_mut(slot) else { return };
         if c.state == State::Ending {
             flow.remote = c.dialog.hop.unwrap_or(flow.remote);
         }
@@ -578,7 +578,7 @@ impl People {
             }
             None => {}
         }
-        let Some(c) = self.callers.at(slot) else { return };
+        let Some(c) = self.callers.at_mut(slot) else { return };
         if let Some(until) = c.until.filter(|&until| until <= now) {
             c.until = None;
             return self.plan_goes_on(now, until, slot, out);
@@ -589,7 +589,7 @@ impl People {
 
     /// The caller hangs up or gives up, as planned; or it has waited long enough.
     fn plan_goes_on(&mut self, now: Time, intended: Time, slot: u32, out: &mut Outbox) {
-        let Some(c) = self.callers.at(slot) else { return };
+        let Some(c) = self.callers.at_mut(slot) else { return };
         let began = Began { intended, sent: now };
         match c.state {
             State::Talking if c.plan.hang_up == Side::Caller => {
@@ -607,7 +607,7 @@ impl People {
                 let asking = c.asking;
                 if c.established.is_none() {
                     self.metrics.transaction_ended(now, Counted::Invite, asking, TransactionEnd::Timeout);
-                    let began = self.callers.get(slot).map_or(began, |c| c.began);
+                    let began = self.callers.at(slot).map_or(began, |c| c.began);
                     self.metrics.session_timed_out(began);
                 }
                 let why = Failure::ReceiveTimeout;
@@ -618,7 +618,7 @@ impl People {
 
     /// The request under way got no answer at all.
     fn note_silence(&mut self, now: Time, slot: u32) {
-        let Some(c) = self.callers.at(slot) else { return };
+        let Some(c) = self.callers.at_mut(slot) else { return };
         let (state, asking, began) = (c.state, c.asking, c.began);
         let established = c.established;
         let method = match state {
@@ -634,7 +634,7 @@ impl People {
     }
 
     fn end_call(&mut self, now: Time, slot: u32, end: CallEnd) {
-        let Some(c) = self.callers.at(slot) else { return };
+        let Some(c) = self.callers.at_mut(slot) else { return };
         let (user, began) = (c.user, c.began);
         self.callers.give(slot);
         self.timers.arm(Kind::Caller, slot, None);
@@ -645,13 +645,13 @@ impl People {
     fn fail_call(&mut self, now: Time, slot: u32, failure: Failure, why: &str) {
         self.write_call_id(slot);
         let number = self.place(Kind::Caller, slot).number();
-        let Some(c) = self.callers.get(slot) else { return };
+        let Some(c) = self.callers.at(slot) else { return };
         self.ladders.failed(now, number, c.began.intended, &self.scratch.call_id, (&c.sent, b""), why);
         self.end_call(now, slot, CallEnd::Failed(failure));
     }
 
     pub(super) fn caller_unreachable(&mut self, now: Time, place: Place) {
-        if self.callers.find(place.slot, place.generation).is_some() {
+        if self.callers.get_mut(place.slot, place.generation).is_some() {
             self.note_silence(now, place.slot);
             let why = Failure::Unreachable;
             self.fail_call(now, place.slot, why, why.text());
@@ -662,8 +662,8 @@ impl People {
     /// and nobody has heard of since, or that rings for longer than its callee lets it; who rings or talks
     /// has not.
     pub(super) fn cut_callers(&mut self, now: Time) {
-        for slot in self.callers.slots() {
-            let Some(c) = self.callers.get(slot) else { continue };
+        for slot in self.callers.taken() {
+            let Some(c) = self.callers.at(slot) else { continue };
             let silent = |asked: Began| now.since(asked.sent) > SILENT;
             let fails = match c.state {
                 State::Inviting if c.progress.is_none() || c.repeat.is_some() => silent(c.asking),

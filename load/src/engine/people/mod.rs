@@ -99,9 +99,9 @@ impl People {
             digests: Digests::new(seed, users, settings.reuse_nonces),
             metrics: Metrics::new(&settings.metrics),
             ladders: Ladders::new(settings.ladders, 4 << 20).placed(Place::of_marks),
-            registrations: Slab::new(),
-            callers: Slab::new(),
-            callees: Slab::new(),
+            registrations: Slab::default(),
+            callers: Slab::default(),
+            callees: Slab::default(),
             timers: Timers::new(settings.start),
             answering: Answering::new(hasher),
             woken: Time::ZERO,
@@ -198,7 +198,7 @@ impl People {
             Kind::Caller => self.callers.generation(slot),
             Kind::Callee => self.callees.generation(slot),
         };
-        Place { kind, worker: self.settings.worker, slot, generation }
+        Place { kind, worker: self.settings.worker, slot, generation: generation.unwrap_or(0) }
     }
 
     /// The number at this worker of a user, if it is one of ours.

@@ -92,7 +92,7 @@ impl People {
         self.metrics.registration_begun(began, kind);
         // Registrations of one user have one Call-ID and rising numbers (section 10.2.4): the time has such.
         let cseq = now.since(self.settings.start).as_millis() as u32 & 0x3fff_ffff;
-        if let Some(r) = self.registrations.at(slot) {
+        if let Some(r) = self.registrations.at_mut(slot) {
             (r.user, r.kind, r.began, r.cseq) = (user, kind, began, cseq + 1);
         }
         self.send_register(now, slot, began, None, out);
@@ -108,12 +108,12 @@ impl People {
         out: &mut Outbox,
     ) -> bool {
         let place = self.place(Kind::Register, slot);
-        let Some(user) = self.registrations.at(slot).map(|r| r.user) else { return true };
+        let Some(user) = self.registrations.at_mut(slot).map(|r| r.user) else { return true };
         let local = self.local(user);
         let flow = self.settings.flow();
         let reliable = self.settings.transport.is_reliable();
         let People { registrations, words, digests, settings, scratch, .. } = self;
-        let Some(r) = registrations.at(slot) else { return true };
+        let Some(r) = registrations.at_mut(slot) else { return true };
         (r.asking, r.repeat) = (asking, Some(Repeat::new(now, Some(T2), reliable)));
         let names = &settings.names;
         let text = &mut r.sent;
@@ -149,7 +149,7 @@ impl People {
         let at = r.repeat.map(|repeat| repeat.at);
         let sent = mem::take(&mut r.sent);
         self.offer(now, place, Direction::Sent, flow, &sent);
-        if let Some(r) = self.registrations.at(slot) {
+        if let Some(r) = self.registrations.at_mut(slot) {
             r.sent = sent;
         }
         self.metrics.request_sent(now, Method::Register);
@@ -167,7 +167,7 @@ impl People {
         out: &mut Outbox,
     ) -> bool {
         let slot = place.slot;
-        let Some(r) = self.registrations.find(slot, place.generation).filter(|r| r.cseq == cseq) else {
+        let Some(r) = self.registrations.get_mut(slot, place.generation).filter(|r| r.cseq == cseq) else {
             return false;
         };
         let (asking, status) = (r.asking, message.status());
@@ -201,7 +201,7 @@ impl People {
     /// It has ended: well, or for a reason, with the response that says so if one does.
     fn registration_over(&mut self, now: Time, slot: u32, why: Option<(u16, &str)>) {
         let number = self.place(Kind::Register, slot).number();
-        let Some(r) = self.registrations.at(slot) else { return };
+        let Some(r) = self.registrations.at_mut(slot) else { return };
         let (user, began, kind) = (r.user, r.began, r.kind);
         match why {
             None => self.metrics.registered(now, began, kind),
@@ -223,7 +223,7 @@ impl People {
     pub(super) fn register_due(&mut self, now: Time, slot: u32, out: &mut Outbox) {
         let place = self.place(Kind::Register, slot);
         let flow = self.settings.flow();
-        let Some(r) = self.registrations.at(slot) else { return };
+        let Some(r) = self.registrations.at_mut(slot) else { return };
         match r.repeat.as_mut().and_then(|repeat| repeat.due(now)) {
             Some(Due::Again) => {
                 out.send(flow, place.number(), &r.sent);
@@ -238,12 +238,12 @@ impl People {
             }
             None => {}
         }
-        let at = self.registrations.at(slot).and_then(|r| r.repeat).map(|repeat| repeat.at);
+        let at = self.registrations.at_mut(slot).and_then(|r| r.repeat).map(|repeat| repeat.at);
         self.timers.arm(Kind::Register, slot, at);
     }
 
     pub(super) fn register_unreachable(&mut self, now: Time, place: Place) {
-        let Some(r) = self.registrations.find(place.slot, place.generation) else { return };
+        let Some(r) = self.registrations.get_mut(place.slot, place.generation) else { return };
         let asking = r.asking;
         self.metrics.transaction_ended(now, Method::Register, asking, TransactionEnd::Timeout);
         self.registration_over(now, place.slot, Some((0, Failure::Unreachable.text())));
@@ -251,8 +251,8 @@ impl People {
 
     /// The run is over.
     pub(super) fn cut_registrations(&mut self, now: Time) {
-        for slot in self.registrations.slots() {
-            let Some(asking) = self.registrations.at(slot).map(|r| r.asking) else { continue };
+        for slot in self.registrations.taken() {
+            let Some(asking) = self.registrations.at_mut(slot).map(|r| r.asking) else { continue };
             if now.since(asking.sent) > SILENT {
                 self.metrics.transaction_ended(now, Method::Register, asking, TransactionEnd::Timeout);
                 self.registration_over(now, slot, Some((0, "no answer until the end of the run")));
