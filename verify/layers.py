@@ -30,17 +30,18 @@ BELOW = {
     'websocket': set(),
     'kernel-programs': set(),
     'sip-message': {'wire'},
+    'seal': {'sip-message'},
     'sip-transaction': {'wire', 'timing', 'sip-message'},
     'sip-auth': {'wire', 'sip-message'},
     'sip-registrar': {'wire', 'sip-message'},
-    'sip-proxy': {'wire', 'sip-message', 'sip-transaction'},
+    'sip-proxy': {'wire', 'seal', 'sip-message', 'sip-transaction'},
     'sip-steering': {'sip-message', 'kernel-programs'},
     'sip-health': {'wire'},
     'sip-node': {
-        'wire', 'timing', 'sip-message', 'sip-transaction', 'sip-auth', 'sip-registrar', 'sip-proxy',
+        'wire', 'timing', 'seal', 'sip-message', 'sip-transaction', 'sip-auth', 'sip-registrar', 'sip-proxy',
         'sip-steering', 'sip-health',
     },
-    'sip-balancer': {'wire', 'timing', 'sip-message', 'sip-proxy', 'sip-steering', 'sip-health'},
+    'sip-balancer': {'wire', 'timing', 'seal', 'sip-message', 'sip-proxy', 'sip-steering', 'sip-health'},
     # The shell handles no SIP: of the core it sees only the vocabulary, the wheel for deadlines and the form of
     # programs for the kernel.
     'worker-runtime': {'wire', 'timing', 'kernel-programs', 'log-events'},

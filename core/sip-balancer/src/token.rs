@@ -19,15 +19,15 @@
 use crate::{CallKey, Mark};
 use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
+use seal::{Fields, Gathered, Keyed, Seal, hex2};
 use sip_message::hex16;
-use sip_proxy::gathered::{Gathered, Keyed};
 use sip_steering::Ownership;
 use siphasher::sip::{SipHasher13, SipHasher24};
 use siphasher::sip128;
 
 mod dialog;
 pub use dialog::{Dialog, Held};
-use dialog::{Reader, hex2, read_flow, strip};
+use dialog::{read_flow, strip};
 
 /// Begins our branches.
 const BRANCH: &[u8; 9] = b"z9hG4bKlb";
@@ -159,25 +159,29 @@ impl Uses {
     }
 
     /// Of two numbers of fixed length; what they are is said by the key.
-    fn pair(hash: &SipHasher24, first: u64, second: u64) -> u64 {
+    fn pair(hash: &SipHasher24, first: u64, second: u64) -> Seal {
         let mut text = [0; 16];
         text[..8].copy_from_slice(&first.to_le_bytes());
         text[8..].copy_from_slice(&second.to_le_bytes());
-        hash.with(&text)
+        Seal::new(hash.with(&text))
     }
 
     /// The numbers of fixed length come first, and the only text of any length last, so no two dialogs have
     /// one text: the flags say how long the address is, which [`Sealer::open_dialog`] takes in that form
     /// alone.
-    fn dialog(&self, d: &Dialog, flags: u8, call: CallKey, tag: &[u8]) -> u64 {
+    fn dialog(&self, d: &Dialog, flags: u8, call: CallKey, tag: &[u8]) -> Seal {
         let mut text = Uses::flow(self.dialog, d, flags);
         text.add(&octets(call));
         text.add(tag);
-        text.finish()
+        text.seal()
     }
 
-    fn path(&self, d: &Dialog, flags: u8) -> u64 {
-        Uses::flow(self.path, d, flags).finish()
+    fn path(&self, d: &Dialog, flags: u8) -> Seal {
+        Uses::flow(self.path, d, flags).seal()
+    }
+
+    fn probe(&self, probe: u64) -> Seal {
+        Seal::new(self.probe.with(&probe.to_le_bytes()))
     }
 
     fn flow(hash: SipHasher24, d: &Dialog, flags: u8) -> Gathered<128, SipHasher24> {
@@ -314,23 +318,23 @@ impl Sealer {
         let place = way | u32::from(b.listener.0 & 0x7fff) << 16 | u32::from(b.port);
         let head = u64::from(b.node) << 32 | u64::from(place);
         let uses = invariant::some!(self.uses(b.epoch), "a branch is sealed with a key that is in use");
-        let seal = uses.map_or(0, |uses| Uses::pair(&uses.branch, head, b.id));
+        let seal = uses.map_or(Seal::new(0), |uses| Uses::pair(&uses.branch, head, b.id));
         let mut text = [0; BRANCH.len() + 50];
         text[..9].copy_from_slice(BRANCH);
         text[9..11].copy_from_slice(&hex2(b.epoch));
         text[11..27].copy_from_slice(&hex16(head));
         text[27..43].copy_from_slice(&hex16(b.id));
-        text[43..59].copy_from_slice(&hex16(seal));
+        text[43..59].copy_from_slice(&seal.to_hex());
         out.extend_from_slice(&text);
     }
 
     /// Reads a branch. `None`: none of these keys has sealed it. That the request is the one of the next Via
     /// is for [`Sealer::id`] to say.
     pub fn open_branch(&self, branch: &[u8]) -> Option<Branch> {
-        let mut read = Reader(strip(branch, BRANCH)?);
-        let epoch = read.octet()?;
-        let (head, id, seal) = (read.number(16)?, read.number(16)?, read.number(16)?);
-        let good = read.0.is_empty() && Uses::pair(&self.uses(epoch)?.branch, head, id) == seal;
+        let mut read = Fields::new(strip(branch, BRANCH)?);
+        let (epoch, head, id) = (read.octet()?, read.number(16)?, read.number(16)?);
+        let seal = read.seal()?;
+        let good = Uses::pair(&self.uses(epoch)?.branch, head, id).fits(seal);
         let place = head as u32;
         good.then_some(Branch {
             epoch,
@@ -345,14 +349,14 @@ impl Sealer {
     /// Appends a dialog's token for the call with this key that the tag `tag` began.
     pub fn push_dialog(&self, d: &Dialog, call: CallKey, tag: &[u8], out: &mut Vec<u8>) {
         let flags = self.push_flow(d, out);
-        out.extend_from_slice(&hex16(self.current.dialog(d, flags, call, tag)));
+        out.extend_from_slice(&self.current.dialog(d, flags, call, tag).to_hex());
     }
 
     /// Appends the token of a phone, whose requests come as `d` says.
     pub fn push_path(&self, d: &Dialog, out: &mut Vec<u8>) {
         out.push(PATH);
         let flags = self.push_flow(d, out);
-        out.extend_from_slice(&hex16(self.current.path(d, flags)));
+        out.extend_from_slice(&self.current.path(d, flags).to_hex());
     }
 
     fn push_flow(&self, d: &Dialog, out: &mut Vec<u8>) -> u8 {
@@ -389,7 +393,7 @@ impl Sealer {
         let (epoch, flags, dialog, seal) = read_flow(token)?;
         let uses = self.uses(epoch)?;
         let call = self.call_of(uses, call, call_id);
-        let sealed_with = |tag: &[u8]| uses.dialog(&dialog, flags, call, tag) == seal;
+        let sealed_with = |tag: &[u8]| uses.dialog(&dialog, flags, call, tag).fits(seal);
         let (first, other) = match dialog.by_node {
             false => (Sender::Caller, Sender::Callee),
             true => (Sender::Callee, Sender::Caller),
@@ -408,7 +412,7 @@ impl Sealer {
     /// Reads the token of a phone. `None`: none of these keys has sealed it.
     pub fn open_path(&self, token: &[u8]) -> Option<Dialog> {
         let (epoch, flags, dialog, seal) = read_flow(token.get(1..).filter(|_| Sealer::is_path(token))?)?;
-        (self.uses(epoch)?.path(&dialog, flags) == seal).then_some(dialog)
+        self.uses(epoch)?.path(&dialog, flags).fits(seal).then_some(dialog)
     }
 
     /// Appends the branch of probe number `serial` to a node.
@@ -417,15 +421,14 @@ impl Sealer {
         out.extend_from_slice(PROBE);
         out.extend_from_slice(&hex2(self.epoch()));
         out.extend_from_slice(&hex16(probe));
-        out.extend_from_slice(&hex16(self.current.probe.with(&probe.to_le_bytes())));
+        out.extend_from_slice(&self.current.probe(probe).to_hex());
     }
 
     /// The node and number of a probe of ours.
     pub fn open_probe(&self, branch: &[u8]) -> Option<(u32, u32)> {
-        let mut read = Reader(strip(branch, PROBE)?);
-        let epoch = read.octet()?;
-        let (probe, seal) = (read.number(16)?, read.number(16)?);
-        let good = read.0.is_empty() && self.uses(epoch)?.probe.with(&probe.to_le_bytes()) == seal;
+        let mut read = Fields::new(strip(branch, PROBE)?);
+        let (epoch, probe) = (read.octet()?, read.number(16)?);
+        let good = self.uses(epoch)?.probe(probe).fits(read.seal()?);
         good.then_some(((probe >> 32) as u32, probe as u32))
     }
 }
@@ -530,6 +533,27 @@ mod tests {
         assert_eq!(new.open_branch(&probe), None);
     }
 
+    #[test]
+    fn texts_are_those_of_earlier_builds() {
+        let sealer = Sealer::new(keys(1, None));
+        let text = |write: &dyn Fn(&mut Vec<u8>)| {
+            let mut text = Vec::new();
+            write(&mut text);
+            String::from_utf8(text).unwrap()
+        };
+        let branch = text(&|out| sealer.push_branch(&BRANCH_OF, out));
+        assert_eq!(branch, "z9hG4bKlb01deadbeef000313c60123456789abcdef8ddbd519eb931253");
+        let call = sealer.call(b"call");
+        let token = text(&|out| sealer.push_dialog(&dialog("192.0.2.9:5060"), call, b"a", out));
+        assert_eq!(token, "010200000007000113c4c0000209033a8d9b015bd7ec");
+        let conn = Some(Held { conn: ConnId::new(3, 77), life: 9 });
+        let path = text(&|out| sealer.push_path(&Dialog { conn, ..dialog("[2001:db8::1]:6000") }, out));
+        let flow = "p010b000000070001177020010db8000000000000000000000001";
+        assert_eq!(path, [flow, "000300000000004d", "00000009", "5fb9d170e4da3620"].concat());
+        let probe = text(&|out| sealer.push_probe(7, 99, out));
+        assert_eq!(probe, "z9hG4bKlp010000000700000063b76080d48720196b");
+    }
+
     proptest! {
         #[test]
         fn no_octet_can_be_changed(at in 0usize..68, by in 1u8..255, branch: bool) {
@@ -614,7 +638,7 @@ mod tests {
                     text.extend_from_slice(&hex16(v6.to_bits() as u64));
                 }
             }
-            text.extend_from_slice(&hex16(sealer.current.dialog(&dialog, flags, call, b"a")));
+            text.extend_from_slice(&sealer.current.dialog(&dialog, flags, call, b"a").to_hex());
             sealer.open_dialog(&text, (call, b"call"), b"a", b"b").map(|(dialog, _)| dialog.caller)
         };
         assert_eq!(token("192.0.2.9:5060", 2), Some("192.0.2.9:5060".parse().unwrap()));

@@ -8,7 +8,6 @@ pub mod breadth;
 pub mod commands;
 pub mod context;
 pub mod feedback;
-pub mod gathered;
 pub mod locate;
 pub mod loops;
 pub mod rewrite;

@@ -10,7 +10,7 @@
 //! so) and hash 16 hexadecimal digits. The hash is keyed, so that nobody outside can write a Via value
 //! that makes this server refuse someone else's request.
 
-use crate::gathered::Gathered;
+use seal::Gathered;
 use sip_message::{Message, Name, Via, hex16, unhex16};
 use siphasher::sip::SipHasher13;
 

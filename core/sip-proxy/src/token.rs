@@ -11,8 +11,8 @@
 //! Text form: base64url of `version|roles, called, calling, keeper, caller, callee, mac`, 43 characters for
 //! two IPv4 ends.
 
-use crate::gathered::Gathered;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use seal::{Gathered, Packed, Seal};
 use siphasher::sip::SipHasher24;
 use wire::{Flow, ListenerId, Transport};
 
@@ -118,8 +118,7 @@ const VERSION: u8 = 3;
 const VERSION_2: u8 = 2;
 const VERSION_1: u8 = 1;
 const END_MAX: usize = 20;
-const MAC: usize = 8;
-const RAW_MAX: usize = 2 + 6 + 2 * END_MAX + MAC;
+const RAW_MAX: usize = 2 + 6 + 2 * END_MAX + Seal::LEN;
 
 impl Sealer {
     /// A sealer with a secret key.
@@ -135,24 +134,24 @@ impl Sealer {
         raw.push(&ends.called.to_be_bytes());
         raw.push(&ends.calling.to_be_bytes());
         raw.push(&ends.keeper.to_be_bytes());
-        raw.push_end(&ends.caller);
-        raw.push_end(&ends.callee);
-        let mac = self.mac(raw.bytes(), call_id, caller_tag);
-        raw.push(&mac);
-        base64url(raw.bytes(), out);
+        push_end(&mut raw, &ends.caller);
+        push_end(&mut raw, &ends.callee);
+        let seal = self.seal_of(raw.bytes(), call_id, caller_tag);
+        raw.push(&seal.to_bytes());
+        raw.write(out);
     }
 
     /// Opens a token found in the Route of a request. The tag that the seal fits tells which end sent
     /// it: From for the caller, To for the callee. `None`: not sealed here, or not for this dialog.
     pub fn open(&self, token: &[u8], call_id: &[u8], from_tag: &[u8], to_tag: &[u8]) -> Option<Dialog> {
-        let mut raw = Raw::default();
-        unbase64url(token, &mut raw)?;
-        let (sealed, mac) = raw.bytes().split_at_checked(raw.len.checked_sub(MAC)?)?;
+        let raw = Raw::read(token)?;
+        let (sealed, &seal) = raw.bytes().split_last_chunk()?;
+        let seal = Seal::from_bytes(seal);
         let Ends { caller, callee, called, calling, keeper, call } = read_ends(sealed)?;
         if to_tag.is_empty() || from_tag.is_empty() {
             return None;
         }
-        if self.mac(sealed, call_id, from_tag) == mac {
+        if self.seal_of(sealed, call_id, from_tag).fits(seal) {
             return Some(Dialog {
                 sender: caller,
                 peer: callee,
@@ -163,7 +162,7 @@ impl Sealer {
                 call,
             });
         }
-        if self.mac(sealed, call_id, to_tag) == mac {
+        if self.seal_of(sealed, call_id, to_tag).fits(seal) {
             return Some(Dialog {
                 sender: callee,
                 peer: caller,
@@ -186,7 +185,7 @@ impl Sealer {
         (text.finish() as u16).max(1)
     }
 
-    fn mac(&self, sealed: &[u8], call_id: &[u8], tag: &[u8]) -> [u8; MAC] {
+    fn seal_of(&self, sealed: &[u8], call_id: &[u8], tag: &[u8]) -> Seal {
         let mut text = Gathered::<256, _>::new(SipHasher24::new_with_key(&self.key));
         text.add(b"dialog");
         text.add(sealed);
@@ -194,7 +193,7 @@ impl Sealer {
         text.add(&(call_id.len() as u64).to_le_bytes());
         text.add(call_id);
         text.add(tag);
-        text.finish().to_be_bytes()
+        text.seal()
     }
 }
 
@@ -223,48 +222,25 @@ const CALL: u8 = 128;
 /// Beside the transport and the family: [`End::translated`].
 const TRANSLATED: u8 = 16;
 
-/// The token's bytes on the stack.
-struct Raw {
-    buf: [u8; RAW_MAX],
-    len: usize,
-}
+/// A token's bytes.
+type Raw = Packed<RAW_MAX>;
 
-impl Default for Raw {
-    fn default() -> Raw {
-        Raw { buf: [0; RAW_MAX], len: 0 }
-    }
-}
-
-impl Raw {
-    fn push(&mut self, bytes: &[u8]) {
-        // Never too long: RAW_MAX holds the longest token, and `unbase64url` checks.
-        if let Some(place) = self.buf.get_mut(self.len..self.len + bytes.len()) {
-            place.copy_from_slice(bytes);
-            self.len += bytes.len();
+fn push_end(raw: &mut Raw, end: &End) {
+    let transport = TRANSPORTS.iter().position(|t| *t == end.transport).unwrap_or(0) as u8;
+    let kind = transport << 1 | if end.translated { TRANSLATED } else { 0 };
+    let listener = end.listener.0 as u8;
+    let port = end.remote.port().to_be_bytes();
+    match end.remote.ip().to_canonical() {
+        IpAddr::V4(ip) => {
+            raw.push(&[kind, listener]);
+            raw.push(&ip.octets());
+        }
+        IpAddr::V6(ip) => {
+            raw.push(&[kind | 1, listener]);
+            raw.push(&ip.octets());
         }
     }
-
-    fn push_end(&mut self, end: &End) {
-        let transport = TRANSPORTS.iter().position(|t| *t == end.transport).unwrap_or(0) as u8;
-        let kind = transport << 1 | if end.translated { TRANSLATED } else { 0 };
-        let listener = end.listener.0 as u8;
-        let port = end.remote.port().to_be_bytes();
-        match end.remote.ip().to_canonical() {
-            IpAddr::V4(ip) => {
-                self.push(&[kind, listener]);
-                self.push(&ip.octets());
-            }
-            IpAddr::V6(ip) => {
-                self.push(&[kind | 1, listener]);
-                self.push(&ip.octets());
-            }
-        }
-        self.push(&port);
-    }
-
-    fn bytes(&self) -> &[u8] {
-        &self.buf[..self.len]
-    }
+    raw.push(&port);
 }
 
 fn read_ends(sealed: &[u8]) -> Option<Ends> {
@@ -298,73 +274,6 @@ fn read_end(bytes: &[u8], role: Role) -> Option<(End, &[u8])> {
     Some((End { transport, listener, remote, role, translated }, rest))
 }
 
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-
-/// Base64 with the URL alphabet (RFC 4648 section 5), no padding: all its characters may stand in a
-/// URI parameter.
-fn base64url(bytes: &[u8], out: &mut Vec<u8>) {
-    let text = |bits: u32| [18, 12, 6, 0].map(|shift| ALPHABET[(bits >> shift) as usize & 63]);
-    let (threes, rest) = bytes.as_chunks::<3>();
-    for &[a, b, c] in threes {
-        out.extend_from_slice(&text(u32::from_be_bytes([0, a, b, c])));
-    }
-    match *rest {
-        [a] => out.extend_from_slice(&text(u32::from_be_bytes([0, a, 0, 0]))[..2]),
-        [a, b] => out.extend_from_slice(&text(u32::from_be_bytes([0, a, b, 0]))[..3]),
-        _ => {}
-    }
-}
-
-const REVERSE: [u8; 256] = {
-    let mut table = [255; 256];
-    let mut i = 0;
-    while i < 64 {
-        table[ALPHABET[i] as usize] = i as u8;
-        i += 1;
-    }
-    table
-};
-
-fn unbase64url(text: &[u8], raw: &mut Raw) -> Option<()> {
-    if text.len() > RAW_MAX * 4 / 3 + 1 {
-        return None;
-    }
-    let (eights, rest) = text.as_chunks::<8>();
-    let mut seen = 0;
-    let mut bytes = |eight: [u8; 8]| {
-        let [a, b, c, d, e, f, g, h] = eight.map(|b| u64::from(REVERSE[usize::from(b)]));
-        seen |= a | b | c | d | e | f | g | h;
-        let (first, second) = (a << 18 | b << 12 | c << 6 | d, e << 18 | f << 12 | g << 6 | h);
-        (first << 40 | second << 16).to_be_bytes()
-    };
-    // Whole words, of which the next one writes over the last two bytes.
-    let mut room = [0; RAW_MAX + 8];
-    let mut at = 0;
-    for &eight in eights {
-        *room.get_mut(at..)?.first_chunk_mut()? = bytes(eight);
-        at += 6;
-    }
-    // An `A` stands for zero bits.
-    const A: u8 = b'A';
-    let (last, more) = match *rest {
-        [] => ([0; 8], 0),
-        [a, b] => (bytes([a, b, A, A, A, A, A, A]), 1),
-        [a, b, c] => (bytes([a, b, c, A, A, A, A, A]), 2),
-        [a, b, c, d] => (bytes([a, b, c, d, A, A, A, A]), 3),
-        [a, b, c, d, e, f] => (bytes([a, b, c, d, e, f, A, A]), 4),
-        [a, b, c, d, e, f, g] => (bytes([a, b, c, d, e, f, g, A]), 5),
-        _ => return None,
-    };
-    *room.get_mut(at..)?.first_chunk_mut()? = last;
-    // What is none of the 64 characters has higher bits.
-    if seen >= 64 || at + more > RAW_MAX {
-        return None;
-    }
-    raw.buf.copy_from_slice(room.get(..RAW_MAX)?);
-    raw.len = at + more;
-    Some(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -372,26 +281,6 @@ mod tests {
 
     fn end(addr: &str, transport: Transport, role: Role) -> End {
         End { transport, listener: ListenerId(3), remote: addr.parse().unwrap(), role, translated: false }
-    }
-
-    #[test]
-    fn bytes_of_every_length_come_back() {
-        for len in 0..=RAW_MAX {
-            let bytes: Vec<u8> = (0..len).map(|i| (i * 73 + len) as u8).collect();
-            let mut text = Vec::new();
-            base64url(&bytes, &mut text);
-            assert_eq!(text.len(), (len * 4).div_ceil(3));
-            let read = |text: &[u8]| {
-                let mut raw = Raw::default();
-                unbase64url(text, &mut raw).map(|()| raw.bytes().to_vec())
-            };
-            assert_eq!(read(&text), Some(bytes));
-            for at in 0..text.len() {
-                let mut damaged = text.clone();
-                damaged[at] = b'+';
-                assert_eq!(read(&damaged), None);
-            }
-        }
     }
 
     fn ends() -> Ends {
@@ -409,6 +298,12 @@ mod tests {
         let mut out = Vec::new();
         Sealer::new([key; 16]).seal(&ends(), b"call@x", b"ctag", &mut out);
         out
+    }
+
+    #[test]
+    fn text_of_a_token_is_that_of_earlier_builds() {
+        let text = "A4ESNFZ4mrwAA8AAAgETxAMDIAENuAAAAAAAAAAAAAAAARPOF1cclNoJtvE";
+        assert_eq!(String::from_utf8(sealed(1)).unwrap(), text);
     }
 
     #[test]
@@ -460,12 +355,12 @@ mod tests {
             if version == VERSION_2 {
                 raw.push(&calling.to_be_bytes());
             }
-            raw.push_end(&caller);
-            raw.push_end(&callee);
-            let mac = s.mac(raw.bytes(), b"call@x", b"ctag");
-            raw.push(&mac);
+            push_end(&mut raw, &caller);
+            push_end(&mut raw, &callee);
+            let seal = s.seal_of(raw.bytes(), b"call@x", b"ctag");
+            raw.push(&seal.to_bytes());
             let mut token = Vec::new();
-            base64url(raw.bytes(), &mut token);
+            raw.write(&mut token);
             let dialog = s.open(&token, b"call@x", b"ctag", b"x").expect("a dialog");
             assert_eq!((dialog.sender, dialog.callee(), dialog.called), (caller, callee, called));
             assert_eq!((dialog.calling, dialog.keeper, dialog.call), (named, 0, false), "{version}");

@@ -2,7 +2,7 @@
 
 use crate::Mark;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use sip_message::{hex16, unhex16};
+use seal::{Fields, Seal};
 use wire::ConnId;
 
 /// What our Record-Route says.
@@ -32,8 +32,8 @@ pub struct Held {
 }
 
 /// Reads what `Sealer::push_flow` wrote, and the seal after it: epoch, flags, what it says, and the seal.
-pub(super) fn read_flow(token: &[u8]) -> Option<(u8, u8, Dialog, u64)> {
-    let mut read = Reader(token);
+pub(super) fn read_flow(token: &[u8]) -> Option<(u8, u8, Dialog, Seal)> {
+    let mut read = Fields::new(token);
     let (epoch, flags) = (read.octet()?, read.octet()?);
     let head = read.number(16)?;
     // As it is written here: an address in the one form that is hashed, and no flag but these four.
@@ -52,7 +52,7 @@ pub(super) fn read_flow(token: &[u8]) -> Option<(u8, u8, Dialog, u64)> {
         0 => None,
         _ => Some(Held { conn: ConnId::from_u64(read.number(16)?), life: read.number(8)? as u32 }),
     };
-    let seal = read.number(16).filter(|_| read.0.is_empty())?;
+    let seal = read.seal()?;
     let dialog = Dialog {
         node: (head >> 32) as u32,
         listener: Mark((head >> 16) as u16),
@@ -69,39 +69,4 @@ pub(super) fn strip<'a>(text: &'a [u8], prefix: &[u8; 9]) -> Option<&'a [u8]> {
     let (start, rest) = text.split_first_chunk::<9>()?;
     // The last octet tells ours apart.
     (start[8] | 0x20 == prefix[8] && (start == prefix || start.eq_ignore_ascii_case(prefix))).then_some(rest)
-}
-
-pub(super) fn hex2(octet: u8) -> [u8; 2] {
-    let text = hex16(octet.into());
-    [text[14], text[15]]
-}
-
-/// Takes hexadecimal numbers off the beginning of a text.
-pub(super) struct Reader<'a>(pub &'a [u8]);
-
-impl Reader<'_> {
-    /// One of two digits.
-    pub fn octet(&mut self) -> Option<u8> {
-        let ([high, low], rest) = self.0.split_first_chunk::<2>()?;
-        self.0 = rest;
-        let digit = |byte: u8| match byte {
-            b'0'..=b'9' => Some(byte - b'0'),
-            b'a'..=b'f' => Some(byte - b'a' + 10),
-            b'A'..=b'F' => Some(byte - b'A' + 10),
-            _ => None,
-        };
-        Some(digit(*high)? << 4 | digit(*low)?)
-    }
-
-    /// One of this number of `digits`, at most 16.
-    pub fn number(&mut self, digits: usize) -> Option<u64> {
-        let (text, rest) = self.0.split_at_checked(digits)?;
-        self.0 = rest;
-        if digits == 16 {
-            return unhex16(text);
-        }
-        let mut wide = [b'0'; 16];
-        wide.get_mut(16 - digits..)?.copy_from_slice(text);
-        unhex16(&wide)
-    }
 }

@@ -16,7 +16,7 @@ use crate::services::Services;
 use crate::settings::Settings;
 use core::hash::Hasher;
 use core::net::SocketAddr;
-use sip_proxy::gathered::Gathered;
+use seal::Gathered;
 use sip_proxy::loops::LoopGuard;
 use sip_proxy::token::Sealer;
 use sip_steering::Ownership;

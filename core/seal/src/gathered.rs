@@ -1,5 +1,6 @@
 //! Many short fields hashed as one text.
 
+use crate::Seal;
 use core::hash::Hasher;
 use siphasher::sip::{SipHasher13, SipHasher24};
 
@@ -53,6 +54,11 @@ impl<const N: usize, H: Keyed> Gathered<N, H> {
         self.hash.write(self.room.get(..self.used).unwrap_or_default());
         self.hash.write(field);
         self.used = 0;
+    }
+
+    /// The hash of all fields, as a seal.
+    pub fn seal(self) -> Seal {
+        Seal::new(self.finish())
     }
 
     /// The hash of all fields.
