@@ -276,7 +276,10 @@ fn is_uri(stored: &[u8], uri: &Uri<'_>) -> bool {
 /// All Path values, comma separated.
 fn read_path<'a>(request: &Message<'a>, config: &Config) -> Result<Cow<'a, [u8]>, Reply> {
     let mut path = Cow::Borrowed(&[][..]);
-    for value in request.values(Name::Path) {
+    for (at, value) in request.values(Name::Path).enumerate() {
+        if at >= config.max_path_values {
+            return Err(refuse(513, b"Too Many Path Values"));
+        }
         let uri = NameAddr::parse(value).ok().and_then(|a| Uri::parse(a.uri).ok());
         if !uri.is_some_and(|uri| uri.is_sip()) {
             return Err(refuse(400, b"Bad Path"));

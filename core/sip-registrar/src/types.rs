@@ -180,6 +180,8 @@ pub struct Config {
     pub max_params_len: usize,
     /// Length of all Path values together; longer is refused with 513.
     pub max_path_len: usize,
+    /// Path values in one REGISTER; more are refused with 513.
+    pub max_path_values: usize,
     /// Length of the Call-ID; longer is refused with 513.
     pub max_call_id_len: usize,
     /// Whether `tel:` contacts are taken (the proxy must know what to do with them).
@@ -204,6 +206,7 @@ impl Default for Config {
             max_contact_len: 512,
             max_params_len: 512,
             max_path_len: 1024,
+            max_path_values: 8,
             max_call_id_len: 256,
             allow_tel: false,
             path_policy: PathPolicy::Refuse,

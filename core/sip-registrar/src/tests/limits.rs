@@ -55,6 +55,10 @@ fn lengths_are_limited() {
     let path = |n| format!("Path: <sip:{}@edge.example.com;lr>", x(n));
     f.refuse(513, &["Contact: <sip:a@192.0.2.1>", "Supported: path", &path(600), &path(600)]);
     f.accept(&["Contact: <sip:a@192.0.2.1>", "Supported: path", &path(400), &path(400)]);
+    // Each of them is a hop of every request to the phone.
+    let paths = |n| format!("Path: {}", vec!["<sip:edge.example.com;lr>"; n].join(","));
+    f.accept(&["Contact: <sip:a@192.0.2.1>", "Supported: path", &paths(8)]);
+    f.refuse(513, &["Contact: <sip:a@192.0.2.1>", "Supported: path", &paths(9)]);
     assert_eq!(f.register_as(&x(300), 1, &["Contact: <sip:a@192.0.2.1>"]).status, 513);
 }
 
