@@ -382,7 +382,7 @@ impl Context {
         let merged_later = self.best_rank >= best::FIRST_OF_4XX;
         if let Some(b) = self.branches.as_mut_slice().get_mut(usize::from(id.slot))
             && !b.has(flag::GENERATED)
-            && b.status != 503
+            && best::in_place_of(b.status) == b.status
             && (is_best || merged_later && best::is_challenge(b.status))
         {
             b.flags |= flag::KEPT;
@@ -628,14 +628,12 @@ impl Context {
     fn conclusion(&self) -> Action {
         let best = self.branches.as_slice().get(usize::from(self.best));
         match best {
-            Some(b) if !b.has(flag::GENERATED) && b.status != 503 => {
+            Some(b) if !b.has(flag::GENERATED) && best::in_place_of(b.status) == b.status => {
                 Action::ForwardBest(id_of(usize::from(self.best), b))
             }
             // What an INVITE gets that was cancelled (9.2), if no branch said better.
             _ if self.has(bit::CANCELLED) => Action::Generate(487),
-            // A 503 would say that this server is out of service (16.7 step 6).
-            Some(b) if b.status == 503 => Action::Generate(500),
-            Some(b) => Action::Generate(b.status),
+            Some(b) => Action::Generate(best::in_place_of(b.status)),
             None if self.branches.is_empty() => Action::Generate(480),
             None if self.policy.invite => Action::Generate(408),
             None => Action::Silence,

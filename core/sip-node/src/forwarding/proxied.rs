@@ -14,7 +14,7 @@ use sip_proxy::locate::Locate;
 use sip_proxy::token::Role;
 use sip_transaction::{ClientId, Original, Payer, ServerId, TimerId};
 use std::mem;
-use wire::{Flow, Time};
+use wire::{Flow, Time, Transport};
 
 /// Larger buffers do not stay in the pool.
 pub(super) const POOLED: usize = 4_096;
@@ -83,6 +83,8 @@ pub(crate) struct StoredTarget {
     pub elsewhere: bool,
     /// Where its binding was registered from.
     pub registered_from: Option<IpAddr>,
+    /// It is a phone with a connection, and can be reached neither on this nor in another way.
+    pub gone: bool,
     /// What is tried in its place if it cannot be reached.
     pub next: Option<Box<Target>>,
 }
@@ -262,6 +264,7 @@ impl Proxied {
             flow_only: target.flow_only,
             elsewhere: target.elsewhere,
             registered_from: target.registered_from,
+            gone: false,
             next: target.next,
         });
     }
@@ -269,6 +272,11 @@ impl Proxied {
     /// The target set.
     pub fn targets(&self) -> &[StoredTarget] {
         &self.targets
+    }
+
+    /// Whether all targets are phones with a connection, none of which can be reached.
+    pub fn is_gone(&self) -> bool {
+        !self.targets.is_empty() && self.targets.iter().all(|target| target.gone)
     }
 
     /// The target of a branch.
@@ -353,6 +361,10 @@ impl Proxied {
         } else if self.context.is_running(branch) && self.replace(branch) {
             self.context.branch_redirected(now, branch, actions);
         } else {
+            if let Some(target) = self.target_mut(branch) {
+                let connects = target.hops.iter().any(|hop| hop.transport != Transport::Udp);
+                target.gone = target.role == Role::Local && connects;
+            }
             self.context.branch_unreachable(now, branch, actions);
         }
     }

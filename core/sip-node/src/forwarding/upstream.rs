@@ -195,6 +195,8 @@ pub(super) fn generate<S: Services>(
         500 if p.overloaded => (503, RETRY_AFTER),
         // RFC 7339 section 5.10: without Retry-After.
         500 if p.held_back => (503, b""),
+        // Not a fault of this server (RFC 3261 section 21.4.18).
+        500 if p.is_gone() => (480, b""),
         status if is_lost(step.site, p, status) => (status, NO_TARGET),
         status => (status, b""),
     };

@@ -220,8 +220,18 @@ fn a_phone_whose_only_flow_is_gone() {
     lab.bind_with("bob", &contact, tcp("192.0.2.20:41000", 1), "Supported: path, outbound\r\n");
     let sent = lab.invite(CAROL, Req::invite().text());
     lab.undeliverable(&sent[0]);
-    // RFC 5626 section 5.3.1.
-    assert_eq!(statuses(&lab.sent()), [430]);
+    // RFC 5626 section 11.6: 430 is not for callers.
+    assert_eq!(statuses(&lab.sent()), [480]);
+    lab.rest();
+}
+
+#[test]
+fn caller_gets_480_when_an_edge_proxy_answers_430() {
+    let mut lab = Lab::new();
+    lab.phones(&[BOB]);
+    let sent = lab.invite(CAROL, Req::invite().text());
+    lab.send(BOB, sent[0].reply(430, "b", ""));
+    assert_eq!(statuses(&lab.sent()), [480]);
     lab.rest();
 }
 

@@ -287,10 +287,33 @@ fn a_binding_whose_connection_is_gone_is_tried_at_its_contact() {
     let again = lab.one();
     assert_eq!((again.flow.transport, again.to().as_str()), (Transport::Tcp, "192.0.2.20:5080"));
     assert_eq!(again.flow.conn, None);
-    // That fails as well: the end (16.9, 16.7 step 6).
+    // That fails as well: the end.
     lab.undeliverable(&again);
-    assert_eq!(lab.one().status(), 500);
+    assert_eq!(lab.one().status(), 480);
     lab.rest();
+}
+
+#[test]
+fn caller_gets_480_when_a_phones_connection_is_gone() {
+    for contact in ["<sip:bob@192.168.1.5:5080;transport=tcp>", "<sip:bob@192.0.2.20:41000;transport=tcp>"] {
+        for method in ["INVITE", "MESSAGE"] {
+            let mut lab = Lab::new();
+            lab.bind("bob", contact, tcp("192.0.2.20:41000", 3));
+            lab.send(CAROL, Req::new(method, "sip:bob@here.example").text());
+            let mut sent = lab.sent();
+            while let Some(way) = sent.iter().find(|sent| sent.status() == 0).cloned() {
+                lab.undeliverable(&way);
+                sent = lab.sent();
+            }
+            assert_eq!(statuses(&sent), [480], "{method} {contact}");
+        }
+    }
+    // A phone that answers 503 is there.
+    let mut lab = Lab::new();
+    lab.bind("bob", "<sip:bob@192.168.1.5:5080;transport=tcp>", tcp("192.0.2.20:41000", 3));
+    let sent = lab.invite(CAROL, Req::invite().text());
+    lab.send_on(sent[0].flow, sent[0].reply(503, "b", ""));
+    assert_eq!(statuses(&lab.sent()), [500]);
 }
 
 #[test]

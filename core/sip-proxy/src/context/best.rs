@@ -16,7 +16,7 @@ pub(super) fn rank(status: u16, generated: bool, invite: bool) -> Option<u8> {
         401 | 407 => (2, 0),
         415 | 420 | 484 => (2, 1),
         486 => (2, 2),
-        480 => (2, 4),
+        430 | 480 => (2, 4),
         487 => (2, 5),
         408 => (2, 6),
         400..=499 => (2, 3),
@@ -30,6 +30,16 @@ pub(super) fn rank(status: u16, generated: bool, invite: bool) -> Option<u8> {
 
 /// Ranks below this are 6xx and 3xx responses.
 pub(super) const FIRST_OF_4XX: u8 = 2 << 4;
+
+/// What the caller gets in place of a status that is about one way to the callee only. A 503 would say that
+/// this server is out of service (16.7 step 6). A 430 is for proxies (RFC 5626 section 11.6).
+pub(super) const fn in_place_of(status: u16) -> u16 {
+    match status {
+        503 => 500,
+        430 => 480,
+        other => other,
+    }
+}
 
 /// Whether a response is a challenge, to be merged with others (16.7 step 7).
 pub(super) fn is_challenge(status: u16) -> bool {
