@@ -295,7 +295,7 @@ class Bench:
 def add_config(parser):
     """The option by which a mechanism of Strowger's is switched off for a measurement."""
     parser.add_argument('--config', action='append', default=[], metavar='LINE',
-                        help="a line of Strowger's configuration, such as 'timers.trying = \"0s\"'; may be repeated")
+                        help="a line of Strowger's configuration, such as 'timers.trying = \"200ms\"'; may be repeated")
 
 
 def asked(server, workload):
