@@ -360,7 +360,7 @@ impl People {
                 (c.state, c.repeat) = (State::Talking, None);
                 // If its time to hang up is over, that was the wait for the ACK, which is not ours: it may
                 // only now.
-                c.until = c.until.map(|until| until.max(now));
+                c.until = c.until.map(|until| until.max(tick(now)));
                 c.head.clear();
                 let deadline = c.deadline();
                 self.timers.arm(Kind::Callee, slot, deadline);
