@@ -65,9 +65,13 @@ class Job:
 
         self.began = time.monotonic()
         with open(self.log, 'wb') as out:
-            self.process = subprocess.Popen(
-                self.command, cwd=self.folder, env={**os.environ, **self.env}, stdin=subprocess.DEVNULL,
-                stdout=out, stderr=subprocess.STDOUT, preexec_fn=apart)
+            how = dict(env={**os.environ, **self.env}, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+                       preexec_fn=apart)
+            try:
+                self.process = subprocess.Popen(self.command, cwd=self.folder, **how)
+            except OSError as error:
+                # A job like others, which fails.
+                self.process = subprocess.Popen(['sh', '-c', 'echo "$0"; exit 127', 'cannot start: %s' % error], **how)
 
     def signal(self, number):
         try:
@@ -264,7 +268,7 @@ def main():
     runner = Runner(jobs, logs, args.only == 'quick')
     try:
         runner.run()
-    except SystemExit:
+    except BaseException:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         runner.stop()
