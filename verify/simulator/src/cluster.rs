@@ -11,6 +11,7 @@ use crate::rng::Rng;
 use crate::scenario::{Location, Net, ROOM};
 use crate::services::{Shared, SimServices, Users};
 use crate::site::{Site, SiteSpec, UDP};
+use crate::text::Reader;
 use crate::trace::{Fate, Trace};
 use core::fmt;
 use core::time::Duration;
@@ -18,6 +19,7 @@ use location::{BindingLog, Clock, Keeper};
 use sip_auth::{Algorithm, Credentials};
 use sip_balancer::token::{Key, Keys};
 use sip_balancer::{Balancer, Cluster, Listener, NodeIndex, Notice, Settings, Setup};
+use sip_message::Method;
 use sip_node::Node;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -39,6 +41,8 @@ const ANSWERED: Duration = Duration::from_secs(8);
 const SOON: Duration = Duration::from_secs(4);
 /// The end of a call takes no longer than this.
 const SETTLED: Duration = Duration::from_secs(8);
+/// A final response is repeated within this: T2 (RFC 3261 section 17.2.1), and the way from its server.
+const REPEATED: Duration = Duration::from_millis(4_100);
 /// A server that is back takes requests of its calls after this: it has answered two probes.
 const BACK: Duration = Duration::from_secs(4);
 const EVENTS_MAX: u64 = 200_000;
@@ -142,6 +146,9 @@ struct Run {
     lossy: bool,
     /// When calls had their answers.
     answers: BTreeMap<usize, Time>,
+    /// Final responses to INVITEs, other than challenges, that were lost on their way to the caller: when and
+    /// of which Call-ID.
+    lost_finals: Vec<(Time, Vec<u8>)>,
 }
 
 /// A deliberate mistake, to see that the checks can fail.
@@ -261,6 +268,7 @@ impl Run {
             mistake,
             lossy,
             answers: BTreeMap::new(),
+            lost_finals: Vec::new(),
             rng,
         };
         run.plan();
@@ -479,11 +487,34 @@ impl Run {
             self.at(self.now + delay, Event::Refused(token));
         }
         let copies = self.network.copies();
+        if copies.is_empty() && from == BALANCER {
+            self.note_lost(&bytes);
+        }
         let fate = if copies.is_empty() { Fate::Lost } else { Fate::Sent };
         self.trace.message(self.now, from, to, &bytes, fate);
         for delay in copies {
             self.at(self.now + delay, Event::Datagram { from, to, bytes: bytes.clone() });
         }
+    }
+
+    /// Notes a final response to an INVITE that is lost, if it is one that only its server repeats.
+    fn note_lost(&mut self, bytes: &[u8]) {
+        let mut reader = Reader::default();
+        let Some(message) = reader.read(bytes).filter(|m| !m.is_request()) else { return };
+        if message.method() == Method::Invite && !matches!(message.status(), ..200 | 401 | 407) {
+            self.lost_finals.push((self.now, message.call_id().to_vec()));
+        }
+    }
+
+    /// Whether a final response of a call was lost, and a server died before it would have been repeated.
+    fn answer_died(&self, call_id: &str) -> bool {
+        let lost = self.lost_finals.iter().filter(|(_, id)| id == call_id.as_bytes());
+        let died = |at: Time| {
+            let mut down = self.servers.iter().flat_map(|server| &server.down);
+            // It may have died while the response was on its way.
+            down.any(|(died, _)| at < *died + Duration::from_millis(100) && *died < at + REPEATED)
+        };
+        lost.into_iter().any(|(at, _)| died(*at))
     }
 
     /// Whether some server dies, is down or is back for less than `after` between these times.
@@ -517,7 +548,9 @@ impl Run {
                 .iter()
                 .flat_map(|s| &s.down)
                 .any(|(died, _)| *begun <= *died + Duration::from_secs(1) && *died < *begun + ANSWERED);
-            if !matches!(call.result, Some(Final::Status(_))) || call.stage != Stage::Over {
+            // What only its server repeats is gone with it (docs/design/balance-failover.md).
+            let gone = call.stage == Stage::Over && self.answer_died(&call.call_id);
+            if !gone && (!matches!(call.result, Some(Final::Status(_))) || call.stage != Stage::Over) {
                 return Err(format!("{name} has no answer: {:?} {:?}", call.result, call.stage));
             }
             // Where the balancer takes the last server for down, too, it has none for the call.
