@@ -2,7 +2,7 @@
 
 use crate::hash::fnv1a;
 use crate::token::Origin;
-use crate::{Answer, CallKey, Tag};
+use crate::{Answer, CallKey, MethodClass};
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use sip_message::{Message, Name, parse_u32};
@@ -30,10 +30,10 @@ pub(crate) fn dialog_of(tag: &[u8]) -> u32 {
 
 /// How long something lasts by a response: a 503's Retry-After (section 20.33), Expires of a 2xx to a
 /// SUBSCRIBE.
-pub(crate) fn wait(response: &Message<'_>, tag: Tag) -> Option<Duration> {
-    let name = match (response.status(), tag) {
+pub(crate) fn wait(response: &Message<'_>, class: MethodClass) -> Option<Duration> {
+    let name = match (response.status(), class) {
         (503, _) => Name::RetryAfter,
-        (200..300, Tag::Subscribe) => Name::Expires,
+        (200..300, MethodClass::Subscribe) => Name::Expires,
         _ => return None,
     };
     let value = response.header(name)?.value;
@@ -42,10 +42,10 @@ pub(crate) fn wait(response: &Message<'_>, tag: Tag) -> Option<Duration> {
 }
 
 /// A response as assignment sees it.
-pub(crate) fn answer_of(response: &Message<'_>, tag: Tag) -> Answer {
+pub(crate) fn answer_of(response: &Message<'_>, class: MethodClass) -> Answer {
     let status = response.status();
     let dialog = if status < 200 { 0 } else { dialog_of(response.to_tag()) };
-    Answer { status, wait: wait(response, tag), dialog }
+    Answer { status, wait: wait(response, class), dialog }
 }
 
 /// Where a response goes whose connection is gone: to the port in `sent-by`, over a new one (section 18.2.2).

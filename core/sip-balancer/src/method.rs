@@ -5,7 +5,7 @@ use sip_message::Method;
 /// Methods as far as assignment tells them apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub enum Tag {
+pub enum MethodClass {
     /// INVITE.
     Invite,
     /// BYE.
@@ -20,26 +20,26 @@ pub enum Tag {
     Other,
 }
 
-impl Tag {
+impl MethodClass {
     /// That of a method.
-    pub(crate) fn of(method: Method<'_>) -> Tag {
+    pub(crate) fn of(method: Method<'_>) -> MethodClass {
         match method {
-            Method::Invite => Tag::Invite,
-            Method::Bye => Tag::Bye,
-            Method::Cancel => Tag::Cancel,
-            Method::Register => Tag::Register,
-            Method::Subscribe => Tag::Subscribe,
-            _ => Tag::Other,
+            Method::Invite => MethodClass::Invite,
+            Method::Bye => MethodClass::Bye,
+            Method::Cancel => MethodClass::Cancel,
+            Method::Register => MethodClass::Register,
+            Method::Subscribe => MethodClass::Subscribe,
+            _ => MethodClass::Other,
         }
     }
 
     /// What it costs.
     pub const fn kind(self) -> Kind {
         match self {
-            Tag::Invite => Kind::Invite,
-            Tag::Bye => Kind::Bye,
-            Tag::Register => Kind::Register,
-            Tag::Cancel | Tag::Subscribe | Tag::Other => Kind::Other,
+            MethodClass::Invite => Kind::Invite,
+            MethodClass::Bye => Kind::Bye,
+            MethodClass::Register => Kind::Register,
+            MethodClass::Cancel | MethodClass::Subscribe | MethodClass::Other => Kind::Other,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Requests and responses as assignment sees them, and what it decides. Nothing here is read from a message.
 
-use crate::{NodeIndex, Tag};
+use crate::{MethodClass, NodeIndex};
 use core::net::SocketAddr;
 use core::time::Duration;
 
@@ -32,7 +32,7 @@ pub struct Request<'a> {
     /// Where its responses go, if that is known.
     pub back: Option<SocketAddr>,
     /// The method.
-    pub tag: Tag,
+    pub class: MethodClass,
     /// It has a To tag: it belongs to a dialog.
     pub inside: bool,
     /// The node that a token of ours in its Route names.
@@ -63,7 +63,7 @@ pub struct Assigned {
 
 /// Why a request goes nowhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum NoWay {
+pub enum NotAssigned {
     /// No node takes it: 503 with Retry-After.
     NoNode,
     /// No room for another call or transaction: 503 with Retry-After.

@@ -80,7 +80,7 @@ fn a_call_lasts_as_long_as_one_side_says_something() {
     assert_eq!((world.load(), world.balancer.report(true).exact), ((0, 0), Some(true)));
     let (_, _) = call(&mut world, "s2");
     world.pass(long + Duration::from_secs(1));
-    assert_eq!((world.load(), world.balancer.report(true).happened.lost_calls), ((0, 0), 2));
+    assert_eq!((world.load(), world.balancer.report(true).events.lost_calls), ((0, 0), 2));
 }
 
 /// Two who were called answer before one of them could be cancelled (RFC 3261 section 13.2.2.4).

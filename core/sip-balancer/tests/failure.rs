@@ -93,7 +93,7 @@ fn a_call_whose_node_is_gone_is_tried_elsewhere_when_it_is_repeated() {
     assert_eq!(world.load(), (1, 1));
     assert_eq!(world.answer(&second, "486 Busy Here", "").len(), 1);
     assert_eq!(world.load(), (0, 0));
-    assert_eq!(world.balancer.report(true).happened.retried, 1);
+    assert_eq!(world.balancer.report(true).events.retried, 1);
     // The probe comes back, and the next: that is believed, of the one that is due.
     let mut probe = probe.expect("a probe at once");
     let stale = probe.clone();
@@ -190,7 +190,7 @@ fn many_transactions_of_one_call_are_forwarded() {
         assert_eq!(sent.to, forwarded.to, "{n}");
     }
     let report = world.balancer.report(true);
-    assert_eq!((world.load(), report.happened.unrecorded, report.exact), ((1, 16), 24, Some(true)));
+    assert_eq!((world.load(), report.events.unrecorded, report.exact), ((1, 16), 24, Some(true)));
 }
 
 #[test]

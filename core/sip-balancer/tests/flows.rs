@@ -35,7 +35,7 @@ enum Event {
     Request {
         call: u64,
         id: u64,
-        tag: Tag,
+        class: MethodClass,
         inside: bool,
     },
     Ack {
@@ -45,7 +45,7 @@ enum Event {
     Response {
         call: u64,
         id: u64,
-        tag: Tag,
+        class: MethodClass,
         status: u16,
     },
     ByCaller {
@@ -70,7 +70,7 @@ enum Event {
     Lost {
         call: u64,
         id: u64,
-        tag: Tag,
+        class: MethodClass,
         inside: bool,
     },
     Remove(u16),
@@ -107,11 +107,19 @@ impl Flows {
     }
 
     /// A request with its retransmissions, and what the node says to it.
-    fn transaction(&mut self, micros: u64, call: u64, id: u64, tag: Tag, inside: bool, status: u16) {
+    fn transaction(
+        &mut self,
+        micros: u64,
+        call: u64,
+        id: u64,
+        class: MethodClass,
+        inside: bool,
+        status: u16,
+    ) {
         for wait in [0, 500_000, 1_500_000].into_iter().take(1 + self.random.below(3) as usize) {
-            self.send(micros + wait, Event::Request { call, id, tag, inside });
+            self.send(micros + wait, Event::Request { call, id, class, inside });
         }
-        if tag == Tag::Invite && !inside && self.random.chance(25) {
+        if class == MethodClass::Invite && !inside && self.random.chance(25) {
             self.at(micros + 400_000, Event::Silent { call, id });
             if self.random.chance(50) {
                 let (late, node) = (self.random.below(4_000_000), self.random.below(4) as u16);
@@ -120,14 +128,14 @@ impl Flows {
         }
         if self.random.chance(10) {
             let late = self.random.below(1_000_000);
-            self.at(micros + late, Event::Lost { call, id, tag, inside });
+            self.at(micros + late, Event::Lost { call, id, class, inside });
         }
         let took = self.random.below(3_000_000);
-        if tag == Tag::Invite && self.random.chance(70) {
-            self.send(micros + took / 2, Event::Response { call, id, tag, status: 180 });
+        if class == MethodClass::Invite && self.random.chance(70) {
+            self.send(micros + took / 2, Event::Response { call, id, class, status: 180 });
         }
         if status > 0 {
-            self.send(micros + took, Event::Response { call, id, tag, status });
+            self.send(micros + took, Event::Response { call, id, class, status });
         }
     }
 
@@ -139,58 +147,65 @@ impl Flows {
         match self.random.below(12) {
             // An ordinary one, ended by either side, or by nobody.
             0..4 => {
-                self.transaction(micros, call, id, Tag::Invite, false, 200);
+                self.transaction(micros, call, id, MethodClass::Invite, false, 200);
                 self.send(micros + second, Event::Ack { call, id: id + 1 });
                 match self.random.below(4) {
                     0 => self.send(micros + hold, Event::ByCaller { call }),
                     1 => {}
-                    _ => self.transaction(micros + hold, call, id + 2, Tag::Bye, true, 200),
+                    _ => self.transaction(micros + hold, call, id + 2, MethodClass::Bye, true, 200),
                 }
             }
             // Given up while it rings: CANCEL and 200 or 487 cross in every way.
             4..6 => {
                 let status = if self.random.chance(50) { 200 } else { 487 };
-                self.transaction(micros, call, id, Tag::Invite, false, status);
-                self.transaction(micros + self.random.0 % (3 * second), call, id, Tag::Cancel, false, 200);
+                self.transaction(micros, call, id, MethodClass::Invite, false, status);
+                self.transaction(
+                    micros + self.random.0 % (3 * second),
+                    call,
+                    id,
+                    MethodClass::Cancel,
+                    false,
+                    200,
+                );
                 self.send(micros + 3 * second, Event::Ack { call, id });
                 if status == 200 && self.random.chance(70) {
-                    self.transaction(micros + hold, call, id + 2, Tag::Bye, true, 200);
+                    self.transaction(micros + hold, call, id + 2, MethodClass::Bye, true, 200);
                 }
             }
             // Credentials: a second attempt under the same Call-ID.
             6 => {
-                self.transaction(micros, call, id, Tag::Invite, false, 407);
+                self.transaction(micros, call, id, MethodClass::Invite, false, 407);
                 self.send(micros + second, Event::Ack { call, id });
-                self.transaction(micros + 4 * second, call, id + 1, Tag::Invite, false, 200);
-                self.transaction(micros + hold, call, id + 2, Tag::Bye, true, 401);
-                self.transaction(micros + hold + second, call, id + 3, Tag::Bye, true, 200);
+                self.transaction(micros + 4 * second, call, id + 1, MethodClass::Invite, false, 200);
+                self.transaction(micros + hold, call, id + 2, MethodClass::Bye, true, 401);
+                self.transaction(micros + hold + second, call, id + 3, MethodClass::Bye, true, 200);
             }
             // Refused, or never answered at all.
             7 => {
                 let status = [486, 503, 0][self.random.below(3) as usize];
-                self.transaction(micros, call, id, Tag::Invite, false, status);
+                self.transaction(micros, call, id, MethodClass::Invite, false, status);
             }
             // Within the call: another INVITE, something else that finds it gone.
             8 => {
-                self.transaction(micros, call, id, Tag::Invite, false, 200);
-                self.transaction(micros + hold, call, id + 1, Tag::Invite, true, 200);
-                self.transaction(micros + hold, call, id + 2, Tag::Other, true, 481);
+                self.transaction(micros, call, id, MethodClass::Invite, false, 200);
+                self.transaction(micros + hold, call, id + 1, MethodClass::Invite, true, 200);
+                self.transaction(micros + hold, call, id + 2, MethodClass::Other, true, 481);
             }
             // A subscription.
             9 => {
-                self.transaction(micros, call, id, Tag::Subscribe, false, 200);
-                self.transaction(micros + hold, call, id + 1, Tag::Subscribe, true, 200);
+                self.transaction(micros, call, id, MethodClass::Subscribe, false, 200);
+                self.transaction(micros + hold, call, id + 1, MethodClass::Subscribe, true, 200);
             }
             // A dialog that began before a restart.
             10 => {
-                let tag = [Tag::Bye, Tag::Invite][self.random.below(2) as usize];
+                let class = [MethodClass::Bye, MethodClass::Invite][self.random.below(2) as usize];
                 let status = [200, 404, 407, 0][self.random.below(4) as usize];
-                self.transaction(micros, call, id, tag, true, status);
+                self.transaction(micros, call, id, class, true, status);
             }
             _ => {
-                let tag = [Tag::Register, Tag::Other][self.random.below(2) as usize];
+                let class = [MethodClass::Register, MethodClass::Other][self.random.below(2) as usize];
                 let status = [200, 401, 0][self.random.below(3) as usize];
-                self.transaction(micros, call, id, tag, false, status);
+                self.transaction(micros, call, id, class, false, status);
             }
         }
     }
@@ -221,14 +236,14 @@ struct Run {
 impl Run {
     fn handle(&mut self, now: Time, event: Event) {
         match event {
-            Event::Request { call, id, tag, inside } => {
+            Event::Request { call, id, class, inside } => {
                 let text = call.to_be_bytes();
-                let home = (tag == Tag::Register && call.is_multiple_of(2)).then_some(call);
+                let home = (class == MethodClass::Register && call.is_multiple_of(2)).then_some(call);
                 let request = Request {
                     call: key(call),
                     call_id: &text,
                     id,
-                    tag,
+                    class,
                     inside,
                     token: None,
                     // Some are a stranger's.
@@ -241,7 +256,7 @@ impl Run {
                 };
                 match self.dispatcher.request(now, &request) {
                     Ok(assigned) => {
-                        self.given.insert((call, id, tag as u8), assigned.node);
+                        self.given.insert((call, id, class as u8), assigned.node);
                     }
                     Err(_) => self.refused += 1,
                 }
@@ -249,21 +264,21 @@ impl Run {
             Event::Ack { call, id } => {
                 let _ = self.dispatcher.ack(now, key(call), id, None, (false, None));
             }
-            Event::Response { call, id, tag, status } => {
+            Event::Response { call, id, class, status } => {
                 // A node answers only what it was given.
-                let Some(&node) = self.given.get(&(call, id, tag as u8)) else { return };
-                if status == 200 && matches!(tag, Tag::Invite | Tag::Subscribe) {
+                let Some(&node) = self.given.get(&(call, id, class as u8)) else { return };
+                if status == 200 && matches!(class, MethodClass::Invite | MethodClass::Subscribe) {
                     self.agreed.insert(call);
                 }
                 let rest = (status == 503).then_some(Duration::from_secs(3));
                 let answer = Answer { status, wait: rest, dialog: some_dialog(now) };
-                self.dispatcher.response(now, key(call), id, tag, node, &answer);
+                self.dispatcher.response(now, key(call), id, class, node, &answer);
             }
             Event::ByCaller { call } => {
                 self.dispatcher.calls_mut().answered_by_caller(
                     now,
                     key(call),
-                    Tag::Bye,
+                    MethodClass::Bye,
                     200,
                     some_dialog(now),
                 );
@@ -273,22 +288,22 @@ impl Run {
             Event::Unreachable(n) => self.cluster.failed(now, NodeIndex(n), Why::Unreachable, 1, None),
             Event::Silent { call, id } => {
                 if self.dispatcher.silent(now, key(call), id) {
-                    self.handle(now, Event::Request { call, id, tag: Tag::Invite, inside: false });
+                    self.handle(now, Event::Request { call, id, class: MethodClass::Invite, inside: false });
                 }
             }
             Event::WinBack { call, id, node } => {
                 if self.dispatcher.win_back(now, key(call), id, NodeIndex(node)).is_some() {
-                    self.given.insert((call, id, Tag::Invite as u8), NodeIndex(node));
+                    self.given.insert((call, id, MethodClass::Invite as u8), NodeIndex(node));
                 }
             }
-            Event::Lost { call, id, tag, inside } => {
-                match self.dispatcher.calls().waiting(key(call), id, tag) {
+            Event::Lost { call, id, class, inside } => {
+                match self.dispatcher.calls().waiting(key(call), id, class) {
                     Some(_) if id % 5 == 0 => {
-                        self.dispatcher.calls_mut().abandon(now, key(call), id, tag, false)
+                        self.dispatcher.calls_mut().abandon(now, key(call), id, class, false)
                     }
-                    Some(waiting) if !self.dispatcher.calls_mut().shrink(key(call), id, tag) => {
-                        self.dispatcher.returned(now, key(call), id, tag, waiting.node, id % 2 == 0);
-                        self.handle(now, Event::Request { call, id, tag, inside });
+                    Some(waiting) if !self.dispatcher.calls_mut().shrink(key(call), id, class) => {
+                        self.dispatcher.returned(now, key(call), id, class, waiting.node, id % 2 == 0);
+                        self.handle(now, Event::Request { call, id, class, inside });
                     }
                     _ => {}
                 }
@@ -398,17 +413,14 @@ fn every_counter_returns_to_zero() {
         let (_, algorithm) = Algorithm::ALL[seed as usize % Algorithm::ALL.len()];
         let run = flows(seed, each, algorithm, 100_000);
         nothing_is_left(seed, &run);
-        let happened = run.dispatcher.happened();
-        assert!(
-            happened.assigned > each / 2 && happened.repeated > 0 && happened.timed_out > 0,
-            "{happened:?}"
-        );
-        assert!(happened.lost_calls > 0 && happened.full == 0, "{happened:?}");
-        assigned += happened.assigned;
-        repeated += happened.repeated;
-        retried += happened.retried;
-        timed_out += happened.timed_out;
-        lost += happened.lost_calls;
+        let events = run.dispatcher.events();
+        assert!(events.assigned > each / 2 && events.repeated > 0 && events.timed_out > 0, "{events:?}");
+        assert!(events.lost_calls > 0 && events.full == 0, "{events:?}");
+        assigned += events.assigned;
+        repeated += events.repeated;
+        retried += events.retried;
+        timed_out += events.timed_out;
+        lost += events.lost_calls;
     }
     println!(
         "{wanted} flows: {assigned} transactions, {repeated} repetitions, {retried} given to another node, \
@@ -429,6 +441,6 @@ fn where_there_is_no_room_calls_are_refused_and_nothing_is_left() {
     for seed in 20_000..20_010 {
         let run = flows(seed, 1_000, Algorithm::Tjsq, 50);
         nothing_is_left(seed, &run);
-        assert!(run.dispatcher.happened().full > 0 && run.refused > 0);
+        assert!(run.dispatcher.events().full > 0 && run.refused > 0);
     }
 }

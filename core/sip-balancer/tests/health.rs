@@ -53,7 +53,7 @@ fn a_node_that_answers_a_probe_with_503_keeps_its_dialogs_and_gets_nothing_new()
         }
         assert_eq!(moved, 0);
         assert!(here > 0, "some of the calls are there");
-        assert_eq!(world.balancer.report(true).happened.moved, 0);
+        assert_eq!(world.balancer.report(true).events.moved, 0);
         // It is well again, and has rested.
         watch(&mut world, 31_000, |_| Some(("200 OK", "")));
         assert!(world.cluster.takes_calls(world.now, ONE));
@@ -270,7 +270,7 @@ fn what_a_node_asks_to_leave_away_others_get() {
     let all = spread(&mut world, "h", 1_000);
     // Of 500 it gets 300.
     assert!((260..=340).contains(&all[0]) && all[2] == 0, "{all:?}");
-    assert_eq!(u64::from(500 - all[0]), world.balancer.report(true).happened.held_back);
+    assert_eq!(u64::from(500 - all[0]), world.balancer.report(true).events.held_back);
     // A REGISTER leaves its home in the same way, and nothing that was begun does.
     let homes: Vec<NodeIndex> = (0..200)
         .map(|n| {

@@ -379,7 +379,7 @@ fn nothing_is_left_of_calls_over_lossy_networks() {
     for seed in 0..wanted.div_ceil(each) {
         let sim = simulate(seed, each);
         let report = sim.world.balancer.report(false);
-        retried += report.happened.retried;
+        retried += report.events.retried;
         withdrawn += report.counts.withdrawn;
         repeated += report.counts.repeated;
         answered += sim.answered;

@@ -244,8 +244,8 @@ impl Net {
         for balancer in self.balancers.iter().flatten() {
             let report = balancer.report(true);
             assert_eq!(report.exact, Some(true));
-            harm.0 += report.happened.retried;
-            harm.1 += report.happened.timed_out;
+            harm.0 += report.events.retried;
+            harm.1 += report.events.timed_out;
             harm.2 += report.loads.iter().map(|load| load.calls + load.transactions()).sum::<u32>();
         }
         harm
@@ -273,7 +273,7 @@ fn who_asked_a_node_gets_its_answer_though_both_have_the_address() {
     }
     assert_eq!(net.harm(), (0, 0, 0));
     for balancer in net.balancers.iter().flatten() {
-        assert!(balancer.report(false).happened.assigned >= 20, "both of them have calls");
+        assert!(balancer.report(false).events.assigned >= 20, "both of them have calls");
     }
     // What it is good for: from the common address the same calls ring at several nodes, and nothing is
     // counted right.

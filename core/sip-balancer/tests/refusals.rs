@@ -237,7 +237,7 @@ fn what_one_node_refuses_another_one_gets() {
         assert_eq!(world.one(CALLER, &invite("c1")).to, second.to);
         assert_eq!(finals(&world.answer(&second, "200 OK", "")), ["SIP/2.0 200 OK"]);
         let report = world.balancer.report(true);
-        assert_eq!((world.load(), report.exact, report.happened.retried), ((1, 0), Some(true), 1));
+        assert_eq!((world.load(), report.exact, report.events.retried), ((1, 0), Some(true), 1));
         assert_eq!((report.kept, report.counts.softened), (1, 0), "who has refused it may say so again");
         world.seconds(60);
         assert_eq!(world.balancer.report(true).kept, 0);

@@ -39,9 +39,9 @@ fn an_invite_that_there_is_no_record_of_is_not_ended() {
     for n in 2..42 {
         world.one(CALLER, &request("INFO", "u1", n, &format!("u{n}"), ";tag=callee", &route));
     }
-    let before = world.balancer.report(false).happened.unrecorded;
+    let before = world.balancer.report(false).events.unrecorded;
     let sent = world.one(CALLER, &request("INVITE", "u1", 50, "u50", "", ""));
-    assert_eq!(world.balancer.report(false).happened.unrecorded, before + 1);
+    assert_eq!(world.balancer.report(false).events.unrecorded, before + 1);
     let meanwhile = world.seconds(3);
     assert_eq!(finals(&meanwhile), [""; 0]);
     assert!(!meanwhile.iter().any(|m| m.start().starts_with("CANCEL")), "{meanwhile:?}");
@@ -330,7 +330,7 @@ fn what_rang_at_a_node_that_went_down_rings_at_another() {
     assert_ne!(second.to, first.to);
     assert_eq!(world.answer(&second, "200 OK", "").len(), 1);
     assert_eq!((world.load(), world.balancer.report(true).exact), ((1, 0), Some(true)));
-    assert_eq!(world.balancer.report(false).happened.retried, 1);
+    assert_eq!(world.balancer.report(false).events.retried, 1);
 }
 
 #[test]

@@ -131,7 +131,7 @@ fn a_dead_connection_to_a_node_is_a_failure_and_the_call_goes_elsewhere() {
         assert_eq!((back[0].start(), back[0].conn), ("SIP/2.0 200 OK", phone()));
     }
     assert!(lost > 0);
-    assert_eq!(world.balancer.report(true).happened.retried, lost);
+    assert_eq!(world.balancer.report(true).events.retried, lost);
     // The failure had it probed at once, over a stream: its connection says at once that nobody is there.
     let probe =
         world.pass(Duration::ZERO).into_iter().find(|p| p.to.starts_with("192.0.2.1:")).expect("a probe");

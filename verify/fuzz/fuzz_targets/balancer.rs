@@ -193,8 +193,8 @@ impl Bench {
         let (call, from) =
             (format!("story{}-8f3a61", self.stories), flow(3 + argument % 4, argument & 4 == 4));
         let spare = |report: Report| {
-            let (happened, counts) = (report.happened, report.counts);
-            (report.unkept, happened.full, happened.unrecorded, counts.malformed)
+            let (events, counts) = (report.events, report.counts);
+            (report.unkept, events.full, events.unrecorded, counts.malformed)
         };
         let before = spare(self.balancer.report(false));
         let request = |method: &str| {

@@ -15,7 +15,8 @@
 use load::backend::{Kind, Model, Station};
 use load::population::{Distribution, Rng};
 use sip_balancer::{
-    Algorithm, Answer, CallKey, Cluster, Dispatcher, Node, NodeIndex, OCCUPANCIES, Proof, Request, Rules, Tag,
+    Algorithm, Answer, CallKey, Cluster, Dispatcher, MethodClass, Node, NodeIndex, OCCUPANCIES, Proof,
+    Request, Rules,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -101,7 +102,7 @@ pub struct Outcome {
 #[derive(Clone, Copy, Debug)]
 struct Job {
     call: u64,
-    tag: Tag,
+    class: MethodClass,
     came: f64,
     /// It has come before.
     again: bool,
@@ -128,7 +129,7 @@ enum Event {
     HangUp(u64),
     Look(usize, u64),
     /// A caller has waited so long for what was sent last.
-    Repeat(u64, Tag, f64),
+    Repeat(u64, MethodClass, f64),
     /// A server says 100, if it can.
     Trying(u64),
 }
@@ -243,15 +244,15 @@ impl World {
                 let next = self.now + self.random.exponential() / self.rate();
                 self.at(next, Event::Call);
                 self.calls += 1;
-                self.request(self.calls, Tag::Invite);
+                self.request(self.calls, MethodClass::Invite);
             }
-            Event::HangUp(call) => self.request(call, Tag::Bye),
+            Event::HangUp(call) => self.request(call, MethodClass::Bye),
             Event::Look(server, version) if self.servers[server].version == version => {
                 self.answers(server);
                 self.changed(server);
             }
             Event::Look(..) => {}
-            Event::Repeat(call, tag, waited) => self.repeat(call, tag, waited),
+            Event::Repeat(call, class, waited) => self.repeat(call, class, waited),
             Event::Trying(call) => self.trying(call),
         }
     }
@@ -263,25 +264,25 @@ impl World {
     }
 
     /// A caller sends once more what nobody has answered.
-    fn repeat(&mut self, call: u64, tag: Tag, waited: f64) {
-        let Some(&open) = self.open.get(&id(call, tag)) else { return };
+    fn repeat(&mut self, call: u64, class: MethodClass, waited: f64) {
+        let Some(&open) = self.open.get(&id(call, class)) else { return };
         if open.trying {
             return;
         }
         if self.now - open.came > PATIENCE - T1 {
-            self.open.remove(&id(call, tag));
+            self.open.remove(&id(call, class));
             return;
         }
         self.outcome.repeated += u64::from(self.now >= self.warm);
-        self.send(call, tag, open.came, true);
-        let next = if tag == Tag::Invite { waited * 2.0 } else { (waited * 2.0).min(T2) };
-        self.at((self.now + next).min(open.came + PATIENCE), Event::Repeat(call, tag, next));
+        self.send(call, class, open.came, true);
+        let next = if class == MethodClass::Invite { waited * 2.0 } else { (waited * 2.0).min(T2) };
+        self.at((self.now + next).min(open.came + PATIENCE), Event::Repeat(call, class, next));
     }
 
     /// An INVITE that is not answered gets a 100, from one that does not stand still.
     fn trying(&mut self, call: u64) {
         let now = self.time();
-        let Some(open) = self.open.get_mut(&id(call, Tag::Invite)) else { return };
+        let Some(open) = self.open.get_mut(&id(call, MethodClass::Invite)) else { return };
         let server = open.server;
         if self.servers[server].station.is_stalled() {
             let later = self.now + LOOK;
@@ -289,7 +290,14 @@ impl World {
         }
         open.trying = true;
         let node = NodeIndex(server as u16);
-        self.dispatcher.response(now, key(call), id(call, Tag::Invite), Tag::Invite, node, &Answer::new(100));
+        self.dispatcher.response(
+            now,
+            key(call),
+            id(call, MethodClass::Invite),
+            MethodClass::Invite,
+            node,
+            &Answer::new(100),
+        );
     }
 
     /// What a server has done by now.
@@ -310,30 +318,30 @@ impl World {
         }
     }
 
-    fn request(&mut self, call: u64, tag: Tag) {
-        let Some(server) = self.send(call, tag, self.now, false) else { return };
-        if tag == Tag::Invite && self.now >= self.warm {
+    fn request(&mut self, call: u64, class: MethodClass) {
+        let Some(server) = self.send(call, class, self.now, false) else { return };
+        if class == MethodClass::Invite && self.now >= self.warm {
             self.outcome.shares[server] += 1;
         }
         if self.setup.repeats.is_some() {
-            self.open.insert(id(call, tag), Open { came: self.now, server, trying: false });
-            self.at(self.now + T1, Event::Repeat(call, tag, T1));
-            if tag == Tag::Invite {
+            self.open.insert(id(call, class), Open { came: self.now, server, trying: false });
+            self.at(self.now + T1, Event::Repeat(call, class, T1));
+            if class == MethodClass::Invite {
                 self.at(self.now + TRYING, Event::Trying(call));
             }
         }
     }
 
     /// A request on its way to a server, which is the answer.
-    fn send(&mut self, call: u64, tag: Tag, came: f64, again: bool) -> Option<usize> {
+    fn send(&mut self, call: u64, class: MethodClass, came: f64, again: bool) -> Option<usize> {
         // As SIPp writes them.
         let call_id = format!("{call}-31415@10.0.1.{}", call % 3 + 1);
         let request = Request {
             call: key(call),
             call_id: call_id.as_bytes(),
-            id: id(call, tag),
-            tag,
-            inside: tag == Tag::Bye,
+            id: id(call, class),
+            class,
+            inside: class == MethodClass::Bye,
             token: None,
             sealed: true,
             home: None,
@@ -349,10 +357,10 @@ impl World {
         };
         let server = usize::from(assigned.node.0);
         self.answers(server);
-        let job = Job { call, tag, came, again };
-        let kind = match (again, tag) {
+        let job = Job { call, class, came, again };
+        let kind = match (again, class) {
             (true, _) => Kind::Repeat,
-            (false, Tag::Invite) => Kind::Invite,
+            (false, MethodClass::Invite) => Kind::Invite,
             (false, _) => Kind::Other,
         };
         let taken = self.servers[server].station.offer(self.now, kind, job);
@@ -369,20 +377,20 @@ impl World {
         let took = self.now - job.came;
         let now = self.time();
         let node = NodeIndex(server as u16);
-        let id = id(job.call, job.tag);
-        self.dispatcher.response(now, key(job.call), id, job.tag, node, &Answer::new(200));
+        let id = id(job.call, job.class);
+        self.dispatcher.response(now, key(job.call), id, job.class, node, &Answer::new(200));
         self.open.remove(&id);
         if job.came >= self.warm {
-            let (sum, count) = &mut self.counts[usize::from(job.tag == Tag::Bye)];
+            let (sum, count) = &mut self.counts[usize::from(job.class == MethodClass::Bye)];
             *sum += took;
             *count += 1;
             self.failed += u64::from(took > self.setup.limit);
-            if job.tag == Tag::Invite && took < PATIENCE {
+            if job.class == MethodClass::Invite && took < PATIENCE {
                 let (sum, count) = self.received;
                 self.received = (sum + took, count + 1);
             }
         }
-        if job.tag == Tag::Invite && took < PATIENCE {
+        if job.class == MethodClass::Invite && took < PATIENCE {
             let (mean, stdev) = self.setup.hold;
             let hold = Distribution::Normal { mean, stdev }.sample(&mut self.random).max(0.0);
             self.at(self.now + hold, Event::HangUp(job.call));
@@ -399,7 +407,7 @@ impl World {
             let waited = end - job.came;
             self.failed += u64::from(waited > limit);
             if all {
-                let (sum, count) = &mut self.counts[usize::from(job.tag == Tag::Bye)];
+                let (sum, count) = &mut self.counts[usize::from(job.class == MethodClass::Bye)];
                 (*sum, *count) = (*sum + waited, *count + 1);
             }
         }
@@ -420,8 +428,8 @@ impl World {
     }
 }
 
-fn id(call: u64, tag: Tag) -> u64 {
-    call << 1 | u64::from(tag == Tag::Bye)
+fn id(call: u64, class: MethodClass) -> u64 {
+    call << 1 | u64::from(class == MethodClass::Bye)
 }
 
 fn key(call: u64) -> CallKey {

@@ -4,20 +4,20 @@
 //! What is shared is atomics that are read far more often than written.
 
 pub(crate) mod health;
+mod last_resort;
 pub(crate) mod loads;
 pub(crate) mod members;
 pub(crate) mod outliers;
 pub(crate) mod probes;
-pub(crate) mod proven;
+pub(crate) mod proven_addresses;
 mod removal;
 pub(crate) mod rest;
-mod standing;
 pub(crate) mod stats;
 
 use crate::cluster::health::{ORDERS, pick};
 use crate::cluster::loads::Loads;
 use crate::cluster::members::Members;
-use crate::cluster::proven::Proven;
+use crate::cluster::proven_addresses::Proven;
 use crate::cluster::rest::Rest;
 use crate::{Health, Load, Node, NodeIndex, Order, Why};
 use core::net::SocketAddr;

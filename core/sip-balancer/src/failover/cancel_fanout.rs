@@ -16,7 +16,7 @@ use crate::forwarding::check::Checked;
 use crate::forwarding::step::Step;
 use crate::message::origin;
 use crate::token::Branch;
-use crate::{Assigned, CallKey, NodeIndex, Tag};
+use crate::{Assigned, CallKey, MethodClass, NodeIndex};
 use sip_message::Message;
 use wire::Flow;
 
@@ -61,6 +61,6 @@ impl Failover {
 pub(crate) fn may_refuse_cancel(step: &Step<'_>, call: CallKey, b: &Branch, node: NodeIndex) -> bool {
     let cluster = step.forwarder.cluster();
     let first = || cluster.members().map(|(at, _)| at).find(|at| cluster.is_usable(step.now, *at));
-    step.dispatcher.calls().back(call, b.id, Tag::Cancel).is_some()
+    step.dispatcher.calls().back(call, b.id, MethodClass::Cancel).is_some()
         || (b.epoch == step.forwarder.sealer().epoch() && first() == Some(node))
 }

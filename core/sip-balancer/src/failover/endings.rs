@@ -1,11 +1,11 @@
 //! How what is kept ends: answered, refused here, cancelled, given up.
 
 use crate::failover::state::Failover;
-use crate::failover::store::{Entry, What};
+use crate::failover::store::{Entry, KeptMessage};
 use crate::forwarding::step::Step;
-use crate::sessions::replies::Reply;
+use crate::sessions::reply_credit::Reply;
 use crate::timers::LATE;
-use crate::{NodeIndex, Tag};
+use crate::{MethodClass, NodeIndex};
 use core::time::Duration;
 use wire::Time;
 
@@ -15,8 +15,8 @@ pub(super) const LOOK: Duration = Duration::from_secs(1);
 impl Failover {
     /// The sender of a request is told here that it goes nowhere. Of an INVITE it is remembered who may still
     /// answer it, as the caller must not hear of that any more.
-    pub(crate) fn refused_here(&mut self, step: &mut Step<'_>, id: u64, tag: Tag, status: u16) {
-        let Some(at) = self.kept.find(id, tag, What::ToNode) else { return };
+    pub(crate) fn refused_here(&mut self, step: &mut Step<'_>, id: u64, class: MethodClass, status: u16) {
+        let Some(at) = self.kept.find(id, class, KeptMessage::ToNode) else { return };
         match self.kept.get_mut(at).filter(|entry| entry.fresh) {
             Some(entry) if !entry.settled => {
                 entry.refuse(step.now, status);
@@ -36,7 +36,7 @@ impl Failover {
     /// The caller has cancelled an INVITE: whoever rings hears of it (RFC 3261 section 16.10), and the caller
     /// waits for its end no longer than for 64*T1 (9.1).
     pub(crate) fn cancelled(&mut self, step: &mut Step<'_>, id: u64) {
-        let Some(at) = self.kept.find(id, Tag::Invite, What::ToNode) else { return };
+        let Some(at) = self.kept.find(id, MethodClass::Invite, KeptMessage::ToNode) else { return };
         let Some(entry) = self.kept.get_mut(at).filter(|entry| entry.fresh && !entry.settled) else { return };
         entry.until = entry.until.min(step.now + LATE);
         self.kept.arm(at, step.now);
@@ -68,7 +68,7 @@ impl Failover {
         // Mostly nobody, and nothing is allocated.
         let rung: Vec<NodeIndex> = entry.to_tell(step.now).collect();
         for &node in &rung {
-            let told = self.kept.find(id, Tag::Cancel, What::Own(node)).is_some();
+            let told = self.kept.find(id, MethodClass::Cancel, KeptMessage::Own(node)).is_some();
             // While it is replayed, that is done later.
             if told || self.replaying || !step.forwarder.cluster().is_usable(step.now, node) {
                 continue;
@@ -78,7 +78,7 @@ impl Failover {
                 entry.put_off(step.now, node, LOOK);
             }
             // Where there is no room for the CANCEL it is sent once.
-            if self.kept.find(id, Tag::Cancel, What::Own(node)).is_none() {
+            if self.kept.find(id, MethodClass::Cancel, KeptMessage::Own(node)).is_none() {
                 self.kept.told(id, node);
             }
         }
@@ -86,14 +86,22 @@ impl Failover {
     }
 
     /// Something came back for what is kept: a response of this status from who has it.
-    pub(crate) fn heard_of(&mut self, step: &mut Step<'_>, id: u64, tag: Tag, what: What, status: u16) {
-        let Some(at) = self.kept.find(id, tag, what) else { return };
+    pub(crate) fn heard_of(
+        &mut self,
+        step: &mut Step<'_>,
+        id: u64,
+        class: MethodClass,
+        what: KeptMessage,
+        status: u16,
+    ) {
+        let Some(at) = self.kept.find(id, class, what) else { return };
         let ring = step.forwarder.settings().rules.ring_timeout;
         let Some(entry) = self.kept.get_mut(at).filter(|entry| !entry.settled) else { return };
         if status < 200 {
             entry.heard();
             entry.alerted |= status > 100;
-            let rings = tag == Tag::Invite && !step.dispatcher.calls().is_cancelled(entry.key.call, id);
+            let rings =
+                class == MethodClass::Invite && !step.dispatcher.calls().is_cancelled(entry.key.call, id);
             if rings {
                 entry.until = step.now + ring;
             }
@@ -118,7 +126,7 @@ impl Failover {
     /// The time of what is kept is up. An INVITE that nobody has answered gets its final response now, as if
     /// a node had said 408 (RFC 3261 section 16.8).
     pub(super) fn end(&mut self, step: &mut Step<'_>, at: u32) {
-        let unanswered = |e: &&Entry| e.key.what == What::ToNode && e.fresh && !e.settled;
+        let unanswered = |e: &&Entry| e.key.what == KeptMessage::ToNode && e.fresh && !e.settled;
         match self.kept.get(at).filter(unanswered) {
             Some(_) => self.give_up(step, at, 408),
             None => self.kept.forget(at),
@@ -129,22 +137,22 @@ impl Failover {
     /// is told. Of an INVITE that it has cancelled it is told what it waits for.
     pub(super) fn give_up(&mut self, step: &mut Step<'_>, at: u32, status: u16) {
         let Some(entry) = invariant::some!(self.kept.get(at), "what is given up is kept") else { return };
-        let (call, id, tag, what) = (entry.key.call, entry.key.id, entry.key.tag, entry.key.what);
-        let cancelled = tag == Tag::Invite && step.dispatcher.calls().is_cancelled(call, id);
+        let (call, id, class, what) = (entry.key.call, entry.key.id, entry.key.class, entry.key.what);
+        let cancelled = class == MethodClass::Invite && step.dispatcher.calls().is_cancelled(call, id);
         let status = if cancelled { 487 } else { status };
-        if matches!(what, What::ToNode | What::ToCaller) {
+        if matches!(what, KeptMessage::ToNode | KeptMessage::ToCaller) {
             step.forwarder.counts.unavailable += u64::from(status == 503);
             self.tell(step, at, status);
         }
         match what {
-            What::ToNode => {
-                step.dispatcher.calls_mut().abandon(step.now, call, id, tag, false);
-                self.refused_here(step, id, tag, status);
+            KeptMessage::ToNode => {
+                step.dispatcher.calls_mut().abandon(step.now, call, id, class, false);
+                self.refused_here(step, id, class, status);
             }
             _ => self.kept.forget(at),
         }
-        if what == What::ToCaller {
-            step.dispatcher.calls_mut().answered_by_caller(step.now, call, tag, 503, 0);
+        if what == KeptMessage::ToCaller {
+            step.dispatcher.calls_mut().answered_by_caller(step.now, call, class, 503, 0);
         }
     }
 

@@ -1,12 +1,12 @@
 //! What is kept, and until when.
 
 use crate::failover::state::Failover;
-use crate::failover::store::{Entry, MessageKey, What};
+use crate::failover::store::{Entry, KeptMessage, MessageKey};
 use crate::forwarding::check::Checked;
 use crate::forwarding::step::Step;
 use crate::timers::{GIVE_UP, LATE, T1};
 use crate::token::Branch;
-use crate::{Assigned, CallKey, Calls, Request, Tag};
+use crate::{Assigned, CallKey, Calls, MethodClass, Request};
 use sip_message::{Message, Parsed, parse};
 use wire::{Flow, Time};
 
@@ -22,7 +22,7 @@ impl Failover {
         r: &Request<'_>,
         (to, way): (Assigned, Flow),
     ) -> Result<u64, u16> {
-        let fresh = r.tag == Tag::Invite && !r.inside;
+        let fresh = r.class == MethodClass::Invite && !r.inside;
         let stream = way.transport.is_reliable();
         let repeats = from.transport.is_reliable() && !stream;
         if !(fresh || repeats || stream) {
@@ -34,12 +34,13 @@ impl Failover {
             // A late repetition of what is answered already, or an INVITE that there was no room to remember:
             // it is the caller's and the node's affair.
             Ok(None)
-                if (to.again || fresh) && step.dispatcher.calls().waiting(r.call, r.id, r.tag).is_none() =>
+                if (to.again || fresh)
+                    && step.dispatcher.calls().waiting(r.call, r.id, r.class).is_none() =>
             {
                 return Ok(0);
             }
             Ok(None) => {
-                let key = MessageKey { what: What::ToNode, call: r.call, id: r.id, tag: r.tag };
+                let key = MessageKey { what: KeptMessage::ToNode, call: r.call, id: r.id, class: r.class };
                 let Some(at) = self.kept.keep(key, from, request.bytes(), step.now + GIVE_UP) else {
                     return Ok(0);
                 };
@@ -60,7 +61,7 @@ impl Failover {
             // 17.1.1.2), so that its next node would never get it where the one datagram that it left in is
             // lost.
             let silenced =
-                !stream && step.dispatcher.calls().waiting(r.call, r.id, r.tag).is_some_and(|w| w.rang);
+                !stream && step.dispatcher.calls().waiting(r.call, r.id, r.class).is_some_and(|w| w.rang);
             entry.move_to(step.now, to.node, repeats || silenced);
         } else if to.again && known {
             // Its deadlines are set. Over a stream it is not repeated (17.1.1.2).
@@ -77,7 +78,7 @@ impl Failover {
     /// Where a request to a node is kept. One that is settled is forgotten if it comes as a new one, unless
     /// it was refused here: an error is the status.
     fn find_inward(&mut self, r: &Request<'_>, to: Assigned) -> Result<Option<u32>, u16> {
-        let found = self.kept.find(r.id, r.tag, What::ToNode);
+        let found = self.kept.find(r.id, r.class, KeptMessage::ToNode);
         let settled = |at: &u32| self.kept.get(*at).is_some_and(|entry| entry.settled);
         let Some(at) = found.filter(|_| !to.again).filter(settled) else { return Ok(found) };
         if let Some(status) = self.kept.get(at).and_then(|entry| entry.refused) {
@@ -96,17 +97,17 @@ impl Failover {
         c: &Checked<'_>,
         way: Flow,
     ) -> u64 {
-        let (tag, id) = (Tag::of(request.method()), c.id);
+        let (class, id) = (MethodClass::of(request.method()), c.id);
         let stream = way.transport.is_reliable();
         let repeats = from.transport.is_reliable() && !stream;
         if !(repeats || stream) {
             return 0;
         }
-        if let Some(at) = self.kept.find(id, tag, What::ToCaller) {
+        if let Some(at) = self.kept.find(id, class, KeptMessage::ToCaller) {
             return if stream { self.kept.token(at) } else { 0 };
         }
         let until = now + GIVE_UP;
-        let key = MessageKey { what: What::ToCaller, call: c.call, id, tag };
+        let key = MessageKey { what: KeptMessage::ToCaller, call: c.call, id, class };
         let Some(at) = self.kept.keep(key, from, request.bytes(), until) else {
             return 0;
         };
@@ -123,9 +124,10 @@ impl Failover {
     /// 8.2.7), and answers each repetition anew. But an INVITE that another node, or the same one before it
     /// was started anew, has said something provisional to is repeated by its sender no more (17.1.1.2).
     pub(crate) fn repeats_refusal(&self, calls: &Calls, call: CallKey, branch: &Branch) -> bool {
-        let at = self.kept.find(branch.id, Tag::Invite, What::ToNode).filter(|_| !branch.to_caller);
+        let at =
+            self.kept.find(branch.id, MethodClass::Invite, KeptMessage::ToNode).filter(|_| !branch.to_caller);
         at.and_then(|at| self.kept.get(at)).is_some_and(Entry::was_sent_again)
-            && calls.waiting(call, branch.id, Tag::Invite).is_some_and(|waiting| waiting.rang)
+            && calls.waiting(call, branch.id, MethodClass::Invite).is_some_and(|waiting| waiting.rang)
     }
 
     /// Keeps a refusal that leaves in a datagram and that nobody else repeats, until its ACK comes (RFC 3261
@@ -133,7 +135,7 @@ impl Failover {
     pub(crate) fn keep_refusal(&mut self, step: &mut Step<'_>, from: Flow, response: &Message<'_>, id: u64) {
         let call = step.forwarder.sealer().call(response.call_id());
         let until = step.now + LATE;
-        let key = MessageKey { what: What::Refusal, call, id, tag: Tag::Invite };
+        let key = MessageKey { what: KeptMessage::Refusal, call, id, class: MethodClass::Invite };
         let Some(at) = self.kept.keep(key, from, response.bytes(), until) else { return };
         if let Some(entry) = invariant::some!(self.kept.get_mut(at), "what was kept just now is there") {
             entry.repeat = step.now + T1;

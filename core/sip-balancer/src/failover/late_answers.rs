@@ -8,12 +8,12 @@
 //! All of these are written as the caller would write them, and take the way that the caller's would.
 
 use crate::failover::state::Failover;
-use crate::failover::store::{MessageKey, What};
+use crate::failover::store::{KeptMessage, MessageKey};
 use crate::forwarding::step::Step;
 use crate::hash::fnv1a;
 use crate::message::wait;
 use crate::timers::{GIVE_UP, T1};
-use crate::{Assigned, CallKey, Calls, NodeIndex, Settings, Tag};
+use crate::{Assigned, CallKey, Calls, MethodClass, NodeIndex, Settings};
 use sip_message::{Message, Name, NameAddr, Parsed, Uri, parse};
 use wire::{Flow, Time};
 
@@ -23,23 +23,23 @@ impl Failover {
         &mut self,
         calls: &Calls,
         call: CallKey,
-        (id, tag): (u64, Tag),
+        (id, class): (u64, MethodClass),
         node: NodeIndex,
         status: u16,
     ) -> bool {
-        if !matches!(tag, Tag::Cancel | Tag::Bye) {
+        if !matches!(class, MethodClass::Cancel | MethodClass::Bye) {
             return false;
         }
-        let own = self.kept.find(id, tag, What::Own(node));
+        let own = self.kept.find(id, class, KeptMessage::Own(node));
         if let Some(at) = own.filter(|_| status >= 200) {
             self.kept.forget(at);
         }
-        if tag == Tag::Cancel && status >= 200 {
+        if class == MethodClass::Cancel && status >= 200 {
             self.kept.told(id, node);
         }
         // A CANCEL of ours and one of the caller's to one node are the same to it: it answers both at once.
-        let wanted = tag == Tag::Cancel && calls.is_cancelled_at(call, id, node);
-        !wanted && (own.is_some() || (tag == Tag::Cancel && self.kept.has_left(id, node)))
+        let wanted = class == MethodClass::Cancel && calls.is_cancelled_at(call, id, node);
+        !wanted && (own.is_some() || (class == MethodClass::Cancel && self.kept.has_left(id, node)))
     }
 
     /// A node that had an INVITE before answers it. Says whether it has the call by that.
@@ -50,19 +50,19 @@ impl Failover {
         node: NodeIndex,
         response: &Message<'_>,
     ) -> bool {
-        let Some(at) = self.kept.find(id, Tag::Invite, What::ToNode) else { return false };
+        let Some(at) = self.kept.find(id, MethodClass::Invite, KeptMessage::ToNode) else { return false };
         let Some(entry) = invariant::some!(self.kept.get(at), "what was found is kept") else { return false };
         let alerted = entry.alerted;
         let (call, settled, status) = (entry.key.call, entry.settled, response.status());
         step.forwarder.cluster().heard(step.now, node);
-        let heard = step.dispatcher.calls().waiting(call, id, Tag::Invite).is_some_and(|w| w.heard);
+        let heard = step.dispatcher.calls().waiting(call, id, MethodClass::Invite).is_some_and(|w| w.heard);
         let (barred, cancelled) = (
             step.dispatcher.calls().is_barred(call, id, node),
             step.dispatcher.calls().is_cancelled(call, id),
         );
         // Of what is over anybody along the way may have a copy.
         if status == 503 && !settled && !barred {
-            step.dispatcher.overloaded(step.now, node, wait(response, Tag::Invite));
+            step.dispatcher.overloaded(step.now, node, wait(response, MethodClass::Invite));
         }
         // One that was only a little late, where nobody else has said anything: that may never come. A server
         // that cannot do it leaves it to the other, which perhaps can.
@@ -118,7 +118,7 @@ impl Failover {
             }
             Some(refusal) if refusal.status() >= 300 => {
                 step.dispatcher.calls_mut().bar(call, id, node);
-                self.kept.forget_by(id, Tag::Cancel, What::Own(node));
+                self.kept.forget_by(id, MethodClass::Cancel, KeptMessage::Own(node));
                 self.acknowledge(step, at, node, refusal);
             }
             Some(yes) => {
@@ -188,12 +188,12 @@ impl Failover {
     ) {
         let Ok(checked) = step.forwarder.check(from, message) else { return };
         if keep {
-            let (tag, what) = (Tag::of(message.method()), What::Own(node));
-            if self.kept.find(checked.id, tag, what).is_some() {
+            let (class, what) = (MethodClass::of(message.method()), KeptMessage::Own(node));
+            if self.kept.find(checked.id, class, what).is_some() {
                 // It is repeated until it is answered.
                 return;
             }
-            let key = MessageKey { what, call: checked.call, id: checked.id, tag };
+            let key = MessageKey { what, call: checked.call, id: checked.id, class };
             if let Some(at) = self.kept.keep(key, from, message.bytes(), step.now + GIVE_UP) {
                 return self.begin_own(step, (from, message), node, at);
             }

@@ -7,10 +7,10 @@
 //! or refuse most of what they get, none of them has it: an overload is not mended by as many attempts again.
 
 use crate::failover::state::Failover;
-use crate::failover::store::{Entry, Memory, What};
+use crate::failover::store::{Entry, KeptMessage, Memory};
 use crate::forwarding::step::Step;
 use crate::message::wait;
-use crate::{CallKey, NodeIndex, Tag};
+use crate::{CallKey, MethodClass, NodeIndex};
 use sip_message::Message;
 
 impl Failover {
@@ -22,12 +22,12 @@ impl Failover {
         (call, id, node): (CallKey, u64, NodeIndex),
         response: &Message<'_>,
     ) -> Option<u32> {
-        let at = self.kept.find(id, Tag::Invite, What::ToNode)?;
+        let at = self.kept.find(id, MethodClass::Invite, KeptMessage::ToNode)?;
         let open = self.kept.get(at).is_some_and(|e| e.fresh && !e.settled && !e.alerted && e.node == node);
         if !open
             || !self.has_other(step, at)
             || !step.dispatcher.has_willing(step.now, call, id)
-            || !step.dispatcher.refused_by(step.now, call, id, node, wait(response, Tag::Invite))
+            || !step.dispatcher.refused_by(step.now, call, id, node, wait(response, MethodClass::Invite))
         {
             return None;
         }
@@ -57,7 +57,7 @@ impl Failover {
             let same = e.memory == Memory::Renewed && e.alerted && !e.settled && e.node == node;
             same && !step.dispatcher.calls().is_cancelled(call, id)
         };
-        let at = self.kept.find(id, Tag::Invite, What::ToNode);
+        let at = self.kept.find(id, MethodClass::Invite, KeptMessage::ToNode);
         let Some(at) = at.filter(|at| self.kept.get(*at).is_some_and(rings)) else { return false };
         if let Some(entry) = self.kept.get_mut(at) {
             entry.heard();

@@ -15,12 +15,12 @@
 
 use crate::failover::endings::LOOK;
 use crate::failover::state::Failover;
-use crate::failover::store::{Entry, Memory, MessageKey, What};
+use crate::failover::store::{Entry, KeptMessage, Memory, MessageKey};
 use crate::forwarding::step::Step;
-use crate::sessions::replies::Reply;
+use crate::sessions::reply_credit::Reply;
 use crate::timers::{LATE, T1};
 use crate::transmit::TransmitToken;
-use crate::{Assigned, Tag, Waiting};
+use crate::{Assigned, MethodClass, Waiting};
 use core::time::Duration;
 use sip_health::Vital;
 use wire::{Flow, Time};
@@ -33,7 +33,7 @@ const IGNORED: Duration = Duration::from_millis(1_500);
 
 /// A message that is to be received once more, taken out of the store.
 pub(crate) struct Replay {
-    pub what: What,
+    pub what: KeptMessage,
     pub from: Flow,
     pub bytes: Vec<u8>,
     generation: u32,
@@ -63,7 +63,7 @@ impl Failover {
     pub(crate) fn take_out(&mut self, step: &mut Step<'_>, at: u32) -> Option<Replay> {
         let entry = invariant::some!(self.kept.get(at), "what is replayed is kept")?;
         let what = entry.key.what;
-        if what == What::ToNode
+        if what == KeptMessage::ToNode
             && entry.fresh
             && !entry.settled
             && step.dispatcher.calls().is_cancelled(entry.key.call, entry.key.id)
@@ -71,7 +71,7 @@ impl Failover {
             self.give_up(step, at, 487);
             return None;
         }
-        if let Some(status) = entry.refused.filter(|_| what == What::ToNode) {
+        if let Some(status) = entry.refused.filter(|_| what == KeptMessage::ToNode) {
             self.tell(step, at, status);
             return None;
         }
@@ -104,7 +104,7 @@ impl Failover {
         let Some(entry) = invariant::some!(self.kept.get(at), "what is due is kept") else {
             return Looked::Done;
         };
-        let (call, id, tag, what) = (entry.key.call, entry.key.id, entry.key.tag, entry.key.what);
+        let (call, id, class, what) = (entry.key.call, entry.key.id, entry.key.class, entry.key.what);
         let (fresh, until, settled) = (entry.fresh, entry.until, entry.settled);
         if until <= step.now {
             self.end(step, at);
@@ -120,8 +120,8 @@ impl Failover {
                 }
             }
         }
-        if what == What::ToNode && !settled {
-            let Some(waiting) = step.dispatcher.calls().waiting(call, id, tag) else {
+        if what == KeptMessage::ToNode && !settled {
+            let Some(waiting) = step.dispatcher.calls().waiting(call, id, class) else {
                 self.end(step, at);
                 return Looked::Done;
             };
@@ -175,13 +175,13 @@ impl Failover {
             return (quiet, false);
         }
         let entry = invariant::some!(self.kept.get(at), "what is looked at is kept");
-        let Some(MessageKey { call, id, tag, .. }) = entry.map(|entry| entry.key) else {
+        let Some(MessageKey { call, id, class, .. }) = entry.map(|entry| entry.key) else {
             return (Time::FAR, false);
         };
         // One whose node may have no streams is first sent as others are (RFC 3261 section 18.1.1). Who has
         // given up wants it nowhere.
         let moves = !waiting.cancelled
-            && (step.dispatcher.calls_mut().shrink(call, id, tag)
+            && (step.dispatcher.calls_mut().shrink(call, id, class)
                 || self.give_away(step, at, quiet <= step.now));
         (step.now + patience, moves)
     }
@@ -248,7 +248,7 @@ impl Failover {
         if step.forwarder.cluster().is_usable(step.now, entry.node) {
             return Rescue::Wait(Time::FAR);
         }
-        let Some(waiting) = step.dispatcher.calls().waiting(call, id, Tag::Invite) else {
+        let Some(waiting) = step.dispatcher.calls().waiting(call, id, MethodClass::Invite) else {
             return Rescue::Wait(Time::FAR);
         };
         // Who has it and rings may be back.
@@ -297,16 +297,16 @@ impl Failover {
     /// A request that is kept did not get through. Says whether it is replayed.
     fn lost_way(&mut self, step: &mut Step<'_>, at: u32, unseen: bool) -> bool {
         let Some(entry) = invariant::some!(self.kept.get(at), "what was found is kept") else { return false };
-        let (call, id, tag, what) = (entry.key.call, entry.key.id, entry.key.tag, entry.key.what);
-        if what == What::ToNode {
-            if step.dispatcher.calls_mut().shrink(call, id, tag) {
+        let (call, id, class, what) = (entry.key.call, entry.key.id, entry.key.class, entry.key.what);
+        if what == KeptMessage::ToNode {
+            if step.dispatcher.calls_mut().shrink(call, id, class) {
                 return true;
             }
-            let Some(waiting) = step.dispatcher.calls().waiting(call, id, tag) else {
+            let Some(waiting) = step.dispatcher.calls().waiting(call, id, class) else {
                 self.end(step, at);
                 return false;
             };
-            step.dispatcher.returned(step.now, call, id, tag, waiting.node, unseen);
+            step.dispatcher.returned(step.now, call, id, class, waiting.node, unseen);
             if waiting.heard {
                 // Its answer may come over another connection; if the node is down, it is seen to then. What
                 // it was to be reminded of has not come through.

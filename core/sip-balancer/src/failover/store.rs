@@ -13,7 +13,7 @@
 use crate::sessions::index::Index;
 use crate::timers::{GIVE_UP, LATE, T1, T2};
 use crate::transmit::{GENERATION, TransmitToken};
-use crate::{CallKey, NodeIndex, Tag};
+use crate::{CallKey, MethodClass, NodeIndex};
 use core::cmp::Reverse;
 use core::time::Duration;
 use std::collections::BinaryHeap;
@@ -31,7 +31,7 @@ const SPARE: usize = 64;
 
 /// What is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum What {
+pub(crate) enum KeptMessage {
     /// A request to a node.
     ToNode,
     /// A request of a node's side to the caller's.
@@ -45,10 +45,10 @@ pub(crate) enum What {
 /// What a message is kept under.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct MessageKey {
-    pub what: What,
+    pub what: KeptMessage,
     pub call: CallKey,
     pub id: u64,
-    pub tag: Tag,
+    pub class: MethodClass,
 }
 
 /// The place of an entry in the store.
@@ -133,20 +133,20 @@ pub(crate) struct MessageStore {
 }
 
 /// What the index knows a message by.
-fn hashed(id: u64, tag: Tag, what: What) -> CallKey {
+fn hashed(id: u64, class: MethodClass, what: KeptMessage) -> CallKey {
     let kind = match what {
-        What::ToNode => 0,
-        What::Refusal => 0x100,
-        What::ToCaller => 0x200,
+        KeptMessage::ToNode => 0,
+        KeptMessage::Refusal => 0x100,
+        KeptMessage::ToCaller => 0x200,
         // Two nodes may be told the same.
-        What::Own(node) => 0x300 | u64::from(node.0) << 16,
+        KeptMessage::Own(node) => 0x300 | u64::from(node.0) << 16,
     };
-    CallKey(id, kind | tag as u64)
+    CallKey(id, kind | class as u64)
 }
 
 fn hash_of(entries: &[Entry], at: u32) -> CallKey {
     let entry = invariant::some!(entries.get(at as usize), "what the index names has a place");
-    entry.map_or(CallKey(0, 0), |entry| hashed(entry.key.id, entry.key.tag, entry.key.what))
+    entry.map_or(CallKey(0, 0), |entry| hashed(entry.key.id, entry.key.class, entry.key.what))
 }
 
 impl MessageStore {
@@ -175,7 +175,7 @@ impl MessageStore {
             self.missed += 1;
             return None;
         }
-        if self.find(key.id, key.tag, key.what).is_some() {
+        if self.find(key.id, key.class, key.what).is_some() {
             return None;
         }
         let at = match self.free.pop() {
@@ -192,42 +192,42 @@ impl MessageStore {
         let slot = Slot { due: Time::FAR, generation, used: true };
         *entry = Entry { key, bytes, until, slot, ..Entry::new(from) };
         self.bytes += message.len();
-        self.index.insert(hashed(key.id, key.tag, key.what), at);
+        self.index.insert(hashed(key.id, key.class, key.what), at);
         Some(at)
     }
 
     /// The message with this id and method that goes this way.
-    pub fn find(&self, id: u64, tag: Tag, what: What) -> Option<u32> {
-        self.index.find(hashed(id, tag, what), |at| hash_of(&self.entries, at))
+    pub fn find(&self, id: u64, class: MethodClass, what: KeptMessage) -> Option<u32> {
+        self.index.find(hashed(id, class, what), |at| hash_of(&self.entries, at))
     }
 
     /// The connection that a request came on, if it is still kept.
-    pub fn conn_of(&self, id: u64, tag: Tag, what: What) -> Option<ConnId> {
-        self.get(self.find(id, tag, what)?)?.from.conn
+    pub fn conn_of(&self, id: u64, class: MethodClass, what: KeptMessage) -> Option<ConnId> {
+        self.get(self.find(id, class, what)?)?.from.conn
     }
 
     /// How often the way of a request that is kept was found to lead nowhere.
-    pub fn tries(&self, id: u64, tag: Tag, what: What) -> u8 {
-        let at = self.find(id, tag, what);
+    pub fn tries(&self, id: u64, class: MethodClass, what: KeptMessage) -> u8 {
+        let at = self.find(id, class, what);
         at.and_then(|at| self.get(at)).map_or(0, |entry| entry.tries)
     }
 
     /// Forgets what is kept under an id, if it is.
-    pub fn forget_by(&mut self, id: u64, tag: Tag, what: What) {
-        if let Some(at) = self.find(id, tag, what) {
+    pub fn forget_by(&mut self, id: u64, class: MethodClass, what: KeptMessage) {
+        if let Some(at) = self.find(id, class, what) {
             self.forget(at);
         }
     }
 
     /// With which status an INVITE was refused here after a node had it, if it was.
     pub fn refusal(&self, id: u64) -> Option<u16> {
-        let at = self.find(id, Tag::Invite, What::ToNode)?;
+        let at = self.find(id, MethodClass::Invite, KeptMessage::ToNode)?;
         self.get(at)?.refused
     }
 
     /// The caller has got a refusal of ours: it is not repeated any more.
     pub fn refusal_acknowledged(&mut self, id: u64) {
-        let Some(at) = self.find(id, Tag::Invite, What::ToNode) else { return };
+        let Some(at) = self.find(id, MethodClass::Invite, KeptMessage::ToNode) else { return };
         if let Some(entry) = self.get_mut(at).filter(|entry| entry.refused.is_some()) {
             entry.repeat = Time::FAR;
         }
@@ -235,7 +235,7 @@ impl MessageStore {
 
     /// Whether a node that answers an INVITE is another one than the one whose answer it is to have.
     pub fn has_left(&self, id: u64, node: NodeIndex) -> bool {
-        let at = self.find(id, Tag::Invite, What::ToNode);
+        let at = self.find(id, MethodClass::Invite, KeptMessage::ToNode);
         at.and_then(|at| self.get(at)).is_some_and(|entry| entry.has_left(node))
     }
 
@@ -243,13 +243,13 @@ impl MessageStore {
     /// That takes the second one for a copy that came by another way and says 482 (RFC 3261 section 8.2.2.2).
     /// To the caller this is no loop of its own, and it may well try again.
     pub fn is_merged(&self, id: u64) -> bool {
-        let at = self.find(id, Tag::Invite, What::ToNode);
+        let at = self.find(id, MethodClass::Invite, KeptMessage::ToNode);
         at.and_then(|at| self.get(at)).is_some_and(|entry| entry.fresh && entry.has_earlier())
     }
 
     /// A node knows that an INVITE that it had is over.
     pub fn told(&mut self, id: u64, node: NodeIndex) {
-        let at = self.find(id, Tag::Invite, What::ToNode);
+        let at = self.find(id, MethodClass::Invite, KeptMessage::ToNode);
         if let Some(entry) = at.and_then(|at| self.get_mut(at)) {
             entry.mark(node, false);
         }
@@ -309,7 +309,7 @@ impl MessageStore {
     /// Forgets one.
     pub fn forget(&mut self, at: u32) {
         let Some(entry) = invariant::some!(self.get(at), "what is forgotten was kept") else { return };
-        let (key_of_it, length) = (hashed(entry.key.id, entry.key.tag, entry.key.what), entry.bytes.len());
+        let (key_of_it, length) = (hashed(entry.key.id, entry.key.class, entry.key.what), entry.bytes.len());
         let entries = &self.entries;
         self.index.remove(key_of_it, |at| hash_of(entries, at));
         self.bytes -= length;
@@ -378,7 +378,12 @@ impl MessageStore {
 impl Entry {
     fn new(from: Flow) -> Entry {
         Entry {
-            key: MessageKey { what: What::ToNode, call: CallKey(0, 0), id: 0, tag: Tag::Other },
+            key: MessageKey {
+                what: KeptMessage::ToNode,
+                call: CallKey(0, 0),
+                id: 0,
+                class: MethodClass::Other,
+            },
             from,
             bytes: Vec::new(),
             fresh: false,
@@ -405,7 +410,8 @@ impl Entry {
     pub fn repeated(&mut self, now: Time) {
         // Until something comes back an INVITE's interval grows, and its sender gives it up after 64*T1 (RFC
         // 3261 section 17.1.1.2).
-        let invite = self.key.tag == Tag::Invite && self.key.what != What::Refusal && !self.settled;
+        let invite =
+            self.key.class == MethodClass::Invite && self.key.what != KeptMessage::Refusal && !self.settled;
         self.wait = (self.wait * 2).min(if invite { LATE } else { T2 });
         // A refusal of ours for as long (17.2.1, timer H), though its entry may be there longer.
         let more = self.refused.is_none() || now + self.wait < self.ended + LATE;
@@ -414,7 +420,7 @@ impl Entry {
 
     /// Something provisional has come back: an INVITE is repeated no more, others seldom (17.1.2.2).
     pub fn heard(&mut self) {
-        if self.key.tag == Tag::Invite {
+        if self.key.class == MethodClass::Invite {
             self.repeat = Time::FAR;
         }
         if self.memory == Memory::InDoubt {
@@ -538,7 +544,8 @@ mod tests {
     }
 
     fn keep(kept: &mut MessageStore, id: u64) -> Option<u32> {
-        let key = MessageKey { what: What::ToNode, call: CallKey(id, 0), id, tag: Tag::Invite };
+        let key =
+            MessageKey { what: KeptMessage::ToNode, call: CallKey(id, 0), id, class: MethodClass::Invite };
         kept.keep(key, flow(1), b"message", Time::from_secs(9))
     }
 
@@ -547,8 +554,8 @@ mod tests {
         let mut kept = MessageStore::new(16);
         let at = keep(&mut kept, 1).unwrap();
         assert_eq!(keep(&mut kept, 1), None, "twice");
-        assert_eq!(kept.find(1, Tag::Invite, What::ToNode), Some(at));
-        assert_eq!(kept.find(1, Tag::Cancel, What::ToNode), None);
+        assert_eq!(kept.find(1, MethodClass::Invite, KeptMessage::ToNode), Some(at));
+        assert_eq!(kept.find(1, MethodClass::Cancel, KeptMessage::ToNode), None);
         let Some(TransmitToken::Kept(place, generation, node)) = TransmitToken::from_u64(kept.token(at))
         else {
             panic!("its token")

@@ -2,7 +2,7 @@
 
 pub(crate) mod check;
 pub(crate) mod forwarder;
+pub(crate) mod next_hop;
 pub(crate) mod respond;
 pub(crate) mod send;
 pub(crate) mod step;
-pub(crate) mod ways;

@@ -10,17 +10,17 @@ use wire::{Flow, Outbox};
 /// The connection of a node matters for this time after each answer on it, seconds.
 pub(crate) const NODE_KEEPS: u32 = 7_200;
 
-/// What of a node's response its caller is told.
+/// As what a node's response goes to its caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Told {
+pub(crate) enum RelayAs {
     /// All of it.
-    All,
+    Unchanged,
     /// 500: what is wrong is wrong with one node.
-    Error,
+    ServerError,
     /// 503 with our own Retry-After: all nodes are overloaded, and this one has named a longer time.
-    Later,
+    OwnRetryAfter,
     /// 480: the phone's connection has ended. 430 is for the node alone, which may know another flow.
-    Away,
+    TemporarilyUnavailable,
 }
 
 impl Forwarder {
@@ -76,18 +76,18 @@ impl Forwarder {
     }
 
     /// A response without our Via, or with another status line and without its Retry-After.
-    pub fn write_back(&mut self, response: &Message<'_>, told: Told, buf: &mut Vec<u8>) {
-        match told {
-            Told::All => write_response(response, false, &mut self.splices, buf),
-            Told::Error => {
+    pub fn write_back(&mut self, response: &Message<'_>, relay_as: RelayAs, buf: &mut Vec<u8>) {
+        match relay_as {
+            RelayAs::Unchanged => write_response(response, false, &mut self.splices, buf),
+            RelayAs::ServerError => {
                 let line = b"SIP/2.0 500 Server Internal Error\r\n";
                 write_response_as(response, line, Name::RetryAfter, &mut self.splices, buf);
             }
-            Told::Away => {
+            RelayAs::TemporarilyUnavailable => {
                 let line = b"SIP/2.0 480 Temporarily Unavailable\r\n";
                 write_response_as(response, line, Name::RetryAfter, &mut self.splices, buf);
             }
-            Told::Later => {
+            RelayAs::OwnRetryAfter => {
                 let mut line = b"SIP/2.0 503 Service Unavailable\r\nRetry-After: ".to_vec();
                 push_u64(self.settings.retry_after.into(), &mut line);
                 line.extend_from_slice(b"\r\n");

@@ -4,7 +4,7 @@ use crate::cluster::probes::OFFER;
 use crate::forwarding::check::Checked;
 use crate::forwarding::forwarder::Forwarder;
 use crate::token::{Branch, Dialog};
-use crate::{Assigned, CallKey, Calls, Tag};
+use crate::{Assigned, CallKey, Calls, MethodClass};
 use sip_message::{Message, Method, request_target};
 use sip_proxy::rewrite::{Outgoing, write_request};
 use sip_proxy::transport::{always_rport, is_natted};
@@ -72,15 +72,15 @@ impl Forwarder {
         c: &Checked<'_>,
         again: bool,
     ) -> u16 {
-        let tag = match request.method() {
+        let class = match request.method() {
             Method::Invite | Method::Ack | Method::Cancel if from.transport.is_reliable() => {
                 return request.via().port_or_default();
             }
-            Method::Ack | Method::Cancel => Tag::Invite,
-            method => Tag::of(method),
+            Method::Ack | Method::Cancel => MethodClass::Invite,
+            method => MethodClass::of(method),
         };
         let known = again || request.method() == Method::Cancel;
-        let first = known.then(|| calls.back(c.call, c.id, tag)).flatten();
+        let first = known.then(|| calls.back(c.call, c.id, class)).flatten();
         first.unwrap_or(c.back.remote).port()
     }
 

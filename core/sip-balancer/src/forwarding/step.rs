@@ -2,7 +2,7 @@
 
 use crate::forwarding::forwarder::Forwarder;
 use crate::sessions::place::TxnPlace;
-use crate::sessions::replies::Reply;
+use crate::sessions::reply_credit::Reply;
 use crate::{Dispatcher, NodeIndex};
 use core::net::SocketAddr;
 use sip_message::Message;

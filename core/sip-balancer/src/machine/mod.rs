@@ -15,14 +15,14 @@ mod responses;
 use crate::cluster::probes::{Asks, Probes};
 use crate::failover::retransmission::{Looked, Rescue};
 use crate::failover::state::Failover;
-use crate::failover::store::What;
+use crate::failover::store::KeptMessage;
 use crate::forwarding::forwarder::Forwarder;
 use crate::forwarding::step::Step;
 use crate::message::wait;
 use crate::timers::work;
 use crate::token::{Keys, Sealer};
 use crate::transmit::TransmitToken;
-use crate::{Cluster, Counts, Dispatcher, Happened, Load, NodeStats, Settings, Tag};
+use crate::{Cluster, Counts, Dispatcher, Events, Load, MethodClass, NodeStats, Settings};
 use core::net::SocketAddr;
 use sip_message::{Flaw, Index, Message, Method, Parsed, parse};
 use sip_proxy::transport::broken_stream;
@@ -52,7 +52,7 @@ pub struct Report {
     /// What it counted.
     pub counts: Counts,
     /// What happened to requests.
-    pub happened: Happened,
+    pub events: Events,
     /// Its figures of each node.
     pub nodes: Vec<NodeStats>,
     /// What it has given to each node.
@@ -128,7 +128,7 @@ impl Balancer {
         let (alive, ended, transactions) = self.dispatcher.calls().held();
         Report {
             counts: self.forwarder.counts,
-            happened: self.dispatcher.happened(),
+            events: self.dispatcher.events(),
             nodes: self.dispatcher.stats().to_vec(),
             loads: loads.to_vec(),
             exact,
@@ -168,7 +168,7 @@ impl Balancer {
         let Some(probe) = self.forwarder.sealer().open_probe(response.via_branch()) else {
             return self.relay(now, flow, response, out);
         };
-        let (status, wait) = (response.status(), wait(response, Tag::Other));
+        let (status, wait) = (response.status(), wait(response, MethodClass::Other));
         let rules = &self.forwarder.settings().probing;
         if let Some(node) = self.probes.answered(now, rules, &self.cluster, probe, (status, wait)) {
             self.hear_probe(now, node, response, out);
@@ -187,9 +187,9 @@ impl Balancer {
                 return;
             };
             match replay.what {
-                What::ToNode | What::ToCaller => this.request(now, replay.from, &message, out),
-                What::Refusal => this.relay(now, replay.from, &message, out),
-                What::Own(node) => {
+                KeptMessage::ToNode | KeptMessage::ToCaller => this.request(now, replay.from, &message, out),
+                KeptMessage::Refusal => this.relay(now, replay.from, &message, out),
+                KeptMessage::Own(node) => {
                     let (failover, mut step) = this.parts(now, out);
                     failover.send_own(&mut step, replay.from, &message, node, at);
                 }
@@ -312,9 +312,10 @@ impl Machine for Balancer {
         let Some(node) = node(branch.node) else { return };
         match call_id_of(quoted) {
             Some(call_id) => {
-                let tag = Tag::of(Method::from_bytes(quoted.split(|&b| b == b' ').next().unwrap_or(b"")));
+                let class =
+                    MethodClass::of(Method::from_bytes(quoted.split(|&b| b == b' ').next().unwrap_or(b"")));
                 let call = self.forwarder.sealer().call(call_id);
-                self.dispatcher.returned(now, call, branch.id, tag, node, true);
+                self.dispatcher.returned(now, call, branch.id, class, node, true);
             }
             // Too little came back to say which request it was: the next probe will tell.
             None => self.cluster.want_probe(node),

@@ -10,11 +10,11 @@
 //! A dialog that is begun so is no call in the counters, as any that a node begins. It has our Record-Route,
 //! whatever `record_route` says, or nothing that follows would reach the phone.
 
-use crate::failover::store::What;
+use crate::failover::store::KeptMessage;
 use crate::forwarding::check::Checked;
 use crate::forwarding::send::TokenOf;
 use crate::token::{Branch, Dialog};
-use crate::{Balancer, Tag};
+use crate::{Balancer, MethodClass};
 use sip_message::{Message, Method};
 use wire::{Flow, Outbox, Time};
 
@@ -37,11 +37,11 @@ impl Balancer {
             self.forwarder.counts.loops += 1;
             return self.forwarder.refuse(from, request, 483, b"", b"", out);
         }
-        let tag = Tag::of(request.method());
+        let class = MethodClass::of(request.method());
         // What has been tried on that connection is not tried on another.
-        let failed = self.failover.messages().tries(c.id, tag, What::ToCaller) > 0;
+        let failed = self.failover.messages().tries(c.id, class, KeptMessage::ToCaller) > 0;
         let Some(way) = self.forwarder.way_to_phone(&phone).filter(|_| !failed) else {
-            self.failover.messages_mut().forget_by(c.id, tag, What::ToCaller);
+            self.failover.messages_mut().forget_by(c.id, class, KeptMessage::ToCaller);
             return self.forwarder.refuse(from, request, 430, b"", b"", out);
         };
         let id = self.cluster.id(node);

@@ -1,12 +1,12 @@
 //! Responses to a caller on datagrams, whose address may be forged (RFC 3261 section 26.1.5): see
-//! [`Replies`](crate::sessions::replies::Replies).
+//! [`Replies`](crate::sessions::reply_credit::Replies).
 
 use crate::forwarding::check::Checked;
 use crate::message::dialog_of;
 use crate::sessions::place::TxnPlace;
-use crate::sessions::replies::Reply;
+use crate::sessions::reply_credit::Reply;
 use crate::token::Branch;
-use crate::{Balancer, Proof, Tag};
+use crate::{Balancer, MethodClass, Proof};
 use core::net::SocketAddr;
 use sip_message::{AuthParams, Message, Method, Name};
 use wire::{Flow, Outbox, Time};
@@ -47,9 +47,9 @@ impl Balancer {
         out: &mut Outbox,
     ) -> bool {
         let Some(place) = place.filter(|_| !to.transport.is_reliable()) else { return true };
-        let tag = Tag::of(response.method());
+        let class = MethodClass::of(response.method());
         let Some(txn) =
-            self.dispatcher.calls().txn(place).filter(|txn| (txn.id, txn.tag) == (branch.id, tag))
+            self.dispatcher.calls().txn(place).filter(|txn| (txn.id, txn.class) == (branch.id, class))
         else {
             return true;
         };

@@ -1,10 +1,10 @@
 //! Requests: given to a node or to the caller's side, or refused (RFC 3261 section 16).
 
-use crate::failover::store::What;
+use crate::failover::store::KeptMessage;
 use crate::forwarding::check::Checked;
 use crate::message::dialog_of;
 use crate::token::{Branch, Dialog, Sender};
-use crate::{Balancer, NoWay, RegisterBy, Request, Tag};
+use crate::{Balancer, MethodClass, NotAssigned, RegisterBy, Request};
 use sip_message::{Message, Method};
 use wire::{Flow, Outbox, Time};
 
@@ -44,14 +44,14 @@ impl Balancer {
 
     /// A request as assignment sees it.
     fn wanted<'a>(&mut self, flow: Flow, request: &Message<'a>, c: &Checked<'_>) -> Request<'a> {
-        let tag = Tag::of(request.method());
-        let by_aor = tag == Tag::Register && self.forwarder.settings().register == RegisterBy::Aor;
+        let class = MethodClass::of(request.method());
+        let by_aor = class == MethodClass::Register && self.forwarder.settings().register == RegisterBy::Aor;
         Request {
             call: c.call,
             call_id: request.call_id(),
             id: c.id,
             back: Some(c.back.remote),
-            tag,
+            class,
             inside: !request.to_tag().is_empty(),
             token: self.forwarder.node_of(c),
             sealed: self.forwarder.is_sealed(c),
@@ -64,18 +64,18 @@ impl Balancer {
 
     /// To a node.
     fn inward(&mut self, now: Time, flow: Flow, request: &Message<'_>, c: &Checked<'_>, out: &mut Outbox) {
-        let (tag, wanted) = (Tag::of(request.method()), self.wanted(flow, request, c));
+        let (class, wanted) = (MethodClass::of(request.method()), self.wanted(flow, request, c));
         // A CANCEL is the end of something, which another balancer may know.
         if self.draining
             && !wanted.inside
-            && tag != Tag::Cancel
+            && class != MethodClass::Cancel
             && !self.dispatcher.calls().knows(wanted.call)
         {
             return self.forwarder.unavailable(flow, request, out);
         }
         match self.dispatcher.request(now, &wanted) {
             Ok(assigned) => {
-                let before = || self.refused_before(tag, c.id);
+                let before = || self.refused_before(class, c.id);
                 if let Some(status) = assigned.again.then(before).flatten() {
                     // Its sender has not got the refusal.
                     return self.forwarder.refuse_again(flow, request, status, out);
@@ -87,7 +87,7 @@ impl Balancer {
                 let token = match failover.keep_inward(&mut step, flow, request, &wanted, (assigned, way)) {
                     Ok(token) => token,
                     Err(status) => {
-                        self.dispatcher.calls_mut().abandon(now, c.call, c.id, tag, wanted.sealed);
+                        self.dispatcher.calls_mut().abandon(now, c.call, c.id, class, wanted.sealed);
                         return self.forwarder.refuse_again(flow, request, status, out);
                     }
                 };
@@ -99,17 +99,17 @@ impl Balancer {
                     (assigned, Some(way), token),
                     out,
                 );
-                if tag == Tag::Cancel && !assigned.again {
+                if class == MethodClass::Cancel && !assigned.again {
                     let (failover, mut step) = self.parts(now, out);
                     failover.cancelled(&mut step, c.id);
                 }
             }
-            Err(NoWay::NoCall) => {
+            Err(NotAssigned::NoCall) => {
                 let (failover, mut step) = self.parts(now, out);
                 failover.cancel_unknown(&mut step, flow, request, c);
             }
-            Err(NoWay::TooMuch) => {
-                if let Some(status) = self.refused_before(tag, c.id) {
+            Err(NotAssigned::TooMuch) => {
+                if let Some(status) = self.refused_before(class, c.id) {
                     return self.forwarder.refuse_again(flow, request, status, out);
                 }
                 // Without Retry-After: for a moment, and not for all that its sender may have (RFC 7339
@@ -117,7 +117,7 @@ impl Balancer {
                 self.forwarder.counts.unavailable += 1;
                 self.forwarder.refuse(flow, request, 503, b"", b"", out);
             }
-            Err(NoWay::NoNode | NoWay::Full) => {
+            Err(NotAssigned::NoNode | NotAssigned::Full) => {
                 self.goes_nowhere(now, flow, request, c, out);
             }
         }
@@ -133,22 +133,22 @@ impl Balancer {
         c: &Checked<'_>,
         out: &mut Outbox,
     ) {
-        let (tag, id) = (Tag::of(request.method()), c.id);
-        match self.refused_before(tag, id) {
+        let (class, id) = (MethodClass::of(request.method()), c.id);
+        match self.refused_before(class, id) {
             Some(status) => self.forwarder.refuse_again(flow, request, status, out),
             None => self.forwarder.unavailable(flow, request, out),
         }
-        if self.failover.is_replaying() || matches!(tag, Tag::Invite | Tag::Bye) {
+        if self.failover.is_replaying() || matches!(class, MethodClass::Invite | MethodClass::Bye) {
             let sealed = self.forwarder.is_sealed(c);
-            self.dispatcher.calls_mut().abandon(now, c.call, id, tag, sealed);
+            self.dispatcher.calls_mut().abandon(now, c.call, id, class, sealed);
             let (failover, mut step) = self.parts(now, out);
-            failover.refused_here(&mut step, id, tag, 503);
+            failover.refused_here(&mut step, id, class, 503);
         }
     }
 
     /// With which status a request was refused here before, if it is an INVITE: it has one final response.
-    fn refused_before(&self, tag: Tag, id: u64) -> Option<u16> {
-        (tag == Tag::Invite).then(|| self.failover.messages().refusal(id)).flatten()
+    fn refused_before(&self, class: MethodClass, id: u64) -> Option<u16> {
+        (class == MethodClass::Invite).then(|| self.failover.messages().refusal(id)).flatten()
     }
 
     fn ack(&mut self, now: Time, flow: Flow, request: &Message<'_>, c: &Checked<'_>, out: &mut Outbox) {
@@ -156,7 +156,7 @@ impl Balancer {
         if self.forwarder.sealer().is_tag(request.to_tag(), c.id) || request.max_forwards() == Some(0) {
             return self.failover.messages_mut().refusal_acknowledged(c.id);
         }
-        self.failover.messages_mut().forget_by(c.id, Tag::Invite, What::Refusal);
+        self.failover.messages_mut().forget_by(c.id, MethodClass::Invite, KeptMessage::Refusal);
         self.proof(request, c);
         if flow.transport.is_reliable() {
             self.failover.responses().acknowledged(c.call);
@@ -193,12 +193,18 @@ impl Balancer {
             };
         }
         let node = self.cluster.is_node_ip(from.remote.ip());
-        let failed = self.failover.messages().tries(c.id, Tag::of(request.method()), What::ToCaller) > 0;
+        let failed =
+            self.failover.messages().tries(c.id, MethodClass::of(request.method()), KeptMessage::ToCaller)
+                > 0;
         let way = self.forwarder.way_out(from, request, c, &dialog, failed).filter(|_| node);
         let Some(way) = way else {
             // A phone that was called on its connection has no other way.
             if node && dialog.by_node {
-                self.failover.messages_mut().forget_by(c.id, Tag::of(request.method()), What::ToCaller);
+                self.failover.messages_mut().forget_by(
+                    c.id,
+                    MethodClass::of(request.method()),
+                    KeptMessage::ToCaller,
+                );
                 return self.forwarder.refuse(from, request, 430, b"", b"", out);
             }
             self.forwarder.counts.forbidden += 1;

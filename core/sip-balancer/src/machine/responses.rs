@@ -1,12 +1,12 @@
 //! Responses: back by what our Via says (RFC 3261 section 16.11).
 
 use crate::failover::cancel_fanout::may_refuse_cancel;
-use crate::failover::store::What;
-use crate::forwarding::respond::Told;
+use crate::failover::store::KeptMessage;
+use crate::forwarding::respond::RelayAs;
 use crate::message::{answer_of, dialog_of, otherwise, wait};
 use crate::sessions::place::TxnPlace;
 use crate::token::{Branch, Origin};
-use crate::{Balancer, CallKey, NodeIndex, Seen, Tag};
+use crate::{Balancer, CallKey, MethodClass, NodeIndex, Seen};
 use core::net::SocketAddr;
 use core::time::Duration;
 use sip_message::{Message, Method, Name, Via};
@@ -27,33 +27,33 @@ impl Balancer {
         };
         if self.failover.is_replaying() {
             // A refusal once more, which whoever has got the first one leaves aside.
-            let told = self.passes(now, &branch, response);
+            let relay_as = self.passes(now, &branch, response);
             if self.may_go((now, place), &branch, to, response, out) {
-                self.send_back(now, response, (to, port), told, out);
+                self.send_back(now, response, (to, port), relay_as, out);
             }
             return;
         }
-        let (tag, status) = (Tag::of(response.method()), response.status());
+        let (class, status) = (MethodClass::of(response.method()), response.status());
         // What it says of the INVITE is forgotten when that is answered.
-        let repeats = tag == Tag::Invite
+        let repeats = class == MethodClass::Invite
             && status >= 300
             && !to.transport.is_reliable()
             && (from.transport.is_reliable()
                 || self.failover.repeats_refusal(self.dispatcher.calls(), call, &branch));
-        let mut told = Told::All;
+        let mut relay_as = RelayAs::Unchanged;
         if branch.to_caller {
             let (failover, mut step) = self.parts(now, out);
-            failover.heard_of(&mut step, branch.id, tag, What::ToCaller, status);
+            failover.heard_of(&mut step, branch.id, class, KeptMessage::ToCaller, status);
             self.dispatcher.calls_mut().answered_by_caller(
                 now,
                 call,
-                tag,
+                class,
                 status,
                 dialog_of(response.from_tag()),
             );
         } else if let Some(node) = self.cluster.by_id(branch.node) {
             match self.of_node(now, from, (call, &branch, node), response, out) {
-                Some(of_node) => told = of_node,
+                Some(of_node) => relay_as = of_node,
                 None => return,
             }
         }
@@ -61,16 +61,15 @@ impl Balancer {
             return;
         }
         self.forwarder.counts.relayed += 1;
-        self.forwarder.counts.softened += u64::from(told == Told::Error);
+        self.forwarder.counts.softened += u64::from(relay_as == RelayAs::ServerError);
         if repeats {
             let (failover, mut step) = self.parts(now, out);
             failover.keep_refusal(&mut step, from, response, branch.id);
         }
-        self.send_back(now, response, (to, port), told, out);
+        self.send_back(now, response, (to, port), relay_as, out);
     }
 
-    /// A response that is said to be a node's. `None`: nobody else is to have it; else what of it the
-    /// caller is told.
+    /// A response that is said to be a node's: as what it goes to the caller, if it does.
     fn of_node(
         &mut self,
         now: Time,
@@ -78,8 +77,8 @@ impl Balancer {
         (call, branch, node): (CallKey, &Branch, NodeIndex),
         response: &Message<'_>,
         out: &mut Outbox,
-    ) -> Option<Told> {
-        let (tag, status) = (Tag::of(response.method()), response.status());
+    ) -> Option<RelayAs> {
+        let (class, status) = (MethodClass::of(response.method()), response.status());
         let (failover, mut step) = self.parts(now, out);
         // Branches are seen by everybody a node forwards to: an answer is the node's if it comes from there.
         let ip = step.forwarder.cluster().node(node).map(|node| node.address.ip().to_canonical());
@@ -87,35 +86,38 @@ impl Balancer {
             step.forwarder.counts.stray += 1;
             return None;
         }
-        if failover.is_own_affair(step.dispatcher.calls(), call, (branch.id, tag), node, status) {
+        if failover.is_own_affair(step.dispatcher.calls(), call, (branch.id, class), node, status) {
             return None;
         }
         step.dispatcher.count(node, status);
-        if tag == Tag::Invite
+        if class == MethodClass::Invite
             && status == 503
             && let Some(at) = failover.goes_on(&mut step, (call, branch.id, node), response)
         {
             self.replay(now, at, out);
             return None;
         }
-        if tag == Tag::Invite
+        if class == MethodClass::Invite
             && status == 482
             && failover.rings_on(&mut step, (call, branch.id), node, response)
         {
             return None;
         }
-        let answer = answer_of(response, tag);
-        let mut seen = step.dispatcher.response(now, call, branch.id, tag, node, &answer);
+        let answer = answer_of(response, class);
+        let mut seen = step.dispatcher.response(now, call, branch.id, class, node, &answer);
         // Of what is over, anybody along the way may have a copy.
         if seen == Seen::Counted && step.forwarder.cluster().speaks(node) {
             step.hear(node, response);
         }
-        if tag == Tag::Invite && seen != Seen::Counted && failover.messages().has_left(branch.id, node) {
+        if class == MethodClass::Invite
+            && seen != Seen::Counted
+            && failover.messages().has_left(branch.id, node)
+        {
             if !failover.answered_late(&mut step, branch.id, node, response) {
                 return None;
             }
             // It was the first to say yes, or anything: it has the call.
-            seen = step.dispatcher.response(now, call, branch.id, tag, node, &answer);
+            seen = step.dispatcher.response(now, call, branch.id, class, node, &answer);
         }
         // Who has been replaced may still have made a dialog, which the caller must learn of (section 16.7
         // step 5); whatever else it says would be taken for the answer of the other.
@@ -123,46 +125,46 @@ impl Balancer {
             step.forwarder.counts.stray += 1;
             return None;
         }
-        if tag == Tag::Cancel && status >= 300 && !may_refuse_cancel(&step, call, branch, node) {
+        if class == MethodClass::Cancel && status >= 300 && !may_refuse_cancel(&step, call, branch, node) {
             return None;
         }
-        if seen != Seen::Counted && tag == Tag::Invite && (200..300).contains(&status) {
+        if seen != Seen::Counted && class == MethodClass::Invite && (200..300).contains(&status) {
             step.dispatcher.calls_mut().another_dialog(call, answer.dialog);
             // No token will say where it is.
             if seen == Seen::Stray && !step.forwarder.settings().record_route {
                 step.dispatcher.calls_mut().adopt(now, call, node, answer.dialog);
             }
         }
-        let told = self.passes(now, branch, response);
+        let relay_as = self.passes(now, branch, response);
         let (failover, mut step) = self.parts(now, out);
-        failover.heard_of(&mut step, branch.id, tag, What::ToNode, status);
-        Some(told)
+        failover.heard_of(&mut step, branch.id, class, KeptMessage::ToNode, status);
+        Some(relay_as)
     }
 
-    /// What of a node's response the caller is told.
-    fn passes(&self, now: Time, branch: &Branch, response: &Message<'_>) -> Told {
+    /// As what a node's response goes to its caller.
+    fn passes(&self, now: Time, branch: &Branch, response: &Message<'_>) -> RelayAs {
         match response.status() {
-            _ if branch.to_caller => Told::All,
+            _ if branch.to_caller => RelayAs::Unchanged,
             // Whoever is before us would send nothing at all to us for that time (section 21.5.4), where only
             // one node wants to be left alone (16.7 step 6).
-            503 if self.cluster.willing(now).next().is_some() => Told::Error,
+            503 if self.cluster.willing(now).next().is_some() => RelayAs::ServerError,
             // All do. A probe may end that sooner than the node said, so it is for no longer than we say
             // ourselves.
-            503 => match wait(response, Tag::Other) {
+            503 => match wait(response, MethodClass::Other) {
                 Some(time) if time > Duration::from_secs(self.forwarder.settings().retry_after.into()) => {
-                    Told::Later
+                    RelayAs::OwnRetryAfter
                 }
-                _ => Told::All,
+                _ => RelayAs::Unchanged,
             },
-            482 if Tag::of(response.method()) == Tag::Invite
+            482 if MethodClass::of(response.method()) == MethodClass::Invite
                 && self.failover.messages().is_merged(branch.id) =>
             {
-                Told::Error
+                RelayAs::ServerError
             }
             // RFC 5626 section 5.3.1 defines 430 between edge and home; callers know 480 (RFC 3261 section
             // 21.4.18).
-            430 => Told::Away,
-            _ => Told::All,
+            430 => RelayAs::TemporarilyUnavailable,
+            _ => RelayAs::Unchanged,
         }
     }
 
@@ -172,13 +174,13 @@ impl Balancer {
         now: Time,
         response: &Message<'_>,
         (to, port): (Flow, u16),
-        told: Told,
+        relay_as: RelayAs,
         out: &mut Outbox,
     ) {
         let call = (response.method() == Method::Invite && to.transport != Transport::Udp)
             .then(|| self.forwarder.sealer().call(response.call_id()));
         let forwarder = &mut self.forwarder;
-        let write = |buf: &mut Vec<u8>| forwarder.write_back(response, told, buf);
+        let write = |buf: &mut Vec<u8>| forwarder.write_back(response, relay_as, buf);
         if to.transport == Transport::Udp {
             out.send_with(to, 0, write);
             return;
@@ -218,23 +220,23 @@ impl Balancer {
         let transport = self.forwarder.settings().listener(listener)?.transport;
         let mut conn = None;
         if transport.is_reliable() {
-            let tag = Tag::of(response.method());
-            let what = if branch.to_caller { What::ToCaller } else { What::ToNode };
-            conn = self.failover.messages().conn_of(branch.id, tag, what);
-            remote.set_port(self.peer_port(branch, &via, call, tag));
+            let class = MethodClass::of(response.method());
+            let what = if branch.to_caller { KeptMessage::ToCaller } else { KeptMessage::ToNode };
+            conn = self.failover.messages().conn_of(branch.id, class, what);
+            remote.set_port(self.peer_port(branch, &via, call, class));
         }
         Some((Flow { transport, listener, remote, conn }, via.port_or_default(), None))
     }
 
     /// The port that the connection of a request has at its other end, as far as it is known; else the one in
     /// our branch.
-    fn peer_port(&self, branch: &Branch, via: &Via<'_>, call: CallKey, tag: Tag) -> u16 {
+    fn peer_port(&self, branch: &Branch, via: &Via<'_>, call: CallKey, class: MethodClass) -> u16 {
         if branch.to_caller {
             return branch.port;
         }
-        let known = self.dispatcher.calls().back(call, branch.id, tag);
+        let known = self.dispatcher.calls().back(call, branch.id, class);
         // Whoever answers a CANCEL is the node itself, and has this from us.
-        let written = || via.rport.flatten().filter(|_| tag == Tag::Cancel);
+        let written = || via.rport.flatten().filter(|_| class == MethodClass::Cancel);
         known.map(|back| back.port()).or_else(written).unwrap_or(branch.port)
     }
 
@@ -246,7 +248,7 @@ impl Balancer {
             return None;
         }
         let (remote, place) =
-            self.dispatcher.calls().way_back(call, branch.id, Tag::of(response.method()))?;
+            self.dispatcher.calls().way_back(call, branch.id, MethodClass::of(response.method()))?;
         let listener = self.forwarder.settings().marked(branch.listener, remote)?;
         Some((Flow { transport, listener, remote, conn: None }, place))
     }

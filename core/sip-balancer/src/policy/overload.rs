@@ -3,7 +3,7 @@
 
 use crate::hash::{fnv1a, scramble};
 use crate::timers::LATE;
-use crate::{Chooser, Cluster, NoWay, NodeIndex, Request, Tag};
+use crate::{Chooser, Cluster, MethodClass, NodeIndex, NotAssigned, Request};
 use core::mem;
 use core::net::SocketAddr;
 use sip_proxy::feedback::{Category, Neighbours, oc};
@@ -91,13 +91,13 @@ impl Overload {
         r: &Request<'_>,
         node: NodeIndex,
         (cluster, chooser): (&Cluster, &mut Chooser),
-    ) -> Result<NodeIndex, NoWay> {
+    ) -> Result<NodeIndex, NotAssigned> {
         if self.neighbours.is_empty() && self.refused.are_over(now) {
             return Ok(node);
         }
-        let invite = r.tag == Tag::Invite && !r.inside;
+        let invite = r.class == MethodClass::Invite && !r.inside;
         if invite && self.refused.has(now, r.id) {
-            return Err(NoWay::TooMuch);
+            return Err(NotAssigned::TooMuch);
         }
         let chosen = self.weigh(now, r, node, (cluster, chooser));
         if invite && chosen.is_err() {
@@ -113,7 +113,7 @@ impl Overload {
         r: &Request<'_>,
         node: NodeIndex,
         (cluster, chooser): (&Cluster, &mut Chooser),
-    ) -> Result<NodeIndex, NoWay> {
+    ) -> Result<NodeIndex, NotAssigned> {
         // Mostly that is over soon, and then nothing is looked at any more.
         self.neighbours.tidy(now);
         let address = |at: NodeIndex| cluster.node(at).map(|node| node.address);
@@ -131,10 +131,10 @@ impl Overload {
         let place = (chooser.algorithm() == crate::Algorithm::Maglev).then(|| scramble(fnv1a(r.call_id)));
         let other = match r.home.or(place) {
             Some(home) => chooser.home_but(now, home, &asking),
-            None => chooser.choose_but(now, r.call_id, r.tag.kind(), &asking),
+            None => chooser.choose_but(now, r.call_id, r.class.kind(), &asking),
         };
         let other = other.filter(|at| !asking.contains(at));
         self.asking = asking;
-        other.ok_or(NoWay::TooMuch)
+        other.ok_or(NotAssigned::TooMuch)
     }
 }

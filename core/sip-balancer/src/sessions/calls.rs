@@ -2,11 +2,11 @@
 //! they begin, end, are given up and forgotten.
 
 use crate::sessions::place::{Place, TxnPlace};
-use crate::sessions::replies::Reply;
+use crate::sessions::reply_credit::Reply;
 use crate::sessions::table::Sessions;
-use crate::sessions::txn::Txn;
+use crate::sessions::transaction::Txn;
 use crate::timers::{GIVE_UP, LATE};
-use crate::{Answer, CallKey, Cluster, Load, NodeIndex, Phase, Tag};
+use crate::{Answer, CallKey, Cluster, Load, MethodClass, NodeIndex, Phase};
 use core::net::SocketAddr;
 use core::time::Duration;
 use std::sync::Arc;
@@ -74,23 +74,25 @@ impl Calls {
 
     /// What a final response does to its call.
     pub(super) fn conclude(&mut self, now: Time, at: Place, txn: &Txn, answer: &Answer) {
-        let (tag, sealed) = (txn.tag, txn.sealed);
+        let (class, sealed) = (txn.class, txn.sealed);
         let &Answer { status, wait, dialog } = answer;
         let up = now + self.session_timeout;
         // A stranger who knows the Call-ID is refused by the node, and that says nothing of the call.
         let believed = sealed || (200..300).contains(&status);
-        match (tag, self.sessions.phase(at), status) {
-            (Tag::Invite, Phase::Setup | Phase::Brief, 200..300) => {
+        match (class, self.sessions.phase(at), status) {
+            (MethodClass::Invite, Phase::Setup | Phase::Brief, 200..300) => {
                 self.sessions.set_phase(at, Phase::Up, up);
                 self.sessions.add_dialog(at, dialog);
             }
             // A proxy before us has forked: several INVITEs with one Call-ID.
-            (Tag::Invite, Phase::Up, 200..300) if txn.fresh => self.sessions.add_dialog(at, dialog),
-            (Tag::Invite, Phase::Setup, _) if !self.sessions.is_inviting(at) => self.end(now, at),
+            (MethodClass::Invite, Phase::Up, 200..300) if txn.fresh => self.sessions.add_dialog(at, dialog),
+            (MethodClass::Invite, Phase::Setup, _) if !self.sessions.is_inviting(at) => self.end(now, at),
             // The dialog is gone at the other end (RFC 3261 section 12.2.1.2).
-            (Tag::Invite | Tag::Other, Phase::Up, 408 | 481) if sealed => self.end_dialog(now, at, dialog),
+            (MethodClass::Invite | MethodClass::Other, Phase::Up, 408 | 481) if sealed => {
+                self.end_dialog(now, at, dialog)
+            }
             // It ends with its time (RFC 6665 section 4.1.2.2), or at once where that is none (4.1.2.3).
-            (Tag::Subscribe, Phase::Brief | Phase::Dialog, 200..300) => match wait {
+            (MethodClass::Subscribe, Phase::Brief | Phase::Dialog, 200..300) => match wait {
                 Some(time) if time.is_zero() => self.end(now, at),
                 Some(time) => {
                     let until = now + time.min(self.session_timeout) + LATE;
@@ -99,7 +101,9 @@ impl Calls {
                 None => self.sessions.set_phase(at, Phase::Dialog, up),
             },
             // Asked for credentials, the sender comes again.
-            (Tag::Bye, Phase::Setup | Phase::Up, status) if believed && !matches!(status, 401 | 407) => {
+            (MethodClass::Bye, Phase::Setup | Phase::Up, status)
+                if believed && !matches!(status, 401 | 407) =>
+            {
                 self.end_dialog(now, at, dialog);
             }
             _ => {}
@@ -135,9 +139,16 @@ impl Calls {
     }
 
     /// A request of the node's side was answered by the caller's: a BYE ends the `dialog`.
-    pub fn answered_by_caller(&mut self, now: Time, call: CallKey, tag: Tag, status: u16, dialog: u32) {
+    pub fn answered_by_caller(
+        &mut self,
+        now: Time,
+        call: CallKey,
+        class: MethodClass,
+        status: u16,
+        dialog: u32,
+    ) {
         let Some(at) = self.sessions.find(call) else { return };
-        if tag != Tag::Bye || status < 200 || self.sessions.phase(at) != Phase::Up {
+        if class != MethodClass::Bye || status < 200 || self.sessions.phase(at) != Phase::Up {
             return;
         }
         match status {
@@ -205,14 +216,15 @@ impl Calls {
 
     /// A request was refused here after all. Whoever hung up is gone all the same (RFC 3261 section 15.1.1),
     /// if it shows that it is of the dialog (`sealed`), now or when it came.
-    pub fn abandon(&mut self, now: Time, call: CallKey, id: u64, tag: Tag, sealed: bool) {
+    pub fn abandon(&mut self, now: Time, call: CallKey, id: u64, class: MethodClass, sealed: bool) {
         let Some(at) = self.sessions.find(call) else { return };
-        let place = self.sessions.find_txn(at, id, tag);
+        let place = self.sessions.find_txn(at, id, class);
         let sealed = sealed || place.and_then(|at| self.sessions.txn(at)).is_some_and(|txn| txn.sealed);
         if let Some(place) = place {
             self.sessions.close(place, now + LATE);
         }
-        if tag == Tag::Bye && sealed && matches!(self.sessions.phase(at), Phase::Setup | Phase::Up) {
+        if class == MethodClass::Bye && sealed && matches!(self.sessions.phase(at), Phase::Setup | Phase::Up)
+        {
             self.end(now, at);
         }
         self.settle(now, at);
@@ -220,8 +232,8 @@ impl Calls {
     }
 
     /// The transaction of a request, if it is unfinished.
-    pub fn waiting(&self, call: CallKey, id: u64, tag: Tag) -> Option<Waiting> {
-        let place = self.sessions.find_txn(self.sessions.find(call)?, id, tag)?;
+    pub fn waiting(&self, call: CallKey, id: u64, class: MethodClass) -> Option<Waiting> {
+        let place = self.sessions.find_txn(self.sessions.find(call)?, id, class)?;
         let txn = self.sessions.txn(place).filter(|txn| txn.open)?;
         let (node, since, cancelled) = (txn.node, txn.began, txn.cancelled);
         Some(Waiting { node, since, heard: txn.heard, rang: txn.rang, cancelled })
@@ -229,7 +241,7 @@ impl Calls {
 
     /// The place of the record of an INVITE.
     pub(crate) fn invite_of(&self, call: CallKey, id: u64) -> Option<TxnPlace> {
-        self.sessions.find_txn(self.sessions.find(call)?, id, Tag::Invite)
+        self.sessions.find_txn(self.sessions.find(call)?, id, MethodClass::Invite)
     }
 
     /// The record of an INVITE.
@@ -256,22 +268,23 @@ impl Calls {
 
     /// Whether its sender has cancelled an INVITE at this node.
     pub fn is_cancelled_at(&self, call: CallKey, id: u64, node: NodeIndex) -> bool {
-        let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, Tag::Cancel));
+        let place =
+            self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, MethodClass::Cancel));
         place.and_then(|place| self.sessions.txn(place)).is_some_and(|txn| txn.node == node)
     }
 
     /// The INVITE that a CANCEL is for. Its sender waits 64*T1 for its end, and no longer (RFC 3261 section
     /// 9.1).
     pub(super) fn cancel(&mut self, now: Time, id: u64, found: Option<Place>) -> Option<Txn> {
-        let place = self.sessions.find_txn(found?, id, Tag::Invite)?;
+        let place = self.sessions.find_txn(found?, id, MethodClass::Invite)?;
         self.sessions.note(place, |txn| (txn.cancelled, txn.until) = (true, txn.until.min(now + LATE)));
         self.sessions.txn(place).copied()
     }
 
     /// A request that went over a stream because it is long, and did not arrive, goes in a datagram all the
     /// same (RFC 3261 section 18.1.1). Says whether it was such a one.
-    pub fn shrink(&mut self, call: CallKey, id: u64, tag: Tag) -> bool {
-        let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, tag));
+    pub fn shrink(&mut self, call: CallKey, id: u64, class: MethodClass) -> bool {
+        let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, class));
         let large = |place: &TxnPlace| self.sessions.txn(*place).is_some_and(|txn| txn.large && txn.open);
         let Some(place) = place.filter(large) else { return false };
         self.sessions.note(place, |txn| txn.large = false);
@@ -279,13 +292,18 @@ impl Calls {
     }
 
     /// Where the responses to a request go, as its record has it.
-    pub(crate) fn back(&self, call: CallKey, id: u64, tag: Tag) -> Option<SocketAddr> {
-        Some(self.way_back(call, id, tag)?.0)
+    pub(crate) fn back(&self, call: CallKey, id: u64, class: MethodClass) -> Option<SocketAddr> {
+        Some(self.way_back(call, id, class)?.0)
     }
 
     /// The same, and the place of the record.
-    pub(crate) fn way_back(&self, call: CallKey, id: u64, tag: Tag) -> Option<(SocketAddr, TxnPlace)> {
-        let place = self.sessions.find_txn(self.sessions.find(call)?, id, tag)?;
+    pub(crate) fn way_back(
+        &self,
+        call: CallKey,
+        id: u64,
+        class: MethodClass,
+    ) -> Option<(SocketAddr, TxnPlace)> {
+        let place = self.sessions.find_txn(self.sessions.find(call)?, id, class)?;
         Some((self.sessions.txn(place)?.back?, place))
     }
 

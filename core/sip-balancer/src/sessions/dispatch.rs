@@ -7,13 +7,13 @@ use crate::cluster::outliers::Outliers;
 use crate::cluster::rest::LONGEST_REST;
 use crate::policy::overload::Overload;
 use crate::sessions::place::{Place, TxnPlace};
-use crate::sessions::replies::Replies;
+use crate::sessions::reply_credit::Replies;
 use crate::sessions::retry_budget::RetryBudget;
-use crate::sessions::txn::Txn;
+use crate::sessions::transaction::Txn;
 use crate::timers::{GIVE_UP, LATE, work};
 use crate::{
-    Algorithm, Answer, Assigned, CallKey, Calls, Chooser, Cluster, FailedDialogs, Kind, MOST_NODES, NoWay,
-    NodeIndex, NodeStats, Phase, Request, Rules, Seen, Tag, Why,
+    Algorithm, Answer, Assigned, CallKey, Calls, Chooser, Cluster, FailedDialogs, Kind, MOST_NODES,
+    MethodClass, NodeIndex, NodeStats, NotAssigned, Phase, Request, Rules, Seen, Why,
 };
 use core::time::Duration;
 use sip_proxy::feedback::{self, oc};
@@ -25,7 +25,7 @@ const REFUSED: u32 = 500_000;
 
 /// What happened, in numbers that only grow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Happened {
+pub struct Events {
     /// Transactions given to nodes.
     pub assigned: u64,
     /// Requests that had been forwarded before.
@@ -62,7 +62,7 @@ pub struct Dispatcher {
     overload: Overload,
     /// What may leave nodes that ignore it.
     budget: RetryBudget,
-    pub(super) happened: Happened,
+    pub(super) events: Events,
 }
 
 impl Dispatcher {
@@ -87,7 +87,7 @@ impl Dispatcher {
             rules,
             overload: Overload::default(),
             budget: RetryBudget::default(),
-            happened: Happened::default(),
+            events: Events::default(),
             cluster,
         }
     }
@@ -121,8 +121,8 @@ impl Dispatcher {
     }
 
     /// What happened so far.
-    pub fn happened(&self) -> Happened {
-        Happened { held_back: self.overload.held_back(), ..self.happened }
+    pub fn events(&self) -> Events {
+        Events { held_back: self.overload.held_back(), ..self.events }
     }
 
     /// A node has said how much less it wants. Only what was offered is listened to.
@@ -148,7 +148,7 @@ impl Dispatcher {
 
     /// Who gets something new that is to go to `node`, unless that asks for less.
     #[inline]
-    fn held_back(&mut self, now: Time, r: &Request<'_>, node: NodeIndex) -> Result<NodeIndex, NoWay> {
+    fn held_back(&mut self, now: Time, r: &Request<'_>, node: NodeIndex) -> Result<NodeIndex, NotAssigned> {
         self.overload.redirect(now, r, node, (&self.cluster, &mut self.chooser))
     }
 
@@ -178,17 +178,17 @@ impl Dispatcher {
     ///
     /// # Errors
     /// If it goes nowhere.
-    pub fn request(&mut self, now: Time, r: &Request<'_>) -> Result<Assigned, NoWay> {
+    pub fn request(&mut self, now: Time, r: &Request<'_>) -> Result<Assigned, NotAssigned> {
         let found = self.calls.sessions.find(r.call);
         if let Some(at) = found
-            && let Some(txn) = self.calls.sessions.find_txn(at, r.id, r.tag)
+            && let Some(txn) = self.calls.sessions.find_txn(at, r.id, r.class)
         {
             return self.repeated(now, r, at, txn);
         }
         let mut large = r.large;
-        let node = match r.tag {
+        let node = match r.class {
             // It goes the way of its INVITE (RFC 3261 section 9.1).
-            Tag::Cancel => match self.calls.cancel(now, r.id, found) {
+            MethodClass::Cancel => match self.calls.cancel(now, r.id, found) {
                 Some(txn) => {
                     large = txn.large;
                     Some(txn.node)
@@ -197,14 +197,14 @@ impl Dispatcher {
                 None => r.token.or_else(|| found.map(|at| self.calls.sessions.node(at))),
             },
             _ if r.inside => {
-                let node = self.node_of_dialog(now, r, found).inspect_err(|_| self.happened.no_node += 1)?;
+                let node = self.node_of_dialog(now, r, found).inspect_err(|_| self.events.no_node += 1)?;
                 Some(self.goes_first(now, node))
             }
             _ => Some(self.node_of_new(now, r, found).inspect_err(|why| {
-                self.happened.no_node += u64::from(*why == NoWay::NoNode);
+                self.events.no_node += u64::from(*why == NotAssigned::NoNode);
             })?),
         };
-        let node = node.ok_or(NoWay::NoCall)?;
+        let node = node.ok_or(NotAssigned::NoCall)?;
         let r = &Request { large, ..*r };
         // What belongs to a known call is not refused because memory is short: its way is clear without a
         // record.
@@ -220,8 +220,8 @@ impl Dispatcher {
                 Ok(Assigned { node, again: false, large })
             }
             None => {
-                self.happened.full += 1;
-                Err(NoWay::Full)
+                self.events.full += 1;
+                Err(NotAssigned::Full)
             }
         }
     }
@@ -238,7 +238,7 @@ impl Dispatcher {
         (large, lost): (bool, Option<&[u8]>),
     ) -> Option<Assigned> {
         let at = self.calls.sessions.find(call);
-        let invite = at.and_then(|at| self.calls.sessions.find_txn(at, id, Tag::Invite));
+        let invite = at.and_then(|at| self.calls.sessions.find_txn(at, id, MethodClass::Invite));
         if let Some(txn) = invite.and_then(|place| self.calls.sessions.txn(place)) {
             return Some(Assigned { node: txn.node, again: true, large: txn.large });
         }
@@ -259,23 +259,24 @@ impl Dispatcher {
         now: Time,
         r: &Request<'_>,
         found: Option<Place>,
-    ) -> Result<NodeIndex, NoWay> {
+    ) -> Result<NodeIndex, NotAssigned> {
         let owners = [r.token, found.map(|at| self.calls.sessions.node(at))];
         let Some(own) = owners.into_iter().flatten().next() else {
-            return self.chooser.choose(now, r.call_id, r.tag.kind(), None).ok_or(NoWay::NoNode);
+            return self.chooser.choose(now, r.call_id, r.class.kind(), None).ok_or(NotAssigned::NoNode);
         };
         if self.cluster.is_usable(now, own) {
             return Ok(own);
         }
         if self.rules.failed_dialogs == FailedDialogs::Refuse {
-            return Err(NoWay::NoNode);
+            return Err(NotAssigned::NoNode);
         }
         // It has been moved before, perhaps.
         if let Some(node) = owners.into_iter().flatten().find(|at| self.cluster.is_usable(now, *at)) {
             return Ok(node);
         }
-        let other = self.chooser.choose(now, r.call_id, r.tag.kind(), Some(own)).ok_or(NoWay::NoNode)?;
-        self.happened.moved += 1;
+        let other =
+            self.chooser.choose(now, r.call_id, r.class.kind(), Some(own)).ok_or(NotAssigned::NoNode)?;
+        self.events.moved += 1;
         if let Some(at) = found {
             self.calls.sessions.move_to(at, other);
         }
@@ -284,7 +285,12 @@ impl Dispatcher {
 
     /// The node of a request outside a dialog: where its call is known and alive, or its node asked for
     /// credentials, that one; one that refused or is over only where it takes calls; else a choice.
-    fn node_of_new(&mut self, now: Time, r: &Request<'_>, found: Option<Place>) -> Result<NodeIndex, NoWay> {
+    fn node_of_new(
+        &mut self,
+        now: Time,
+        r: &Request<'_>,
+        found: Option<Place>,
+    ) -> Result<NodeIndex, NotAssigned> {
         if let Some(home) = r.home {
             // Its credentials are for who asked for them.
             let asked =
@@ -292,7 +298,7 @@ impl Dispatcher {
             if let Some(node) = asked.filter(|at| self.cluster.is_usable(now, *at)) {
                 return Ok(self.goes_first(now, node));
             }
-            let node = self.chooser.home(now, home).ok_or(NoWay::NoNode)?;
+            let node = self.chooser.home(now, home).ok_or(NotAssigned::NoNode)?;
             return self.held_back(now, r, node);
         }
         let known = found.map(|at| self.calls.sessions.node(at));
@@ -309,7 +315,8 @@ impl Dispatcher {
             Some(known) if bound => Ok(self.goes_first(now, known)),
             Some(known) => self.held_back(now, r, known),
             None => {
-                let node = self.chooser.choose(now, r.call_id, r.tag.kind(), known).ok_or(NoWay::NoNode)?;
+                let node =
+                    self.chooser.choose(now, r.call_id, r.class.kind(), known).ok_or(NotAssigned::NoNode)?;
                 self.held_back(now, r, node)
             }
         }
@@ -317,8 +324,8 @@ impl Dispatcher {
 
     /// The call's record, made or brought to where this request puts it.
     fn enter(&mut self, now: Time, r: &Request<'_>, found: Option<Place>, node: NodeIndex) -> Option<Place> {
-        let phase = match (r.tag, r.inside) {
-            (Tag::Invite, false) => Phase::Setup,
+        let phase = match (r.class, r.inside) {
+            (MethodClass::Invite, false) => Phase::Setup,
             // Also an INVITE within a call that began before a restart: it is a call once a node says so.
             _ => Phase::Brief,
         };
@@ -352,8 +359,8 @@ impl Dispatcher {
 
     fn begin(&mut self, now: Time, r: &Request<'_>, at: Place, node: NodeIndex) -> Option<Assigned> {
         let before = self.cluster.load(node);
-        let mut txn = Txn::new(now, r.id, r.tag, node, now + GIVE_UP);
-        txn.fresh = r.tag == Tag::Invite && !r.inside;
+        let mut txn = Txn::new(now, r.id, r.class, node, now + GIVE_UP);
+        txn.fresh = r.class == MethodClass::Invite && !r.inside;
         if txn.fresh {
             self.budget.earn();
         }
@@ -367,7 +374,7 @@ impl Dispatcher {
         if let Some(stats) = self.stats_of(node) {
             stats.assigned(before.transactions());
         }
-        self.happened.assigned += 1;
+        self.events.assigned += 1;
         self.calls.sessions.arm(now, at);
         Some(Assigned { node, again: false, large: r.large })
     }
@@ -385,13 +392,13 @@ impl Dispatcher {
         now: Time,
         call: CallKey,
         id: u64,
-        tag: Tag,
+        class: MethodClass,
         node: NodeIndex,
         answer: &Answer,
     ) -> Seen {
         let &Answer { status, wait, .. } = answer;
         let Some(at) = self.calls.sessions.find(call) else { return Seen::Stray };
-        let Some(place) = self.calls.sessions.find_txn(at, id, tag) else { return Seen::Stray };
+        let Some(place) = self.calls.sessions.find_txn(at, id, class) else { return Seen::Stray };
         let Some(&txn) = self.calls.sessions.txn(place) else { return Seen::Stray };
         if txn.node != node || !txn.open {
             return if txn.node == node { Seen::Stray } else { Seen::Replaced };
@@ -400,7 +407,7 @@ impl Dispatcher {
         // copy.
         self.weigh_answer(now, &txn, place, status, wait);
         if status < 200 {
-            let rings = tag == Tag::Invite && !txn.cancelled;
+            let rings = class == MethodClass::Invite && !txn.cancelled;
             let until = if rings { now + self.rules.ring_timeout } else { txn.until };
             self.calls
                 .sessions
@@ -462,7 +469,7 @@ impl Dispatcher {
     }
 
     fn measure(&mut self, now: Time, txn: &Txn, place: TxnPlace, status: u16, micros: u32) {
-        let kind = txn.tag.kind();
+        let kind = txn.class.kind();
         let worked = status >= 200 || (kind == Kind::Invite && status > 100);
         let first = worked && !txn.worked;
         if first {
@@ -500,8 +507,8 @@ impl Dispatcher {
     /// A request leaves without a record, so that nobody will see its answer. If it is a BYE its call ends by
     /// it: nothing else would end that for a long time.
     pub(crate) fn unrecorded(&mut self, now: Time, r: &Request<'_>, found: Option<Place>) {
-        self.happened.unrecorded += 1;
-        if let Some(at) = found.filter(|_| r.tag == Tag::Bye && r.sealed) {
+        self.events.unrecorded += 1;
+        if let Some(at) = found.filter(|_| r.class == MethodClass::Bye && r.sealed) {
             self.calls.ends_unrecorded(now, at);
         }
     }
@@ -519,7 +526,7 @@ impl Dispatcher {
                 Phase::Up | Phase::Dialog
                     if self.calls.sessions.until(at) <= now && !self.calls.sessions.is_busy(at) =>
                 {
-                    self.happened.lost_calls += 1;
+                    self.events.lost_calls += 1;
                     self.calls.end(now, at);
                 }
                 Phase::Ended
@@ -542,7 +549,7 @@ impl Dispatcher {
 
     fn give_up(&mut self, now: Time, at: Place, place: TxnPlace) {
         let Some(&txn) = self.calls.sessions.txn(place) else { return };
-        self.happened.timed_out += 1;
+        self.events.timed_out += 1;
         if !txn.heard && txn.fresh && !txn.delivery.missed {
             self.failed(now, txn.node, Why::Silent);
         }
@@ -553,7 +560,7 @@ impl Dispatcher {
         // Who has an INVITE may still say something.
         self.calls.sessions.close(place, if txn.fresh { now + LATE } else { now });
         // Whoever hung up is gone, answered or not (RFC 3261 section 15.1.1).
-        if txn.tag == Tag::Bye
+        if txn.class == MethodClass::Bye
             && txn.sealed
             && matches!(self.calls.sessions.phase(at), Phase::Setup | Phase::Up)
         {

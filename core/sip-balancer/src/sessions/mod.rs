@@ -2,12 +2,12 @@
 
 pub(crate) mod calls;
 pub(crate) mod connections;
-pub(crate) mod counters;
 pub(crate) mod dispatch;
 pub(crate) mod index;
+pub(crate) mod load_counters;
 pub(crate) mod place;
-pub(crate) mod replies;
+pub(crate) mod reply_credit;
 pub(crate) mod retargeting;
 pub(crate) mod retry_budget;
 pub(crate) mod table;
-pub(crate) mod txn;
+pub(crate) mod transaction;

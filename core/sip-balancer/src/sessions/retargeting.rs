@@ -1,8 +1,8 @@
 //! What the dispatcher knows of requests that have to be sent once more, and where they go then.
 
 use crate::sessions::place::{Place, TxnPlace};
-use crate::sessions::txn::{MOST_BARRED, Txn};
-use crate::{Assigned, CallKey, Dispatcher, NoWay, NodeIndex, Request, Tag, Why};
+use crate::sessions::transaction::{MOST_BARRED, Txn};
+use crate::{Assigned, CallKey, Dispatcher, MethodClass, NodeIndex, NotAssigned, Request, Why};
 use core::time::Duration;
 use wire::Time;
 
@@ -22,14 +22,14 @@ impl Dispatcher {
         r: &Request<'_>,
         at: Place,
         place: TxnPlace,
-    ) -> Result<Assigned, NoWay> {
-        self.happened.repeated += 1;
+    ) -> Result<Assigned, NotAssigned> {
+        self.events.repeated += 1;
         self.calls.sessions.note(place, |txn| txn.replies.received(r.bytes, r.proof));
-        let Some(&txn) = self.calls.sessions.txn(place) else { return Err(NoWay::NoCall) };
+        let Some(&txn) = self.calls.sessions.txn(place) else { return Err(NotAssigned::NoCall) };
         let mut node = txn.node;
         // One that rang and whose node is gone is rung for once more, by another.
         let lost = txn.fresh && txn.heard && !self.cluster.is_usable(now, node);
-        if txn.open && (!txn.heard || lost) && r.tag != Tag::Cancel {
+        if txn.open && (!txn.heard || lost) && r.class != MethodClass::Cancel {
             if txn.fresh && !txn.delivery.missed && now.since(txn.began) >= SILENCE {
                 self.calls.sessions.note(place, |txn| txn.delivery.missed = true);
                 self.failed(now, node, Why::Silent);
@@ -50,13 +50,13 @@ impl Dispatcher {
         at: Place,
         place: TxnPlace,
         node: NodeIndex,
-    ) -> Result<NodeIndex, NoWay> {
+    ) -> Result<NodeIndex, NotAssigned> {
         if self.cluster.is_usable(now, node) {
             return Ok(node);
         }
-        let other = self.node_of_dialog(now, r, Some(at)).inspect_err(|_| self.happened.no_node += 1)?;
+        let other = self.node_of_dialog(now, r, Some(at)).inspect_err(|_| self.events.no_node += 1)?;
         self.calls.sessions.retarget(now, place, other);
-        self.happened.retried += 1;
+        self.events.retried += 1;
         Ok(other)
     }
 
@@ -69,10 +69,10 @@ impl Dispatcher {
         at: Place,
         place: TxnPlace,
         txn: &Txn,
-    ) -> Result<NodeIndex, NoWay> {
+    ) -> Result<NodeIndex, NotAssigned> {
         let (node, usable) = (txn.node, self.cluster.is_usable(now, txn.node));
         // Nobody wants it any more, or it may have been done there.
-        let given_up = txn.cancelled || (txn.delivery.read && r.tag != Tag::Register);
+        let given_up = txn.cancelled || (txn.delivery.read && r.class != MethodClass::Register);
         let silent = txn.fresh && self.cluster.is_silent(node);
         if given_up || (usable && !txn.delivery.returned && !silent) {
             return Ok(node);
@@ -85,7 +85,7 @@ impl Dispatcher {
             None => {
                 let mut but = [node; MOST_BARRED + 1];
                 but.iter_mut().skip(1).zip(txn.trail.barred()).for_each(|(at, barred)| *at = barred);
-                self.chooser.choose_but(now, r.call_id, r.tag.kind(), &but)
+                self.chooser.choose_but(now, r.call_id, r.class.kind(), &but)
             }
         };
         match other.filter(|other| *other != node) {
@@ -93,12 +93,12 @@ impl Dispatcher {
                 self.calls.sessions.retarget(now, place, other);
                 self.calls.sessions.note(place, |txn| txn.trail.leave(node, !usable));
                 self.calls.keep_at(at, other);
-                self.happened.retried += 1;
+                self.events.retried += 1;
                 Ok(other)
             }
             // What has rung may be answered all the same.
             None if usable || txn.rang => Ok(node),
-            None => Err(NoWay::NoNode),
+            None => Err(NotAssigned::NoNode),
         }
     }
 
@@ -106,16 +106,24 @@ impl Dispatcher {
     /// answer. `unseen`: the network says that the node has not got it, so whoever sends it again may have
     /// another one. Where a connection ended it may have been read before, and only an INVITE may go to two
     /// nodes.
-    pub fn returned(&mut self, now: Time, call: CallKey, id: u64, tag: Tag, node: NodeIndex, unseen: bool) {
+    pub fn returned(
+        &mut self,
+        now: Time,
+        call: CallKey,
+        id: u64,
+        class: MethodClass,
+        node: NodeIndex,
+        unseen: bool,
+    ) {
         let Some(at) = self.calls.sessions.find(call) else { return };
-        let Some(place) = self.calls.sessions.find_txn(at, id, tag) else { return };
+        let Some(place) = self.calls.sessions.find_txn(at, id, class) else { return };
         let Some(&txn) = self.calls.sessions.txn(place) else { return };
         if !txn.open || txn.heard || txn.node != node || txn.delivery.returned {
             return;
         }
         // To register twice is to register once.
         let read = !txn.fresh && (txn.delivery.read || !unseen);
-        let moves = txn.fresh || (unseen && (!read || tag == Tag::Register));
+        let moves = txn.fresh || (unseen && (!read || class == MethodClass::Register));
         self.calls.sessions.note(place, |txn| {
             (txn.delivery.returned, txn.delivery.missed, txn.delivery.read) = (moves, true, read)
         });
@@ -186,7 +194,7 @@ impl Dispatcher {
     /// is told.
     pub fn win_back(&mut self, now: Time, call: CallKey, id: u64, node: NodeIndex) -> Option<NodeIndex> {
         let at = self.calls.sessions.find(call)?;
-        let place = self.calls.sessions.find_txn(at, id, Tag::Invite)?;
+        let place = self.calls.sessions.find_txn(at, id, MethodClass::Invite)?;
         let &before = self.calls.sessions.txn(place).filter(|txn| txn.open)?;
         let down = !self.cluster.is_usable(now, before.node);
         self.calls.sessions.retarget(now, place, node);

@@ -6,12 +6,12 @@
 //! cannot drift or fall below zero. [`Sessions::recount`] counts the records themselves; tests compare.
 
 use crate::sessions::connections::Conns;
-use crate::sessions::counters::Counters;
 use crate::sessions::index::Index;
+use crate::sessions::load_counters::Counters;
 use crate::sessions::place::{NIL, Place, TxnPlace};
-use crate::sessions::txn::Txn;
+use crate::sessions::transaction::Txn;
 use crate::timers::GIVE_UP;
-use crate::{CallKey, Cluster, Load, NodeIndex, Tag};
+use crate::{CallKey, Cluster, Load, MethodClass, NodeIndex};
 use std::sync::Arc;
 use timing::Wheel;
 use wire::Time;
@@ -317,7 +317,7 @@ impl Sessions {
         session.count += 1;
         self.used_txns += 1;
         self.counters.hold(txn.node, true);
-        self.counters.txn(txn.node, txn.tag.kind(), true);
+        self.counters.txn(txn.node, txn.class.kind(), true);
         Some(TxnPlace(place))
     }
 
@@ -326,7 +326,7 @@ impl Sessions {
         let Some(txn) = self.txns.get_mut(place.0 as usize).filter(|t| t.open) else { return };
         txn.open = false;
         txn.until = until;
-        let (node, kind) = (txn.node, txn.tag.kind());
+        let (node, kind) = (txn.node, txn.class.kind());
         self.counters.txn(node, kind, false);
     }
 
@@ -336,7 +336,7 @@ impl Sessions {
         let Some(txn) = invariant::some!(open, "only what is unfinished goes to another node") else {
             return;
         };
-        let (from, kind) = (txn.node, txn.tag.kind());
+        let (from, kind) = (txn.node, txn.class.kind());
         (txn.node, txn.began) = (node, now);
         (txn.heard, txn.worked) = (false, false);
         (txn.delivery.missed, txn.delivery.returned) = (false, false);
@@ -375,13 +375,13 @@ impl Sessions {
     }
 
     /// The transaction of a call with this id and method.
-    pub fn find_txn(&self, at: Place, id: u64, tag: Tag) -> Option<TxnPlace> {
-        self.of(at).find(|(_, t)| t.id == id && t.tag == tag).map(|(place, _)| place)
+    pub fn find_txn(&self, at: Place, id: u64, class: MethodClass) -> Option<TxnPlace> {
+        self.of(at).find(|(_, t)| t.id == id && t.class == class).map(|(place, _)| place)
     }
 
     /// Whether an INVITE of the call is unfinished.
     pub fn is_inviting(&self, at: Place) -> bool {
-        self.of(at).any(|(_, t)| t.open && t.tag == Tag::Invite)
+        self.of(at).any(|(_, t)| t.open && t.class == MethodClass::Invite)
     }
 
     /// Whether anything of the call is unfinished.
@@ -488,7 +488,7 @@ impl Sessions {
             }
             for (_, txn) in self.of(Place(at as u32)).filter(|(_, txn)| txn.open) {
                 let Some(load) = loads.get_mut(usize::from(txn.node.0)) else { continue };
-                if let Some(open) = load.open.get_mut(txn.tag.kind() as usize) {
+                if let Some(open) = load.open.get_mut(txn.class.kind() as usize) {
                     *open += 1;
                 }
             }

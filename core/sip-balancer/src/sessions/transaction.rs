@@ -1,8 +1,8 @@
 //! A transaction at a node.
 
 use crate::sessions::place::NIL;
-use crate::sessions::replies::Replies;
-use crate::{NodeIndex, Proof, Tag};
+use crate::sessions::reply_credit::Replies;
+use crate::{MethodClass, NodeIndex, Proof};
 use core::net::SocketAddr;
 use wire::Time;
 
@@ -84,7 +84,7 @@ pub(crate) struct Txn {
     /// What it is known by.
     pub id: u64,
     /// The method, as far as it matters.
-    pub tag: Tag,
+    pub class: MethodClass,
     /// An INVITE outside a dialog: only of these the silence counts, as a proxy answers them at once.
     pub fresh: bool,
     /// Who has it.
@@ -122,10 +122,10 @@ pub(crate) struct Txn {
 
 impl Txn {
     /// A transaction that is forwarded now for the first time.
-    pub fn new(now: Time, id: u64, tag: Tag, node: NodeIndex, until: Time) -> Txn {
+    pub fn new(now: Time, id: u64, class: MethodClass, node: NodeIndex, until: Time) -> Txn {
         Txn {
             id,
-            tag,
+            class,
             fresh: false,
             node,
             open: true,
