@@ -12,8 +12,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::ExitCode;
 use store::{
-    Added, DATABASE_FILE, Import, ImportOptions, ImportReport, Prefer, Progress, StoreError, Subscribers,
-    UserName,
+    Added, Import, ImportOptions, ImportReport, Prefer, Progress, StoreError, Subscribers, UserName,
 };
 
 pub fn run(command: &UserCommand) -> ExitCode {
@@ -118,16 +117,14 @@ fn existing(data: &DataDir) -> Result<Subscribers, Failure> {
     let whole = absolute(&dir);
     let whole = whole.display();
     let mend = "name the server's with --data-dir DIR or --config FILE";
-    match std::fs::metadata(dir.join(DATABASE_FILE)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let what = match dir.exists() {
-                true => "nothing was ever stored in the data directory",
-                false => "there is no data directory",
-            };
-            Err(Failure::Said(format!("{what} {whole}; {mend}")))
-        }
-        _ => Ok(Subscribers::open_existing(&dir)?),
+    if Subscribers::are_in(&dir) {
+        return Ok(Subscribers::open_existing(&dir)?);
     }
+    let what = match dir.exists() {
+        true => "nothing was ever stored in the data directory",
+        false => "there is no data directory",
+    };
+    Err(Failure::Said(format!("{what} {whole}; {mend}")))
 }
 
 /// Refuses to make the default data directory: without --data-dir and --config the command is probably run in

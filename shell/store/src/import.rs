@@ -23,7 +23,7 @@ use sip_auth::{Algorithm, Credentials, Ha1, NameForm, ha1};
 
 use crate::import::dialect::{Dialect, Escapes, signs};
 use crate::names::{NameHasher, NameKey};
-use crate::sqlite::subscribers::Subscribers;
+use crate::subscribers::Subscribers;
 use crate::user::{HASH_COLUMNS, UserName, check_password, hash_password};
 
 /// Lines written in one transaction: some tens of milliseconds of holding the lock.

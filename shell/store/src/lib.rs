@@ -1,4 +1,5 @@
-//! Subscribers and bindings in an embedded SQLite file, and the caches that the data path reads.
+//! Subscribers and bindings in a database, and the caches that the data path reads. The database is an
+//! embedded SQLite file; `backend.rs` says what another one would have to do.
 //!
 //! * [`Subscribers`] is for commands: add, remove, list, import, export. It works on the file while
 //!   a server runs on it.
@@ -12,6 +13,7 @@
 //! password is ever stored. Every error names the file, the problem and the mend.
 #![forbid(unsafe_code)]
 
+mod backend;
 #[cfg(test)]
 mod bindings;
 mod cache;
@@ -21,6 +23,7 @@ mod names;
 mod source;
 mod sqlite;
 mod store;
+mod subscribers;
 mod user;
 
 pub use cache::CredentialCache;
@@ -30,6 +33,6 @@ pub use location::{
     Clock, Cursor, Health, Keeper, Kind, LoadReport, LocationLimits, OnFailure, Result, SharedLocation,
     StoreError,
 };
-pub use sqlite::subscribers::{Added, Subscriber, Subscribers};
 pub use store::{Store, StoreOptions};
+pub use subscribers::{Added, Subscriber, Subscribers};
 pub use user::{MAX_DOMAIN, MAX_PASSWORD, MAX_USER, UserName, hash_password};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use location::{Removals, Result, split_aor};
+use location::{Removals, Result, SharedLocation, split_aor};
 use sip_auth::Credentials;
 
 use crate::cache::{CredentialCache, UserKey};
@@ -23,6 +23,32 @@ pub(crate) trait SubscriberSource: Send {
     /// The number of the last change whose effects are in force; a removed subscriber's bindings have been
     /// removed by then. Changes after the one whose effects are durable are not forgotten.
     fn removals(&self) -> Removals;
+
+    /// The number of the last change of a subscriber.
+    fn newest_change(&self) -> Result<i64>;
+
+    /// The addresses of record of subscribers removed after change number `since`; `newest` is the last one.
+    fn removed_after(&self, since: i64, newest: i64) -> Result<Vec<Vec<u8>>>;
+}
+
+/// Removes the bindings of subscribers removed after change number `seen` of the log: while no
+/// server ran, or so shortly before the last one ended that the log does not know of it. Or, without a log,
+/// after `newest`, when the loading began.
+pub(crate) fn forget_removed(
+    source: &dyn SubscriberSource,
+    location: &SharedLocation,
+    seen: Option<i64>,
+    newest: i64,
+) -> Result<()> {
+    let since = match seen {
+        // The numbers have begun again: any of them may be news.
+        Some(seen) if seen > newest => i64::MIN,
+        Some(seen) => seen,
+        None => newest,
+    };
+    let removed = source.removed_after(since, newest)?;
+    removed.iter().for_each(|aor| _ = location.remove(aor));
+    Ok(())
 }
 
 /// Subscribers that were removed.

@@ -10,14 +10,11 @@ use location::{
     OnFailure, Result, Sealed, SharedLocation, Start, StoreError, Writer, WriterOptions, finish, load,
 };
 
+use crate::backend::{self, Opened};
 use crate::cache::CredentialCache;
 use crate::directory::{self, ServerLock};
 use crate::names::NameHasher;
-use crate::source::{Gone, Known, Removed, SubscriberSource};
-use crate::sqlite::bindings::LocationTable;
-use crate::sqlite::database::{Database, Patience};
-use crate::sqlite::removed::{forget_removed, newest_change};
-use crate::sqlite::watch::Watch;
+use crate::source::{Gone, Known, Removed, SubscriberSource, forget_removed};
 
 /// Between two looks for changes by other processes.
 const WATCH_INTERVAL: Duration = Duration::from_millis(250);
@@ -82,28 +79,25 @@ impl Store {
         directory::prepare(dir)?;
         let lock = ServerLock::take(dir)?;
         let files = LogDir::new(directory::files(), dir);
-        let database = Database::open(dir, Patience::SERVER)?;
-        let path = database.path.clone();
+        let Opened { path, mut table, mut source } = backend::open_for_server(dir)?;
         let location = Arc::new(SharedLocation::new(files.random_key()?, options.limits, options.on_failure));
         let credentials = Arc::new(CredentialCache::new(NameHasher::new(files.random_key()?)));
         let pair = options.clock.pair();
-        let newest = newest_change(&database)?;
-        let mut table = LocationTable::new(database, dir)?;
+        let newest = source.newest_change()?;
         // Subscribers and bindings are read side by side.
-        let (watch, start) = std::thread::scope(|scope| {
+        let (source, start) = std::thread::scope(|scope| {
             let mut known = Known::new(Arc::clone(&credentials), forgetting(&location));
-            let watch = scope.spawn(move || -> Result<(Watch, Known)> {
-                let mut watch = Watch::open(dir)?;
-                watch.load(&mut known)?;
-                Ok((watch, known))
+            let source = scope.spawn(move || -> Result<(Box<dyn SubscriberSource>, Known)> {
+                source.load(&mut known)?;
+                Ok((source, known))
             });
             let loading = LoadOptions::new(&files, &options.sockets, pair, newest);
-            let start = load(loading, &mut table, &location);
-            (watch.join(), start)
+            let start = load(loading, &mut *table, &location);
+            (source.join(), start)
         });
         let fault = |_| StoreError::new(Kind::System, &path, "reading it met a fault of ours", "report it");
-        let (watch, Start { report: loaded, log, sealed, seen }) = (watch.map_err(fault)??, start?);
-        forget_removed(table.database(), &location, seen, newest)?;
+        let (source, Start { report: loaded, log, sealed, seen }) = (source.map_err(fault)??, start?);
+        forget_removed(&*source.0, &location, seen, newest)?;
         log_events::subscribers::store_loaded(
             credentials.len(),
             loaded.live,
@@ -120,9 +114,9 @@ impl Store {
             loaded: pair,
             table_there: table.watcher()?,
         });
-        writer.follow_removals(watch.0.removals());
+        writer.follow_removals(source.0.removals());
         let expired = (loaded.expired != 0).then_some(pair);
-        let mover = Mover::new(Arc::clone(&location), Box::new(table), files, sealed, clock, expired);
+        let mover = Mover::new(Arc::clone(&location), table, files, sealed, clock, expired);
         let stop = Arc::new(Stop::default());
         let (appender, threads) = (writer.appender(), Vec::new());
         let clock = options.clock;
@@ -138,7 +132,7 @@ impl Store {
             threads,
             _lock: lock,
         };
-        store.start(writer, mover, watch)?;
+        store.start(writer, mover, source)?;
         Ok(store)
     }
 
@@ -167,7 +161,12 @@ impl Store {
         self.finish()
     }
 
-    fn start(&mut self, writer: Writer, mover: Mover, (watch, known): (Watch, Known)) -> Result<()> {
+    fn start(
+        &mut self,
+        writer: Writer,
+        mover: Mover,
+        (source, known): (Box<dyn SubscriberSource>, Known),
+    ) -> Result<()> {
         let clock = self.clock.clone();
         let mover = Arc::new(Mutex::new(mover));
         let (moving, stop) = (Arc::clone(&mover), Arc::clone(&self.stop));
@@ -180,7 +179,7 @@ impl Store {
             write_loop(writer, &mover, &location, &ends, &stop);
         })?;
         let stop = Arc::clone(&self.stop);
-        self.spawn("store-watch", STEPS_BACK, move || watch_loop(Box::new(watch), known, &stop))?;
+        self.spawn("store-watch", STEPS_BACK, move || watch_loop(source, known, &stop))?;
         let (location, stop) = (Arc::clone(&self.location), Arc::clone(&self.stop));
         self.spawn("store-expire", STEPS_BACK, move || expire_loop(&location, &clock, &stop))
     }

@@ -18,5 +18,5 @@ use location::{
 use sip_registrar::{Change, Record};
 use wire::Time;
 
+use crate::source::forget_removed;
 use crate::sqlite::database::{Database, Patience};
-use crate::sqlite::removed::forget_removed;

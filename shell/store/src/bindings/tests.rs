@@ -13,7 +13,9 @@ use location::{
 use rusqlite::Connection;
 
 use super::*;
+use crate::backend::ServerTable;
 use crate::sqlite::bindings::LocationTable;
+use crate::sqlite::watch::Watch;
 
 pub(super) const WALL: i64 = 1_700_000_000;
 const HOUR: i64 = 3_600;
@@ -575,17 +577,17 @@ fn subscribers_removed_after_the_last_that_the_log_knows_of_are_forgotten() {
     remove("late");
     remove("again");
     sql.execute("INSERT INTO subscriber (username, domain) VALUES ('again', 'example.com')", []).unwrap();
-    let database = Database::open(temp.path(), Patience::SERVER).unwrap();
+    let source = Watch::open(temp.path()).unwrap();
     let newest = number(&sql, "SELECT max(id) FROM subscriber_change");
-    forget_removed(&database, &bench.location, Some(seen), newest).unwrap();
+    forget_removed(&source, &bench.location, Some(seen), newest).unwrap();
     let live = ["early", "late", "stays", "again", "guest"].map(|user| bench.live(user));
     // The first registered anew since, as a guest.
     assert_eq!(live, [1, 0, 1, 1, 1]);
     // Without a log, only what happened while it was loaded is news.
     bench.put("late", 600);
-    forget_removed(&database, &bench.location, None, newest).unwrap();
+    forget_removed(&source, &bench.location, None, newest).unwrap();
     assert_eq!(bench.live("late"), 1);
     // When the numbers have begun again, all that is known is news.
-    forget_removed(&database, &bench.location, Some(newest + 1), newest).unwrap();
+    forget_removed(&source, &bench.location, Some(newest + 1), newest).unwrap();
     assert_eq!((bench.live("late"), bench.live("early"), bench.live("again")), (0, 0, 1));
 }

@@ -11,6 +11,7 @@ use location::{
 };
 use rusqlite::{Row, Statement, TransactionBehavior, params};
 
+use crate::backend::ServerTable;
 use crate::sqlite::database::{Database, Patience};
 use crate::sqlite::error::sql_error;
 use crate::sqlite::row::{
@@ -38,14 +39,8 @@ impl LocationTable {
         Ok(LocationTable { database, dir: dir.to_path_buf(), identity, purged: first_key() })
     }
 
-    /// Notes which files the database is now, and looks for them from another thread.
-    pub(crate) fn watcher(&mut self) -> Result<TableCheck> {
-        self.identity = Identity::of(&self.database)?;
-        let identity = self.identity.clone();
-        Ok(Box::new(move || identity.check()))
-    }
-
     /// The database.
+    #[cfg(test)]
     pub(crate) fn database(&self) -> &Database {
         &self.database
     }
@@ -83,6 +78,14 @@ impl LocationTable {
         }
         transaction.commit()?;
         Ok(last)
+    }
+}
+
+impl ServerTable for LocationTable {
+    fn watcher(&mut self) -> Result<TableCheck> {
+        self.identity = Identity::of(&self.database)?;
+        let identity = self.identity.clone();
+        Ok(Box::new(move || identity.check()))
     }
 }
 

@@ -1,6 +1,6 @@
-//! Subscribers that were removed while no server ran, whose bindings a start forgets.
+//! Subscribers that were removed while no server ran.
 
-use location::{Result, SharedLocation};
+use location::Result;
 
 use crate::sqlite::database::Database;
 use crate::sqlite::watch::NEWEST_CHANGE;
@@ -11,21 +11,8 @@ pub(crate) fn newest_change(database: &Database) -> Result<i64> {
     newest.map_err(|error| database.error("look for removed subscribers", &error))
 }
 
-/// Removes the bindings of subscribers removed after change number `seen` of the log: while no
-/// server ran, or so shortly before the last one ended that the log does not know of it. Or, without a log,
-/// after `newest`, when the loading began.
-pub(crate) fn forget_removed(
-    database: &Database,
-    location: &SharedLocation,
-    seen: Option<i64>,
-    newest: i64,
-) -> Result<()> {
-    let since = match seen {
-        // The numbers have begun again: any of them may be news.
-        Some(seen) if seen > newest => i64::MIN,
-        Some(seen) => seen,
-        None => newest,
-    };
+/// The addresses of record of subscribers removed after this change. `newest`: the last one.
+pub(crate) fn removed_after(database: &Database, since: i64, newest: i64) -> Result<Vec<Vec<u8>>> {
     let fail = |error| database.error("look for removed subscribers", &error);
     let first: Option<i64> = database
         .connection
@@ -34,9 +21,7 @@ pub(crate) fn forget_removed(
     if since < newest && first.is_none_or(|first| first > since.saturating_add(1)) {
         log_events::bindings::removed_users_may_be_bound(&database.path.display());
     }
-    let removed = removed_since(database, since).map_err(fail)?;
-    removed.iter().for_each(|aor| _ = location.remove(aor));
-    Ok(())
+    removed_since(database, since).map_err(fail)
 }
 
 fn removed_since(database: &Database, seen: i64) -> rusqlite::Result<Vec<Vec<u8>>> {

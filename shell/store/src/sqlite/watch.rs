@@ -15,6 +15,7 @@ use sip_auth::Credentials;
 use crate::cache::UserKey;
 use crate::source::{Known, SubscriberSource};
 use crate::sqlite::database::{Database, Patience};
+use crate::sqlite::removed::{newest_change, removed_after};
 use crate::sqlite::subscribers::{hash_columns, read_hashes, upsert};
 use crate::user::{HASH_COLUMNS, UserName, aor, hash_password};
 
@@ -283,6 +284,14 @@ impl SubscriberSource for Watch {
 
     fn removals(&self) -> Removals {
         self.removals.clone()
+    }
+
+    fn newest_change(&self) -> Result<i64> {
+        newest_change(&self.database)
+    }
+
+    fn removed_after(&self, since: i64, newest: i64) -> Result<Vec<Vec<u8>>> {
+        removed_after(&self.database, since, newest)
     }
 }
 

@@ -11,7 +11,7 @@ use location::testing::{TempDir, record};
 use sip_registrar::Change;
 
 use super::*;
-use crate::sqlite::subscribers::Subscribers;
+use crate::subscribers::Subscribers;
 use crate::user::UserName;
 
 /// Names the data directory of a child.

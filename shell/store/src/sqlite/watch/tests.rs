@@ -9,7 +9,7 @@ use super::*;
 use crate::CredentialCache;
 use crate::names::NameHasher;
 use crate::source::{Gone, SECOND_LOOK};
-use crate::sqlite::subscribers::Subscribers;
+use crate::subscribers::Subscribers;
 
 type Noted = Arc<Mutex<Vec<String>>>;
 

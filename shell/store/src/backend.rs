@@ -1,0 +1,65 @@
+//! What a database does for a store, and the one place where it is opened.
+//!
+//! Another database is a folder beside `sqlite/` with [`SubscriberTable`] for commands, and [`ServerTable`]
+//! and [`SubscriberSource`] for a server. The functions at the end then choose one.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use location::{BindingTable, Result, TableCheck};
+use sip_auth::Credentials;
+
+use crate::source::SubscriberSource;
+use crate::sqlite;
+use crate::subscribers::{Added, Subscriber};
+use crate::user::UserName;
+
+/// The subscribers, as commands see them while a server may run.
+pub(crate) trait SubscriberTable: Send {
+    /// Where they are, for errors.
+    fn path(&self) -> &Path;
+
+    /// Adds a subscriber, or gives it new hashes; hashes not given are removed.
+    fn write(&mut self, name: &UserName, credentials: &Credentials) -> Result<Added>;
+
+    /// The same of several, all of them or none.
+    fn write_all(&mut self, all: &[(UserName, Credentials)]) -> Result<()>;
+
+    /// Removes a subscriber with its bindings; false if there was none.
+    fn remove(&mut self, name: &UserName) -> Result<bool>;
+
+    /// How many there are.
+    fn count(&self) -> Result<u64>;
+
+    /// Calls `f` with every subscriber (of `domain`, if given) in order of name and domain, until it breaks.
+    fn list(&self, domain: Option<&str>, f: &mut dyn FnMut(Subscriber) -> ControlFlow<()>) -> Result<()>;
+}
+
+/// The bindings, for a server.
+pub(crate) trait ServerTable: BindingTable {
+    /// Notes where the table is now, and looks for it there from another thread.
+    fn watcher(&mut self) -> Result<TableCheck>;
+}
+
+/// A database that a server has opened.
+pub(crate) struct Opened {
+    /// Where it is, for errors and for people.
+    pub(crate) path: PathBuf,
+    pub(crate) table: Box<dyn ServerTable>,
+    pub(crate) source: Box<dyn SubscriberSource>,
+}
+
+/// Opens the database of a data directory for a server; it is made if it is not there.
+pub(crate) fn open_for_server(data_dir: &Path) -> Result<Opened> {
+    sqlite::open_for_server(data_dir)
+}
+
+/// Opens it for a command; `make`: also where it is not there.
+pub(crate) fn open_for_command(data_dir: &Path, make: bool) -> Result<Box<dyn SubscriberTable>> {
+    sqlite::open_for_command(data_dir, make)
+}
+
+/// Whether a data directory has one.
+pub(crate) fn is_there(data_dir: &Path) -> bool {
+    sqlite::is_there(data_dir)
+}
