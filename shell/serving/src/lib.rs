@@ -10,6 +10,7 @@ mod counters;
 mod interfaces;
 mod keys;
 mod memory;
+mod operator;
 mod process;
 mod room;
 mod serve;

@@ -3,9 +3,9 @@
 use super::names::{self, Names};
 use super::{build, metrics};
 use crate::METHODS;
-use crate::serve::{no_file, silence};
+use crate::bugs;
+use crate::operator::{self, Reloads, lock, no_file, post_all, silence};
 use crate::steering::Grade;
-use crate::{SHOWN_ERRORS, bugs};
 use control::admin::{
     Admin, AnswerTimes, Audit, BalanceStatus, BalancedNode, Binding, Call, Listing, NodeOrder, Nodes, Page,
     Records, Role, State, Status,
@@ -20,15 +20,10 @@ use sip_balancer::{
     Report, Rules, Settings,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use wire::Time;
 use worker_runtime::{RuntimeHandle, monotonic_now};
-
-/// How long a worker may take to report. It answers between two batches, so this is never reached
-/// unless it hangs.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Everything about the running balancer that the control side needs.
 pub struct Running {
@@ -51,11 +46,7 @@ pub struct Control {
     draining: AtomicBool,
     stopping: AtomicBool,
     started: Time,
-    reloads: Mutex<(u64, u64)>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    reloads: Reloads,
 }
 
 /// What has changed though a reload failed.
@@ -79,7 +70,7 @@ impl Control {
             draining: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             started: monotonic_now(),
-            reloads: Mutex::default(),
+            reloads: Reloads::default(),
         }
     }
 
@@ -106,7 +97,7 @@ impl Control {
         let force = lock(&self.force);
         let rules = Rules { silent_after: Duration::ZERO, ..force.1.rules };
         let settings = Arc::new(Settings { rules, ..(*force.1).clone() });
-        self.post_all(|| Notice::Settings(Arc::clone(&settings)));
+        post_all(&self.running.handle, || Notice::Settings(Arc::clone(&settings)));
     }
 
     /// For how long it is to serve on when it is told to end.
@@ -148,7 +139,7 @@ impl Control {
         let changes = changes(seen, &now);
         if !changes.is_empty() {
             // A worker that has nothing to do would not see it by itself.
-            self.post_all(|| Notice::Look);
+            post_all(&self.running.handle, || Notice::Look);
         }
         for (at, came_back) in changes {
             let at = NodeIndex(at as u16);
@@ -170,11 +161,6 @@ impl Control {
         cluster.indexes().map(|at| cluster.load(at)).collect()
     }
 
-    fn post_all(&self, notice: impl Fn() -> Notice) -> usize {
-        let handle = &self.running.handle;
-        (0..handle.workers()).filter(|&w| handle.post(w, notice()).is_ok()).count()
-    }
-
     /// What every worker is doing, with the worker's number.
     fn ask(&self) -> Vec<(u16, Report)> {
         self.ask_all(false)
@@ -182,19 +168,8 @@ impl Control {
 
     /// The same; `audit`: with its counters counted anew, which takes its time.
     fn ask_all(&self, audit: bool) -> Vec<(u16, Report)> {
-        let workers = self.running.handle.workers();
-        let (send, receive) = sync_channel(usize::from(workers));
-        for worker in 0..workers {
-            let send = send.clone();
-            let show = Box::new(move |report| {
-                let _ = send.try_send((worker, report));
-            });
-            // A full queue shows as a worker that does not answer.
-            let _ = self.running.handle.post(worker, Notice::Report { audit, show });
-        }
-        drop(send);
-        let all = std::iter::from_fn(|| receive.recv_timeout(PATIENCE).ok());
-        all.take(usize::from(workers)).collect()
+        let handle = &self.running.handle;
+        operator::ask(handle, 0..handle.workers(), |show| Notice::Report { audit, show })
     }
 
     fn sum(&self) -> Sum {
@@ -207,14 +182,8 @@ impl Control {
     }
 
     fn alarms(&self, answering: usize) -> Vec<String> {
-        let mut alarms = Vec::new();
-        let (live, workers) = (self.running.handle.live_workers(), self.running.workers);
-        if live < workers {
-            alarms.push(format!("{} of {workers} workers have failed", workers - live));
-        }
-        if answering < live {
-            alarms.push(format!("{} of {workers} workers do not answer", live - answering));
-        }
+        let (handle, workers) = (&self.running.handle, self.running.workers);
+        let mut alarms: Vec<String> = operator::worker_alarms(handle, workers, answering).collect();
         let (cluster, now) = (&self.running.cluster, monotonic_now());
         for (at, node) in cluster.members().filter(|(at, _)| cluster.order(*at) != Order::Removed) {
             if let (Health::Down, why) = cluster.health(at) {
@@ -282,7 +251,7 @@ impl Control {
     }
 
     fn bring_intoforce(&self, settings: &Arc<Settings>) -> Result<(), Vec<ConfigError>> {
-        let told = self.post_all(|| Notice::Settings(Arc::clone(settings)));
+        let told = post_all(&self.running.handle, || Notice::Settings(Arc::clone(settings)));
         let workers = usize::from(self.running.handle.workers());
         if told == workers {
             // A report comes after the settings in a worker's queue: once all are here, all are in force.
@@ -514,36 +483,18 @@ impl Admin for Control {
 
     fn reload(&self) -> Result<ReloadReport, Vec<ConfigError>> {
         let result = self.try_reload();
-        let mut reloads = lock(&self.reloads);
-        match &result {
-            Ok(report) => {
-                reloads.0 += 1;
-                report
-                    .warnings
-                    .iter()
-                    .for_each(|warning| log_events::process::configuration_warning(warning));
-                log_events::process::reloaded(&format_args!("{:?}", report.changed));
-            }
-            Err((errors, changed)) => {
-                reloads.1 += 1;
-                errors
-                    .iter()
-                    .take(SHOWN_ERRORS)
-                    .for_each(|error| log_events::process::configuration_error(error));
-                log_events::process::not_reloaded(changed);
-            }
-        }
+        self.reloads.note(result.as_ref().map_err(|(errors, changed)| (&errors[..], *changed)));
         result.map_err(|(errors, _)| errors)
     }
 
     fn drain(&self) {
         log_events::balancer::balancer_draining();
         self.draining.store(true, Ordering::Relaxed);
-        self.post_all(|| Notice::Drain(true));
+        post_all(&self.running.handle, || Notice::Drain(true));
     }
 
     fn metrics(&self, out: &mut String) {
-        let (sum, reloads) = (self.sum(), *lock(&self.reloads));
+        let (sum, reloads) = (self.sum(), self.reloads.counts());
         let up = self.state() == State::Ready;
         let mut text = Text::new(out);
         metrics::write(&mut text, &self.running, &sum, up, reloads);

@@ -3,9 +3,9 @@
 use super::build;
 use super::trunks;
 use crate::METHODS;
+use crate::operator::{self, Reloads, lock, no_file, post_all, silence};
 use crate::steering::Grade;
-use crate::throttle::Throttle;
-use crate::{SHOWN_ERRORS, bugs, counters};
+use crate::{bugs, counters};
 use control::admin::{
     Admin, Binding, Call, Listing, Logins, Page, Role, ServeStatus, State, Status, StoreStatus, TrunkTarget,
 };
@@ -18,16 +18,12 @@ use sip_node::{Algorithm, Counter, Gateways, Notice, Report};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use store::{Cursor, Health, SharedLocation};
 use wire::{Time, Transport};
 use worker_runtime::{RuntimeHandle, monotonic_now};
 
-/// How long a worker may take to report. It answers between two batches, so this is never reached
-/// unless it hangs.
-const PATIENCE: Duration = Duration::from_secs(1);
 /// Addresses-of-record looked at in one portion of a listing.
 const PORTION: usize = 1_000;
 
@@ -53,14 +49,10 @@ pub struct Control {
     gateways: Mutex<Gateways>,
     state: AtomicU8,
     started: Time,
-    reloads: Mutex<(u64, u64)>,
+    reloads: Reloads,
 }
 
 const STATES: [State; 3] = [State::Starting, State::Ready, State::Draining];
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Control {
     pub fn new(running: Running) -> Control {
@@ -71,7 +63,7 @@ impl Control {
             config,
             state: AtomicU8::new(0),
             started: monotonic_now(),
-            reloads: Mutex::default(),
+            reloads: Reloads::default(),
         }
     }
 
@@ -94,7 +86,7 @@ impl Control {
     /// No new calls or registrations from now on.
     pub fn begin_drain(&self) {
         self.state.store(2, Ordering::Relaxed);
-        self.post_all(|| Notice::Drain);
+        post_all(&self.running.handle, || Notice::Drain);
     }
 
     /// Forwarded requests without a final answer.
@@ -112,10 +104,6 @@ impl Control {
         STATES.get(at).copied().unwrap_or(State::Ready)
     }
 
-    fn post_all(&self, notice: impl Fn() -> Notice) -> usize {
-        (0..self.running.handle.workers()).filter(|&w| self.running.handle.post(w, notice()).is_ok()).count()
-    }
-
     /// What every worker is doing, in numbers.
     fn reports(&self) -> Vec<Report> {
         self.ask(0..self.running.handle.workers(), 0, 0).into_iter().map(|(_, report)| report).collect()
@@ -123,24 +111,7 @@ impl Control {
 
     /// What some workers are doing, each with at most `most` of its calls, from number `from` on.
     fn ask(&self, workers: Range<u16>, from: usize, most: usize) -> Vec<(u16, Report)> {
-        let (send, receive) = sync_channel(workers.len());
-        for worker in workers.clone() {
-            let send = send.clone();
-            let show = Box::new(move |report| {
-                let _ = send.try_send((worker, report));
-            });
-            if self.running.handle.post(worker, Notice::Report { from, most, show }).is_err() {
-                static FULL: Throttle = Throttle::new();
-                if let Some(before) = FULL.pass(monotonic_now()) {
-                    log_events::admin::worker_not_asked(worker, before);
-                }
-            }
-        }
-        drop(send);
-        let mut all: Vec<(u16, Report)> =
-            std::iter::from_fn(|| receive.recv_timeout(PATIENCE).ok()).take(workers.len()).collect();
-        all.sort_by_key(|(worker, _)| *worker);
-        all
+        operator::ask(&self.running.handle, workers, |show| Notice::Report { from, most, show })
     }
 
     /// As [`Admin::status`], from reports that are here already.
@@ -214,13 +185,8 @@ impl Control {
         if let Health::Failing { error, .. } = self.running.location.health() {
             alarms.push(format!("the store cannot be written: {error}"));
         }
-        let (live, workers) = (self.running.handle.live_workers(), self.running.workers);
-        if live < workers {
-            alarms.push(format!("{} of {workers} workers have failed", workers - live));
-        }
-        if answering < live {
-            alarms.push(format!("{} of {workers} workers do not answer", live - answering));
-        }
+        let (handle, workers) = (&self.running.handle, self.running.workers);
+        alarms.extend(operator::worker_alarms(handle, workers, answering));
         let short = self.running.handle.short_of_streams();
         alarms.extend(crate::room::streams_alarm(short, monotonic_now(), self.config().limits.connections));
         if !self.config().auth.enabled {
@@ -288,7 +254,7 @@ impl Control {
             &lock(&self.gateways),
         );
         let settings = Arc::new(settings);
-        let told = self.post_all(|| Notice::Settings(Arc::clone(&settings)));
+        let told = post_all(&self.running.handle, || Notice::Settings(Arc::clone(&settings)));
         if told < usize::from(running.handle.workers()) {
             let message =
                 format!("only {told} of {} workers took the new settings", running.handle.workers());
@@ -301,17 +267,6 @@ impl Control {
         *config = Arc::new(new.config);
         *lock(&self.gateways) = settings.gateways.clone();
         Ok(report)
-    }
-}
-
-/// The answer to a reload of a server that was started without a file.
-pub(crate) fn no_file() -> ConfigError {
-    ConfigError {
-        file: "reload".into(),
-        line: 0,
-        column: 0,
-        message: "the server was started without a configuration file, so there is none to read again".into(),
-        mend: "restart it with --config FILE".into(),
     }
 }
 
@@ -387,28 +342,7 @@ impl Admin for Control {
 
     fn reload(&self) -> Result<ReloadReport, Vec<ConfigError>> {
         let result = self.try_reload();
-        let mut reloads = lock(&self.reloads);
-        match &result {
-            Ok(report) => {
-                reloads.0 += 1;
-                report
-                    .warnings
-                    .iter()
-                    .for_each(|warning| log_events::process::configuration_warning(warning));
-                log_events::process::reloaded(&format_args!("{:?}", report.changed));
-            }
-            Err(errors) => {
-                reloads.1 += 1;
-                errors
-                    .iter()
-                    .take(SHOWN_ERRORS)
-                    .for_each(|error| log_events::process::configuration_error(error));
-                if let more @ 1.. = errors.len().saturating_sub(SHOWN_ERRORS) {
-                    log_events::process::configuration_errors_left(more);
-                }
-                log_events::process::not_reloaded("nothing was changed");
-            }
-        }
+        self.reloads.note(result.as_ref().map_err(|errors| (&errors[..], "nothing was changed")));
         result
     }
 
@@ -438,7 +372,7 @@ impl Admin for Control {
         crate::room::metrics(&reports, &mut text);
         counters::metrics(&self.running.handle.counts(), &mut text);
         self.running.grade.metric(&mut text);
-        counters::reloads(*lock(&self.reloads), &mut text);
+        counters::reloads(self.reloads.counts(), &mut text);
         bugs::metrics(&mut text);
     }
 }
@@ -501,17 +435,6 @@ fn asking(heard: impl Iterator<Item = (SocketAddr, Algorithm, u32)>) -> String {
     named.chain([more]).collect()
 }
 
-/// Says which of `workers` are not among those `answering`, if any.
-pub(crate) fn silence(workers: u16, answering: &[u16]) -> Option<String> {
-    let silent: Vec<String> =
-        (0..workers).filter(|worker| !answering.contains(worker)).map(|worker| worker.to_string()).collect();
-    match silent.as_slice() {
-        [] => None,
-        [one] => Some(format!("worker {one} does not answer")),
-        many => Some(format!("workers {} do not answer", many.join(", "))),
-    }
-}
-
 fn parse_cursor(text: &str) -> Option<Cursor> {
     let (stripe, from) = text.split_once('.')?;
     Some(Cursor { stripe: stripe.parse().ok()?, from: from.parse().ok()? })
@@ -545,13 +468,6 @@ fn show_binding(aor: &[u8], b: &sip_registrar::BindingView<'_>, now: Time) -> Bi
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn silent_workers_are_named() {
-        assert_eq!(silence(2, &[0, 1]), None);
-        assert_eq!(silence(2, &[0]).as_deref(), Some("worker 1 does not answer"));
-        assert_eq!(silence(4, &[2]).as_deref(), Some("workers 0, 1, 3 do not answer"));
-    }
 
     #[test]
     fn who_asks_for_less_is_named() {

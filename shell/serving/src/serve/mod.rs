@@ -7,7 +7,6 @@ mod trunks;
 mod unserved;
 mod world;
 
-pub(crate) use admin::{no_file, silence};
 pub use build::METHODS;
 
 use self::admin::{Control, Running};
