@@ -160,7 +160,7 @@ impl Pair {
         let (sent, answers) = if from == 0 { (caller, callee) } else { (callee, caller) };
         for transmit in sent.transmits() {
             self.messages += 1;
-            self.ends[to].receive(self.now, flow, sent.message(transmit), answers);
+            self.ends[to].receive(wire::Arrival::new(self.now, flow, sent.message(transmit)), answers);
         }
         sent.clear();
     }

@@ -15,7 +15,7 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::{Flow, ListenerId, Machine, Outbox, Time, Transport};
+use wire::{Arrival, Flow, ListenerId, Machine, Outbox, Time, Transport};
 
 const CALLER: &str = "127.9.1.2:5061";
 const BODY: &str = "v=0\r\no=sipp 1 1 IN IP4 127.9.1.2\r\ns=call\r\nc=IN IP4 127.9.1.2\r\nt=0 0\r\n\
@@ -44,13 +44,13 @@ fn measured(balancer: &mut Balancer, now: Time, flow: Flow, bytes: &[u8], out: &
     if balancer.next_deadline().is_some_and(|at| at <= now) {
         balancer.timeout(now, out);
     }
-    balancer.receive(now, flow, bytes, out);
+    balancer.receive(Arrival::new(now, flow, bytes), out);
 }
 
 #[inline(never)]
 fn warm(balancer: &mut Balancer, now: Time, flow: Flow, bytes: &[u8], out: &mut Outbox) {
     balancer.timeout(now, out);
-    balancer.receive(now, flow, bytes, out);
+    balancer.receive(Arrival::new(now, flow, bytes), out);
 }
 
 impl World {

@@ -30,7 +30,7 @@ fn nodes_6() -> Vec<Node> {
 fn one_at(world: &mut World, listener: u16, from: &str, text: &str) -> (Sent, u16) {
     let mut out = Outbox::new();
     let flow = Flow::udp(ListenerId(listener), address(from));
-    world.balancer.receive(world.now, flow, text.as_bytes(), &mut out);
+    world.balancer.receive(wire::Arrival::new(world.now, flow, text.as_bytes()), &mut out);
     let all = sent(&out);
     assert_eq!(all.len(), 1, "{text}\n->\n{all:?}");
     (all[0].clone(), out.transmits()[0].flow.listener.0)

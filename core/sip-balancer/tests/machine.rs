@@ -230,12 +230,8 @@ fn every_message_of_a_call_and_every_probe_comes_to_its_worker() {
     assert!(out.is_empty(), "one worker probes");
     // Everybody sees what every one of them has given.
     let text = invite("w1");
-    two.receive(
-        Time::from_secs(3),
-        Flow::udp(ListenerId(0), CALLER.parse().unwrap()),
-        text.as_bytes(),
-        &mut out,
-    );
+    let flow = Flow::udp(ListenerId(0), CALLER.parse().unwrap());
+    two.receive(wire::Arrival::new(Time::from_secs(3), flow, text.as_bytes()), &mut out);
     assert_eq!(two.owner(text.as_bytes(), 3), zero.owner(out.message(&out.transmits()[0]), 3));
     let sum: u32 = cluster.indexes().map(|at| cluster.load(at).calls).sum();
     assert_eq!(sum, 1);
@@ -331,7 +327,7 @@ mod hostile {
                 let from = if from_node { "192.0.2.1:5060" } else { CALLER };
                 let mut out = Outbox::new();
                 let flow = Flow::udp(ListenerId(0), from.parse().expect("an address"));
-                world.balancer.receive(world.now, flow, &bytes, &mut out);
+                world.balancer.receive(wire::Arrival::new(world.now, flow, &bytes), &mut out);
                 world.balancer.returned(world.now, from.parse().expect("an address"), &bytes, &mut out);
                 for t in out.transmits() {
                     let sent = out.message(t);

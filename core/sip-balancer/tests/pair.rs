@@ -141,7 +141,10 @@ impl Net {
         if let Some((at, listener)) = self.way_of(&packet) {
             let Some(mut balancer) = self.balancers[at].take() else { return };
             let mut out = Outbox::new();
-            balancer.receive(self.now, Flow::udp(listener, packet.from), packet.text.as_bytes(), &mut out);
+            balancer.receive(
+                wire::Arrival::new(self.now, Flow::udp(listener, packet.from), packet.text.as_bytes()),
+                &mut out,
+            );
             self.balancers[at] = Some(balancer);
             return self.put(at, &out);
         }

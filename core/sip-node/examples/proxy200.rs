@@ -21,7 +21,7 @@ use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::{Flow, ListenerId, Machine, Outbox, Time, Transport};
+use wire::{Arrival, Flow, ListenerId, Machine, Outbox, Time, Transport};
 
 struct World {
     table: RefCell<Table>,
@@ -190,7 +190,7 @@ impl Driver {
         if self.mute {
             return;
         }
-        self.node.receive(Time::from_micros(self.now), from, message, &mut self.out);
+        self.node.receive(Arrival::new(Time::from_micros(self.now), from, message), &mut self.out);
         self.node.round_ends(Time::from_micros(self.now), &mut self.out);
         let mut count = 0;
         for message in self.out.transmits().iter().map(|t| self.out.message(t)) {

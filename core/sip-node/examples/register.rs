@@ -22,7 +22,7 @@ use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::{Flow, ListenerId, Machine, Outbox, Time, Transport};
+use wire::{Arrival, Flow, ListenerId, Machine, Outbox, Time, Transport};
 
 struct World {
     table: RefCell<Table>,
@@ -164,7 +164,7 @@ fn run(count: usize, empty: bool) {
         now += 100;
         let first = request(user, 1, "");
         if !empty || challenge.is_empty() {
-            node.receive(Time::from_micros(now), phone, &first, &mut out);
+            node.receive(Arrival::new(Time::from_micros(now), phone, &first), &mut out);
             challenge.clear();
             challenge.extend_from_slice(out.message(&out.transmits()[0]));
             assert!(challenge.starts_with(b"SIP/2.0 401"));
@@ -172,7 +172,7 @@ fn run(count: usize, empty: bool) {
         }
         let second = request(user, 2, &credentials(&secret, user, &challenge));
         if !empty {
-            node.receive(Time::from_micros(now), phone, &second, &mut out);
+            node.receive(Arrival::new(Time::from_micros(now), phone, &second), &mut out);
             node.round_ends(Time::from_micros(now), &mut out);
             assert!(out.message(&out.transmits()[0]).starts_with(b"SIP/2.0 200"));
             out.clear();

@@ -16,7 +16,7 @@ use sip_message::{Flaw, Index, Message, Method, Parsed, find_call_id, parse};
 use sip_proxy::transport::broken_stream;
 use sip_transaction::{Event, Limits, Prepared, Timers};
 use std::sync::Arc;
-use wire::{ConnId, Flow, Frame, FrameError, Load, Machine, Outbox, Time, Transport};
+use wire::{Arrival, ConnId, Flow, Frame, FrameError, Load, Machine, Outbox, Time, Transport};
 
 /// What other threads tell a worker.
 pub enum Notice {
@@ -245,21 +245,10 @@ impl<S: Services> Machine for Node<S> {
         self.base.site().ownership().owner(message, workers)
     }
 
-    fn receive(&mut self, now: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
-        self.message(now, flow, message, None, out);
-        self.wind_up(now, out);
-    }
-
     /// The Call-ID is looked for once only, with everything else.
-    fn receive_steered(
-        &mut self,
-        now: Time,
-        flow: Flow,
-        message: &[u8],
-        asks: (u16, u16),
-        out: &mut Outbox,
-    ) -> Option<u16> {
-        let other = self.message(now, flow, message, Some(asks), out);
+    fn receive(&mut self, arrival: Arrival<'_>, out: &mut Outbox) -> Option<u16> {
+        let Arrival { now, flow, message, steered, .. } = arrival;
+        let other = self.message(now, flow, message, steered, out);
         self.wind_up(now, out);
         other
     }

@@ -18,9 +18,9 @@ mod time;
 
 pub use credit::Credit;
 pub use flow::{ConnId, Flow, ListenerId, Transport};
-pub use generator::{Generator, send_fresh};
+pub use generator::Generator;
 pub use load::Load;
-pub use machine::{Frame, FrameError, Machine};
-pub use outbox::{Close, Outbox, Transmit};
+pub use machine::{Arrival, Frame, FrameError, Machine};
+pub use outbox::{Close, Delivery, Outbox, Transmit};
 pub use sieve::Sieve;
 pub use time::Time;

@@ -56,6 +56,39 @@ pub enum FrameError {
     NotAMessage,
 }
 
+/// A whole message, with what the driver knows of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    /// The time now.
+    pub now: Time,
+    /// When the message came, if the driver noted that; it has waited since. Only a
+    /// [`Generator`](crate::Generator) is told, and what it measures counts from then.
+    pub at: Option<Time>,
+    /// Where it came from.
+    pub flow: Flow,
+    /// The message.
+    pub message: &'a [u8],
+    /// The number of the worker that the kernel chose for it, and how many workers there are: its owner most
+    /// probably, but [`Machine::owner`] was not asked. `None`: this worker owns the message.
+    pub steered: Option<(u16, u16)>,
+}
+
+impl<'a> Arrival<'a> {
+    /// A message of this worker's own.
+    #[inline]
+    pub fn new(now: Time, flow: Flow, message: &'a [u8]) -> Arrival<'a> {
+        Arrival { now, at: None, flow, message, steered: None }
+    }
+
+    /// The other worker that owns it, if one does. For a machine that does not find the owner anyhow while
+    /// it reads the message.
+    #[inline]
+    pub fn other_owner(&self, machine: &impl Machine) -> Option<u16> {
+        let (me, workers) = self.steered?;
+        machine.owner(self.message, workers).filter(|owner| *owner != me)
+    }
+}
+
 /// One worker's protocol machine, as the shell (or the simulator) drives it.
 ///
 /// A machine owns no socket, thread, clock or source of entropy. Every call is given the time; what
@@ -75,27 +108,9 @@ pub trait Machine {
     /// gets it keeps it. Below `workers`. A pure function of its arguments, the same on every worker; total.
     fn owner(&self, message: &[u8], workers: u16) -> Option<u16>;
 
-    /// One whole message that this worker owns.
-    fn receive(&mut self, now: Time, flow: Flow, message: &[u8], out: &mut Outbox);
-
-    /// As [`Machine::receive`], for a message that most probably is worker `me`'s own, because the kernel
-    /// gave it to it. Answers the owner if that is another one, and has done nothing then. It is the same as
-    /// asking [`Machine::owner`] before; a machine that finds the owner on its way anyhow does it more
-    /// cheaply.
-    fn receive_steered(
-        &mut self,
-        now: Time,
-        flow: Flow,
-        message: &[u8],
-        (me, workers): (u16, u16),
-        out: &mut Outbox,
-    ) -> Option<u16> {
-        let owner = self.owner(message, workers).filter(|owner| *owner != me);
-        if owner.is_none() {
-            self.receive(now, flow, message, out);
-        }
-        owner
-    }
+    /// One whole message. If [`Arrival::steered`] says that its owner was not determined yet, and another
+    /// worker owns it, the answer is that worker, and nothing has been done.
+    fn receive(&mut self, arrival: Arrival<'_>, out: &mut Outbox) -> Option<u16>;
 
     /// A stream broke at `head` (possibly empty). May answer once; the shell then closes the
     /// connection. Called on the worker that owns the connection.

@@ -13,17 +13,32 @@ pub struct Transmit {
     /// If it cannot be sent, [`Machine::undeliverable`](crate::Machine::undeliverable) is called
     /// with this token on the worker that asked. Zero: nobody wants to know.
     pub token: u64,
-    /// Whether a stream connection is made for it even where there is one to the same address.
+    /// As [`Delivery::fresh`].
     pub fresh: bool,
-    /// Whether it is not sent, as if it could not be, where its stream connection takes nothing and much is
-    /// queued for it already: so that what is under way is not held up by what is new.
+    /// As [`Delivery::yields`].
     pub yields: bool,
     /// Seconds for which its stream connection matters: it is not a stranger's connection, which is closed
     /// after a short silence, and first when connections run out. Zero: as it was.
     pub keeps: u32,
     /// Whether its stream connection is in use from now on, until it is [released](Outbox::release).
     pub uses: bool,
-    /// Whether there is another way if its stream connection is not made soon.
+    /// As [`Delivery::hurries`].
+    pub hurries: bool,
+}
+
+/// How a message goes over a stream. By default over any connection to its address, and as long as it takes.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Delivery {
+    /// A connection is made for it even where there is one to the same address, and reported by
+    /// [`Generator::connected`](crate::Generator::connected). Consecutive messages with the same token in an
+    /// outbox share it.
+    pub fresh: bool,
+    /// It is not sent, as if it could not be, where its connection takes nothing and much is queued for it
+    /// already (Shen and Schulzrinne, CUCS-048-09: a request that would begin something is better refused at
+    /// once than late).
+    pub yields: bool,
+    /// It has another way to go: a connection that must be made for it is given up soon (RFC 3261 section
+    /// 18.1.1: where TCP fails, the request goes by UDP).
     pub hurries: bool,
 }
 
@@ -52,6 +67,17 @@ impl Outbox {
 
     /// Writes one message: `write` appends its bytes to the arena, and nothing else.
     pub fn send_with(&mut self, flow: Flow, token: u64, write: impl FnOnce(&mut Vec<u8>)) -> Range<usize> {
+        self.deliver(flow, token, Delivery::default(), write)
+    }
+
+    /// As [`Outbox::send_with`], over a stream in this way.
+    pub fn deliver(
+        &mut self,
+        flow: Flow,
+        token: u64,
+        Delivery { fresh, yields, hurries }: Delivery,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Range<usize> {
         let start = self.bytes.len();
         write(&mut self.bytes);
         let range = start..self.bytes.len();
@@ -59,11 +85,11 @@ impl Outbox {
             flow,
             range: range.clone(),
             token,
-            fresh: false,
-            yields: false,
+            fresh,
+            yields,
             keeps: 0,
             uses: false,
-            hurries: false,
+            hurries,
         });
         range
     }
@@ -73,34 +99,26 @@ impl Outbox {
         self.send_with(flow, token, |out| out.extend_from_slice(message))
     }
 
-    /// What was queued last goes on a stream connection of its own, see [`send_fresh`](crate::send_fresh).
-    pub(crate) fn freshens(&mut self) {
-        if let Some(transmit) = self.transmits.last_mut() {
-            transmit.fresh = true;
-        }
+    /// The message queued last, if it goes over this connection.
+    fn last_on(&mut self, conn: ConnId) -> Option<&mut Transmit> {
+        self.transmits.last_mut().filter(|transmit| transmit.flow.conn == Some(conn))
     }
 
-    /// What was queued last yields where its stream is congested (Shen and Schulzrinne, CUCS-048-09: a
-    /// request that would begin something is better refused at once than late).
-    pub fn yields(&mut self) {
-        if let Some(transmit) = self.transmits.last_mut() {
-            transmit.yields = true;
-        }
-    }
-
-    /// The connection of what was queued last matters for this number of seconds from now on.
-    pub fn keeps(&mut self, seconds: u32) {
-        if let Some(transmit) = self.transmits.last_mut() {
+    /// This connection matters for this number of seconds from when the message leaves that was queued last,
+    /// if that goes over it. A message that could not be queued changes nothing.
+    pub fn keeps(&mut self, conn: ConnId, seconds: u32) {
+        if let Some(transmit) = self.last_on(conn) {
             transmit.keeps = seconds;
         }
     }
 
-    /// The connection of what was queued last is in use until it is [released](Outbox::release), once for
-    /// each time that it was marked so: by a call of a stranger, say. It may be silent as long as one that
-    /// matters, and does not have to make room; but it does not count among those that
-    /// [matter](Outbox::keeps). If it matters already, it does so for `seconds` at least.
-    pub fn uses(&mut self, seconds: u32) {
-        if let Some(transmit) = self.transmits.last_mut() {
+    /// This connection is in use until it is [released](Outbox::release), once for each time that it was
+    /// marked so: by a call of a stranger, say. It may be silent as long as one that matters, and does not
+    /// have to make room; but it does not count among those that [matter](Outbox::keeps). If it matters
+    /// already, it does so for `seconds` at least. The message queued last must go over it, as for
+    /// [`Outbox::keeps`].
+    pub fn uses(&mut self, conn: ConnId, seconds: u32) {
+        if let Some(transmit) = self.last_on(conn) {
             (transmit.keeps, transmit.uses) = (seconds, true);
         }
     }
@@ -113,14 +131,6 @@ impl Outbox {
     /// Takes back what was queued last: it is not sent. Its bytes stay until the outbox is emptied.
     pub fn take_back(&mut self) {
         self.transmits.pop();
-    }
-
-    /// What was queued last has another way to go: a connection that must be made for it is given up soon
-    /// (RFC 3261 section 18.1.1: where TCP fails, the request goes by UDP).
-    pub fn hurries(&mut self) {
-        if let Some(transmit) = self.transmits.last_mut() {
-            transmit.hurries = true;
-        }
     }
 
     /// Asks for a stream connection to be closed after what is queued on it has left.
@@ -183,5 +193,20 @@ mod tests {
         assert_eq!(out.transmits()[1].token, 7);
         out.clear();
         assert!(out.is_empty() && out.bytes().is_empty());
+    }
+    #[test]
+    fn message_that_was_not_queued_marks_no_other() {
+        let mut out = Outbox::new();
+        let [conn, other] = [ConnId::new(0, 1), ConnId::new(0, 2)];
+        let remote = "127.0.0.1:5060".parse().expect("an address");
+        let flow =
+            Flow { conn: Some(conn), transport: crate::Transport::Tcp, ..Flow::udp(ListenerId(0), remote) };
+        out.keeps(conn, 9);
+        out.send(flow, 0, b"one");
+        out.keeps(other, 9);
+        out.uses(other, 9);
+        assert_eq!((out.transmits()[0].keeps, out.transmits()[0].uses), (0, false));
+        out.keeps(conn, 9);
+        assert_eq!(out.transmits()[0].keeps, 9);
     }
 }

@@ -25,7 +25,7 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use sip_message::{Index, Limits, Message, Method, Name, Parsed, Response, parse, reason_phrase};
 use transactions::{State, Ticket, Transactions};
-use wire::{ConnId, Flow, Frame, FrameError, Generator, Machine, Outbox, Time, Transport};
+use wire::{Arrival, ConnId, Flow, Frame, FrameError, Generator, Machine, Outbox, Time, Transport};
 
 /// An INVITE without a response for so long gets a 100 (RFC 3261 section 17.2.1).
 const TRYING_AFTER: Duration = Duration::from_millis(200);
@@ -510,8 +510,11 @@ impl Machine for Backend {
         None
     }
 
-    fn receive(&mut self, now: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
-        self.message(now, now, flow, message, out);
+    /// The model counts from when it came.
+    fn receive(&mut self, arrival: Arrival<'_>, out: &mut Outbox) -> Option<u16> {
+        let Arrival { now, at, flow, message, .. } = arrival;
+        self.message(now, at.map_or(now, |at| at.max(self.start)), flow, message, out);
+        None
     }
 
     fn refuse(&mut self, _now: Time, _flow: Flow, _head: &[u8], _error: FrameError, _out: &mut Outbox) {
@@ -545,9 +548,4 @@ impl Machine for Backend {
     }
 }
 
-impl Generator for Backend {
-    /// The model counts from when it came.
-    fn receive_late(&mut self, now: Time, arrived: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
-        self.message(now, arrived.max(self.start), flow, message, out);
-    }
-}
+impl Generator for Backend {}

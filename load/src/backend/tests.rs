@@ -27,7 +27,7 @@ impl World {
     /// A request to a back end; what comes back at once.
     fn ask(&mut self, node: u16, text: &str) -> Vec<String> {
         let flow = Flow::udp(ListenerId(node), CALLER.parse().unwrap());
-        self.backend.receive(self.now, flow, text.as_bytes(), &mut self.out);
+        self.backend.receive(Arrival::new(self.now, flow, text.as_bytes()), &mut self.out);
         self.sent()
     }
 
@@ -418,7 +418,7 @@ fn over_streams_a_refusal_is_said_once_and_the_contact_is_theirs() {
     world.backend = world.backend.with_streams(["192.0.2.10:6060".parse().unwrap()].into_iter());
     let flow = Flow { transport: Transport::Tcp, ..Flow::udp(ListenerId(1), CALLER.parse().unwrap()) };
     let ask = |world: &mut World, text: &str| {
-        world.backend.receive(world.now, flow, text.as_bytes(), &mut world.out);
+        world.backend.receive(Arrival::new(world.now, flow, text.as_bytes()), &mut world.out);
         world.sent()
     };
     ask(&mut world, &invite(1));

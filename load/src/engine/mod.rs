@@ -67,7 +67,7 @@ use moment::Moment;
 use player::Player;
 use recorder::Recorder;
 use sip_message::{Index, Limits, Parsed, find_call_id, parse};
-use wire::{ConnId, Flow, Frame, FrameError, Generator, Machine, Outbox, Time, Transport};
+use wire::{Arrival, ConnId, Flow, Frame, FrameError, Generator, Machine, Outbox, Time, Transport};
 
 /// A request that nobody has answered for so long when the run is over has failed. What is younger may yet be
 /// answered.
@@ -152,8 +152,18 @@ impl Machine for Engine {
         Some((((hasher.hash_one(call_id) >> 32) * u64::from(workers.max(1))) >> 32) as u16)
     }
 
-    fn receive(&mut self, now: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
-        self.message((now, now), flow, message, out);
+    /// Everything is counted from the arrival, and what is sent upon it was meant to leave then: the
+    /// wait is lateness of ours.
+    fn receive(&mut self, arrival: Arrival<'_>, out: &mut Outbox) -> Option<u16> {
+        if let Some(other) = arrival.other_owner(self) {
+            return Some(other);
+        }
+        let Arrival { now, at, flow, message, .. } = arrival;
+        if let Some(at) = at {
+            self.player.recorder.metrics().scheduled_send(now, at);
+        }
+        self.message((at.unwrap_or(now), now), flow, message, out);
+        None
     }
 
     fn refuse(&mut self, now: Time, _flow: Flow, _head: &[u8], _error: FrameError, _out: &mut Outbox) {
@@ -194,13 +204,6 @@ impl Machine for Engine {
 }
 
 impl Generator for Engine {
-    /// Everything is counted from the arrival, and what is sent upon it was meant to leave then: the
-    /// wait is lateness of ours.
-    fn receive_late(&mut self, now: Time, arrived: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
-        self.player.recorder.metrics().scheduled_send(now, arrived);
-        self.message((arrived, now), flow, message, out);
-    }
-
     fn connected(&mut self, _now: Time, token: u64, conn: ConnId) {
         self.player.connections.opened(token, conn, &mut self.player.calls);
     }

@@ -8,7 +8,7 @@ use super::{Moment, Origin, Stop};
 use crate::metrics::{Began, CallEnd, Direction, Failure, Method};
 use crate::scenario::{Fault, Op, Outcome, Pause, Recv, Scenario, Send, Side, Step};
 use core::time::Duration;
-use wire::{Outbox, Time, send_fresh};
+use wire::{Delivery, Outbox, Time};
 
 /// Steps that a call may take without waiting for anything, so that a loop in a scenario does not stop
 /// the worker. The call fails.
@@ -314,13 +314,9 @@ impl Player {
         let own =
             matches!(settings.addresses.origin, Origin::Connection) && call.identity.side == Side::Client;
         let (name, flow, bytes) = (call.identity.name, call.flow, call.sent.last());
-        match own && flow.conn.is_none() {
-            _ if lost => {}
-            true => send_fresh(out, flow, name + 1, bytes),
-            false => drop(out.send(flow, name + 1, bytes)),
-        }
-        if begins && !lost {
-            out.yields();
+        if !lost {
+            let delivery = Delivery { fresh: own && flow.conn.is_none(), yields: begins, hurries: false };
+            out.deliver(flow, name + 1, delivery, |buf| buf.extend_from_slice(bytes));
         }
         let left = moment.left();
         self.recorder.pass((settings, left), Direction::Sent, name, flow, bytes);

@@ -210,7 +210,9 @@ impl Pair {
             let source = self.ends[from].0;
             let Some(at) = self.ends.iter().position(|(address, _)| *address == to) else { continue };
             let mut out = Outbox::new();
-            self.ends[at].1.receive(self.now, Flow::udp(ListenerId(0), source), &bytes, &mut out);
+            self.ends[at]
+                .1
+                .receive(Arrival::new(self.now, Flow::udp(ListenerId(0), source), &bytes), &mut out);
             waiting.extend(out.transmits().iter().map(|t| (at, t.flow.remote, out.message(t).to_vec())));
         }
     }

@@ -5,7 +5,7 @@
 //!     relay 127.0.0.1 7001 7002 SECONDS [WORKERS]
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
-use wire::{ConnId, Flow, Frame, FrameError, ListenerId, Machine, Outbox, Time, Transport};
+use wire::{Arrival, ConnId, Flow, Frame, FrameError, ListenerId, Machine, Outbox, Time, Transport};
 use worker_runtime::{Listener, Runtime, RuntimeConfig};
 
 struct Relay {
@@ -26,17 +26,22 @@ impl Machine for Relay {
         Some(u16::from(message.first().copied().unwrap_or(0)) % workers)
     }
 
-    fn receive(&mut self, _: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
+    fn receive(&mut self, arrival: Arrival<'_>, out: &mut Outbox) -> Option<u16> {
+        if let Some(other) = arrival.other_owner(self) {
+            return Some(other);
+        }
+        let Arrival { flow, message, .. } = arrival;
         let remote = if flow.remote.port() == self.a.port() { self.b } else { self.a };
         let Some(conn) = flow.conn else {
             out.send(Flow::udp(ListenerId(0), remote), 0, message);
-            return;
+            return None;
         };
         if !self.streams.contains(&conn) {
             self.streams.push(conn);
         }
         let other = self.streams.iter().copied().find(|other| *other != conn);
         out.send(Flow { conn: Some(other.unwrap_or(conn)), ..flow }, 0, message);
+        None
     }
 
     fn refuse(&mut self, _: Time, _: Flow, _: &[u8], _: FrameError, _: &mut Outbox) {}

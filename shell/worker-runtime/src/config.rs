@@ -131,7 +131,7 @@ pub struct GeneratorOptions {
     pub exact_deadlines: bool,
     /// Where traffic is dense, a worker sleeps to the next multiple of this and takes what has come, and
     /// what was due, in one go; messages are handed over with the time at which the kernel took them
-    /// ([`Generator::receive_late`](wire::Generator::receive_late)). At most a second; zero: each message
+    /// ([`Arrival::at`](wire::Arrival::at)). At most a second; zero: each message
     /// wakes its worker, as it does wherever a worker has no datagram sockets.
     pub grain: Duration,
     /// Whether messages in datagrams come with that time also where there is no grain: for a machine that has

@@ -6,7 +6,7 @@ use common::*;
 use std::io::Write;
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex, OnceLock};
-use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time, Transport};
+use wire::{Arrival, ConnId, Flow, Frame, FrameError, Machine, Outbox, Time, Transport};
 use worker_runtime::{Bound, PostError, Runtime, RuntimeHandle, StartError, WorkerPanic, monotonic_now};
 
 #[test]
@@ -174,7 +174,9 @@ impl Machine for Asked {
         Some(0)
     }
 
-    fn receive(&mut self, _: Time, _: Flow, _: &[u8], _: &mut Outbox) {}
+    fn receive(&mut self, _: Arrival<'_>, _: &mut Outbox) -> Option<u16> {
+        None
+    }
 
     fn refuse(&mut self, _: Time, _: Flow, _: &[u8], _: FrameError, _: &mut Outbox) {}
 

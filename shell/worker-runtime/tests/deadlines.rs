@@ -6,7 +6,7 @@ use common::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time, Transport};
+use wire::{Arrival, ConnId, Flow, Frame, FrameError, Machine, Outbox, Time, Transport};
 use worker_runtime::Runtime;
 
 /// Between one alarm of the [`Chain`] and the next.
@@ -39,7 +39,9 @@ impl Machine for Chain {
         Some(0)
     }
 
-    fn receive(&mut self, _: Time, _: Flow, _: &[u8], _: &mut Outbox) {}
+    fn receive(&mut self, _: Arrival<'_>, _: &mut Outbox) -> Option<u16> {
+        None
+    }
 
     fn refuse(&mut self, _: Time, _: Flow, _: &[u8], _: FrameError, _: &mut Outbox) {}
 

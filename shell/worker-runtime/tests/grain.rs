@@ -7,7 +7,7 @@ use std::net::UdpSocket;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use wire::{ConnId, Flow, Frame, FrameError, Generator, Machine, Outbox, Time, Transport};
+use wire::{Arrival, ConnId, Flow, Frame, FrameError, Generator, Machine, Outbox, Time, Transport};
 use worker_runtime::{Bound, Runtime, RuntimeConfig, monotonic_now};
 
 const GRAIN: Duration = Duration::from_millis(1);
@@ -36,9 +36,19 @@ impl Machine for Echo {
         Some(0)
     }
 
-    fn receive(&mut self, _: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
+    fn receive(&mut self, arrival: Arrival<'_>, out: &mut Outbox) -> Option<u16> {
+        let Arrival { now, at, flow, message, .. } = arrival;
+        if let Some(at) = at {
+            let sent = Time::from_micros(u64::from_ne_bytes(message.try_into().unwrap()));
+            // Two clocks are read one after the other, each to the microsecond. What came after the round
+            // began came when it began.
+            let possible = at == now || (sent <= at + Duration::from_micros(50) && at < now);
+            self.0.impossible.fetch_add(u64::from(!possible), Ordering::Relaxed);
+            self.0.late.fetch_add(1, Ordering::Relaxed);
+        }
         self.0.messages.fetch_add(1, Ordering::Relaxed);
         out.send(flow, 0, message);
+        None
     }
 
     fn refuse(&mut self, _: Time, _: Flow, _: &[u8], _: FrameError, _: &mut Outbox) {}
@@ -56,17 +66,7 @@ impl Machine for Echo {
     }
 }
 
-impl Generator for Echo {
-    fn receive_late(&mut self, now: Time, arrived: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
-        let sent = Time::from_micros(u64::from_ne_bytes(message.try_into().unwrap()));
-        // Two clocks are read one after the other, each to the microsecond. What came after the round began
-        // came when it began.
-        let possible = arrived == now || (sent <= arrived + Duration::from_micros(50) && arrived < now);
-        self.0.impossible.fetch_add(u64::from(!possible), Ordering::Relaxed);
-        self.0.late.fetch_add(1, Ordering::Relaxed);
-        self.receive(now, flow, message, out);
-    }
-}
+impl Generator for Echo {}
 
 /// Sends messages until as many as are wanted have come to the machine late, and answers what it has seen and
 /// how often its worker woke.
@@ -177,7 +177,9 @@ impl Machine for Clockwork {
         Some(0)
     }
 
-    fn receive(&mut self, _: Time, _: Flow, _: &[u8], _: &mut Outbox) {}
+    fn receive(&mut self, _: Arrival<'_>, _: &mut Outbox) -> Option<u16> {
+        None
+    }
 
     fn refuse(&mut self, _: Time, _: Flow, _: &[u8], _: FrameError, _: &mut Outbox) {}
 

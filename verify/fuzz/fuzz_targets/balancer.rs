@@ -116,7 +116,7 @@ impl Bench {
         for workers in [1, 3, 64] {
             assert!(self.balancer.owner(message, workers).is_none_or(|owner| owner < workers));
         }
-        self.balancer.receive(self.now, from, message, &mut self.out);
+        self.balancer.receive(wire::Arrival::new(self.now, from, message), &mut self.out);
     }
 
     fn operate(&mut self, chunk: &[u8]) {

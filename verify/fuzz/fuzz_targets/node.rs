@@ -64,7 +64,7 @@ impl Bench {
         for workers in [1, 3, 64] {
             assert!(self.node.owner(message, workers).is_none_or(|owner| owner < workers));
         }
-        self.node.receive(self.now, from, message, &mut self.out);
+        self.node.receive(wire::Arrival::new(self.now, from, message), &mut self.out);
         self.node.round_ends(self.now, &mut self.out);
     }
 

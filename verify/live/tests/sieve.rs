@@ -9,7 +9,7 @@ use std::io::Write;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
-use wire::{ConnId, Flow, Frame, FrameError, Load, Machine, Outbox, Sieve, Time, Transport};
+use wire::{Arrival, ConnId, Flow, Frame, FrameError, Load, Machine, Outbox, Sieve, Time, Transport};
 use worker_runtime::{Bound, Listener, Runtime, RuntimeConfig};
 
 /// Tells of each message, and has the kernel drop what the table says.
@@ -32,8 +32,9 @@ impl Machine for Witness {
         None
     }
 
-    fn receive(&mut self, _: Time, _: Flow, message: &[u8], _: &mut Outbox) {
-        let _ = self.seen.send(message.to_vec());
+    fn receive(&mut self, arrival: Arrival<'_>, _: &mut Outbox) -> Option<u16> {
+        let _ = self.seen.send(arrival.message.to_vec());
+        None
     }
 
     fn pace(&mut self, _: Time, load: &Load) {

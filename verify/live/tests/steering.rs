@@ -9,7 +9,7 @@ use std::io::Write;
 use std::net::{SocketAddr, UdpSocket};
 use std::process::Stdio;
 use std::sync::{Arc, mpsc};
-use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time, Transport};
+use wire::{Arrival, ConnId, Flow, Frame, FrameError, Machine, Outbox, Time, Transport};
 use worker_runtime::{Bound, Listener, Runtime, RuntimeConfig};
 
 const WORKERS: u16 = 3;
@@ -32,8 +32,12 @@ impl Machine for Witness {
         self.ownership.owner(message, workers)
     }
 
-    fn receive(&mut self, _: Time, _: Flow, message: &[u8], _: &mut Outbox) {
-        let _ = self.seen.send((self.me, message.to_vec()));
+    fn receive(&mut self, arrival: Arrival<'_>, _: &mut Outbox) -> Option<u16> {
+        if let Some(other) = arrival.other_owner(self) {
+            return Some(other);
+        }
+        let _ = self.seen.send((self.me, arrival.message.to_vec()));
+        None
     }
 
     fn refuse(&mut self, _: Time, _: Flow, _: &[u8], _: FrameError, _: &mut Outbox) {}

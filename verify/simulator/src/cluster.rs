@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use wire::{Flow, Machine, Outbox, Time, Transport};
+use wire::{Arrival, Flow, Machine, Outbox, Time, Transport};
 
 const BALANCER: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 100)), 5060);
@@ -411,11 +411,15 @@ impl Run {
     fn arrive(&mut self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
         let flow = Flow::udp(UDP, from);
         if to == BALANCER {
-            return self.with_balancer(|balancer, now, out| balancer.receive(now, flow, bytes, out));
+            return self.with_balancer(|balancer, now, out| {
+                balancer.receive(Arrival::new(now, flow, bytes), out);
+            });
         }
         match self.network.at(to) {
             Some(Place::Site(server)) => {
-                self.with_server(server, |node, now, out| node.receive(now, flow, bytes, out));
+                self.with_server(server, |node, now, out| {
+                    node.receive(Arrival::new(now, flow, bytes), out);
+                });
             }
             Some(Place::Phone(phone)) => {
                 let source = Source { address: from, conn: None };

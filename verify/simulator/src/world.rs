@@ -23,7 +23,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use wire::{Flow, Machine, Outbox, Time, Transport};
+use wire::{Arrival, Flow, Machine, Outbox, Time, Transport};
 
 mod answers;
 mod streams;
@@ -484,7 +484,9 @@ impl World {
         // What is nobody's goes where the kernel deals it.
         let owner = self.sites[site].nodes[0].owner(bytes, workers).unwrap_or(flow.remote.port() % workers);
         let owner = usize::from(owner);
-        self.drive(site, owner, |node, now, out| node.receive(now, flow, bytes, out));
+        self.drive(site, owner, |node, now, out| {
+            node.receive(Arrival::new(now, flow, bytes), out);
+        });
         let request = !bytes.starts_with(b"SIP/2.0") && !bytes.starts_with(b"\r\n");
         if request && matches!(self.network.at(flow.remote), Some(Place::Phone(_))) {
             if self.heard.len() == 12 {

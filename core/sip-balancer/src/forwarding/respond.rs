@@ -70,8 +70,10 @@ impl Forwarder {
 
     /// The same of an answer of our own: a node that asks how we are keeps its connection.
     fn mark_asking(&self, to: Flow, out: &mut Outbox) {
-        if to.conn.is_some() && self.cluster.is_node_ip(to.remote.ip()) {
-            out.keeps(NODE_KEEPS);
+        if let Some(conn) = to.conn
+            && self.cluster.is_node_ip(to.remote.ip())
+        {
+            out.keeps(conn, NODE_KEEPS);
         }
     }
 

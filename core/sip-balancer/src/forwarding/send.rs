@@ -8,7 +8,7 @@ use crate::{Assigned, CallKey, Calls, MethodClass};
 use sip_message::{Message, Method, request_target};
 use sip_proxy::rewrite::{Outgoing, write_request};
 use sip_proxy::transport::{always_rport, is_natted};
-use wire::{Flow, ListenerId, Outbox, Transport};
+use wire::{Delivery, Flow, ListenerId, Outbox, Transport};
 
 /// What is written into a request so that others come back by it.
 pub(crate) enum TokenOf {
@@ -133,9 +133,6 @@ impl Forwarder {
             true => to,
             false => Flow { listener: self.settings.source(to.listener), ..to },
         };
-        let splices = &mut self.splices;
-        out.send_with(to, token, |buf| write_request(request, &outgoing, splices, buf));
-        self.scratch = lines;
         // What is too long for a datagram goes in one where no connection comes about (section 18.1.1).
         let datagram = match branch.to_caller {
             true => c.dialog.is_some_and(|(dialog, _)| dialog.listener.transport() == Transport::Udp),
@@ -144,9 +141,11 @@ impl Forwarder {
                 node.is_some_and(|node| node.transport.is_none())
             }
         };
-        if to.transport != Transport::Udp && datagram {
-            out.hurries();
-        }
+        let delivery =
+            Delivery { hurries: to.transport != Transport::Udp && datagram, ..Delivery::default() };
+        let splices = &mut self.splices;
+        out.deliver(to, token, delivery, |buf| write_request(request, &outgoing, splices, buf));
+        self.scratch = lines;
     }
 
     /// Our Record-Route; two of them where the sides have different addresses of ours (RFC 5658).

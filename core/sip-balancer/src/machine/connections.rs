@@ -17,8 +17,9 @@ const LONGEST: u32 = 86_400;
 impl Balancer {
     /// Marks the connection that a response was queued on last.
     pub(crate) fn mark_conn(&mut self, to: Flow, response: &Message<'_>, out: &mut Outbox) {
+        let Some(conn) = to.conn else { return };
         if self.cluster.is_node_ip(to.remote.ip()) {
-            return out.keeps(NODE_KEEPS);
+            return out.keeps(conn, NODE_KEEPS);
         }
         if !(200..300).contains(&response.status()) {
             return;
@@ -26,16 +27,12 @@ impl Balancer {
         match response.method() {
             Method::Register => match granted(response) {
                 0 => {}
-                seconds => out.keeps(seconds.min(LONGEST).saturating_add(KEPT_LONGER)),
+                seconds => out.keeps(conn, seconds.min(LONGEST).saturating_add(KEPT_LONGER)),
             },
             Method::Invite => {
-                if let Some(conn) = to.conn
-                    && self
-                        .dispatcher
-                        .calls_mut()
-                        .uses(self.forwarder.sealer().call(response.call_id()), conn)
-                {
-                    out.uses(CALL_KEEPS);
+                let call = self.forwarder.sealer().call(response.call_id());
+                if self.dispatcher.calls_mut().uses(call, conn) {
+                    out.uses(conn, CALL_KEEPS);
                 }
             }
             _ => {}

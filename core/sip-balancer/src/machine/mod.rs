@@ -27,7 +27,7 @@ use core::net::SocketAddr;
 use sip_message::{Flaw, Index, Message, Method, Parsed, parse};
 use sip_proxy::transport::broken_stream;
 use std::sync::Arc;
-use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time, Transport};
+use wire::{Arrival, ConnId, Flow, Frame, FrameError, Machine, Outbox, Time, Transport};
 
 /// What other threads tell a worker.
 pub enum Notice {
@@ -255,9 +255,13 @@ impl Machine for Balancer {
         self.forwarder.sealer().ownership().owner(message, workers)
     }
 
-    fn receive(&mut self, now: Time, flow: Flow, bytes: &[u8], out: &mut Outbox) {
+    fn receive(&mut self, arrival: Arrival<'_>, out: &mut Outbox) -> Option<u16> {
+        if let Some(other) = arrival.other_owner(self) {
+            return Some(other);
+        }
+        let Arrival { now, flow, message, .. } = arrival;
         let limits = self.forwarder.settings().message;
-        self.with_index(|this, index| match parse(bytes, index, &limits) {
+        self.with_index(|this, index| match parse(message, index, &limits) {
             Parsed::Garbage(_) => this.forwarder.counts.garbage += 1,
             Parsed::Good(message) if message.is_request() => {
                 this.forwarder.counts.requests += 1;
@@ -270,6 +274,7 @@ impl Machine for Balancer {
             Parsed::Bad(message, flaw) => this.flawed(flow, &message, flaw, out),
         });
         self.dispatcher.calls_mut().release(out);
+        None
     }
 
     fn refuse(&mut self, _now: Time, flow: Flow, head: &[u8], error: FrameError, out: &mut Outbox) {

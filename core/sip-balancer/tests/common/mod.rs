@@ -119,7 +119,7 @@ impl World {
     pub fn receive(&mut self, from: &str, text: &str) -> Vec<Sent> {
         let mut out = Outbox::new();
         let flow = Flow::udp(ListenerId(0), from.parse().expect("an address"));
-        self.balancer.receive(self.now, flow, text.as_bytes(), &mut out);
+        self.balancer.receive(wire::Arrival::new(self.now, flow, text.as_bytes()), &mut out);
         self.released.extend(out.releases());
         sent(&out)
     }
@@ -130,7 +130,7 @@ impl World {
         let remote: SocketAddr = from.parse().expect("an address");
         let conn = Some(ConnId::new(0, remote.port().into()));
         let flow = Flow { transport: Transport::Tcp, listener: ListenerId(1), remote, conn };
-        self.balancer.receive(self.now, flow, text.as_bytes(), &mut out);
+        self.balancer.receive(wire::Arrival::new(self.now, flow, text.as_bytes()), &mut out);
         self.released.extend(out.releases());
         sent(&out)
     }

@@ -13,7 +13,7 @@ use sip_proxy::loops::write_branch;
 use sip_transaction::{ClientId, ClientRequest, Payer};
 use std::mem;
 use std::sync::Arc;
-use wire::{Flow, Time};
+use wire::{Delivery, Flow, Time};
 
 /// Addresses that one worker probes at one time. Beyond that none is marked.
 const MOST: usize = 256;
@@ -157,7 +157,13 @@ impl Prober {
         push_u64(u64::from(job.serial), &mut text);
         text.extend_from_slice(b" OPTIONS\r\nAccept: application/sdp\r\nContent-Length: 0\r\n\r\n");
         self.call_id = call_id;
-        let request = ClientRequest { id: client, method: Method::Options, flow: job.flow, user: job.user() };
+        let request = ClientRequest {
+            id: client,
+            method: Method::Options,
+            flow: job.flow,
+            user: job.user(),
+            delivery: Delivery::default(),
+        };
         let sent = step.layer.send_request(step.now, &request, step.out, |buf| {
             buf.extend_from_slice(&text);
         });

@@ -18,7 +18,7 @@ use sip_proxy::loops::write_branch;
 use sip_proxy::rewrite::{Outgoing, edit_request};
 use sip_proxy::token::{End, Role};
 use sip_transaction::{ClientId, ClientRequest};
-use wire::{Flow, Time, Transport};
+use wire::{Delivery, Flow, Time, Transport};
 
 /// Whether a request begins something, which is better refused at once than late. One without To tag may
 /// still belong to something that goes on, with a peer of RFC 2543 (RFC 3261 section 12.2.1.1).
@@ -100,7 +100,8 @@ impl Forwarder {
             return;
         };
         let user = p.id.with_branch(branch.id);
-        let sent = ClientRequest { id: client, method: request.method(), flow, user };
+        let delivery = delivery(step, p, branch.id, flow, request);
+        let sent = ClientRequest { id: client, method: request.method(), flow, user, delivery };
         let splices = &mut *step.splices;
         edit_request(request, &outgoing, splices);
         match p.request.as_ref().filter(|original| original.len() >= SHARED) {
@@ -114,7 +115,9 @@ impl Forwarder {
             }
         }
         *step.scratch = lines;
-        mark_sent(step, p, branch.id, &sent, request);
+        if p.target(branch.id).is_some_and(|target| target.elsewhere) && !step.site.has_heard(flow.remote) {
+            step.layer.spare(client);
+        }
         p.clients.push((branch.id, client));
         step.site.services().count(Counter::Forwarded);
         watch_branch(step.now, p, branch.id, actions);
@@ -262,24 +265,16 @@ fn outgoing<'a>(
     })
 }
 
-/// Tells the runtime and the transaction how much the request that was queued last matters.
-fn mark_sent<S: Services>(
-    step: &mut Step<'_, S>,
+/// How the request of a branch goes over a stream.
+fn delivery<S: Services>(
+    step: &Step<'_, S>,
     p: &Proxied,
     branch: BranchId,
-    sent: &ClientRequest<'_>,
+    flow: Flow,
     request: &Message<'_>,
-) {
-    if begins(request) && !is_urgent(step.site.settings().emergency.as_ref(), request) {
-        step.out.yields();
-    }
-    let elsewhere = p.target(branch).is_some_and(|t| t.elsewhere);
-    if elsewhere && !step.site.has_heard(sent.flow.remote) {
-        step.layer.spare(sent.id);
-    }
-    if has_datagram(p, branch, sent.flow) {
-        step.out.hurries();
-    }
+) -> Delivery {
+    let yields = begins(request) && !is_urgent(step.site.settings().emergency.as_ref(), request);
+    Delivery { yields, hurries: has_datagram(p, branch, flow), ..Delivery::default() }
 }
 
 /// Whether the caller wants the identity that a trusted element asserted kept among trusted ones (RFC 3325

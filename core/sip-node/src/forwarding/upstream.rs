@@ -37,11 +37,11 @@ pub(super) fn relay<S: Services>(step: &mut Step<'_, S>, back: Back, response: &
         }
         // What was withheld was not queued; to streams nothing is withheld.
         let caller = step.layer.reply_of(back.server).filter(|flow| flow.transport.is_reliable());
-        if let Some(caller) = caller
+        if let Some(conn) = caller.and_then(|caller| caller.conn)
             && (200..300).contains(&status)
             && response.method() == Method::Invite
         {
-            keep_caller(step, &back, caller.conn);
+            keep_caller(step, &back, conn);
         }
     }
     sent
@@ -49,13 +49,11 @@ pub(super) fn relay<S: Services>(step: &mut Step<'_, S>, back: Back, response: &
 
 /// The connection of a caller whose call is answered by what was queued last matters: a stranger's as
 /// long as the call is known.
-fn keep_caller<S: Services>(step: &mut Step<'_, S>, back: &Back, conn: Option<ConnId>) {
+fn keep_caller<S: Services>(step: &mut Step<'_, S>, back: &Back, conn: ConnId) {
     if step.layer.payer_of(back.server) == Some(Payer::PROVEN) {
-        step.out.keeps(CALL_KEEPS);
-    } else if let Some(conn) = conn
-        && step.calls.takes(&back.key, conn)
-    {
-        step.out.uses(CALL_KEEPS);
+        step.out.keeps(conn, CALL_KEEPS);
+    } else if step.calls.takes(&back.key, conn) {
+        step.out.uses(conn, CALL_KEEPS);
     }
 }
 

@@ -72,8 +72,8 @@ impl Registrar {
                 }
                 step.site.services().count(Counter::Registered);
                 step.answer_once(flow, request, (reply.status, reply.reason), &reply.headers);
-                if keeps != 0 {
-                    step.out.keeps(keeps);
+                if let Some(conn) = flow.conn.filter(|_| keeps != 0) {
+                    step.out.keeps(conn, keeps);
                 }
             }
             Ok(reply) => {

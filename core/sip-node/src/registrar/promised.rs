@@ -100,6 +100,11 @@ impl Promised {
                 Ok(()) => buf.extend_from_slice(answer),
                 Err(StoreDown { retry_after }) => refuse(answer, *extra, retry_after, buf),
             };
+            let back = match *to {
+                Receiver::Transaction(id) if *keeps != 0 => step.layer.reply_of(id),
+                Receiver::Transaction(_) => None,
+                Receiver::Flow(flow) => Some(flow),
+            };
             let sent = match *to {
                 Receiver::Transaction(id) => step.layer.respond(step.now, id, status, step.out, write),
                 Receiver::Flow(flow) => !step.out.send_with(flow, 0, write).is_empty(),
@@ -108,8 +113,11 @@ impl Promised {
                 continue;
             }
             step.keep_response();
-            if kept.is_ok() && *keeps != 0 {
-                step.out.keeps(*keeps);
+            if let Some(conn) = back.and_then(|flow| flow.conn)
+                && kept.is_ok()
+                && *keeps != 0
+            {
+                step.out.keeps(conn, *keeps);
             }
         }
         self.clear();

@@ -387,7 +387,8 @@ impl Lab {
 
     /// A message of a round that goes on.
     pub fn hand_over(&mut self, flow: Flow, text: impl AsRef<str>) {
-        self.node.receive(self.now, flow, text.as_ref().as_bytes(), &mut self.out);
+        let arrival = wire::Arrival::new(self.now, flow, text.as_ref().as_bytes());
+        self.node.receive(arrival, &mut self.out);
     }
 
     /// Everything that left since this was last called.

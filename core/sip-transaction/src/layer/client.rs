@@ -16,7 +16,7 @@ use ::timing::Slab;
 use core::mem;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use sip_message::{Limits, Message, Method, Parsed, Splices, apply_packed};
-use wire::{Flow, ListenerId, Outbox};
+use wire::{Delivery, Flow, ListenerId, Outbox};
 
 /// What a client transaction costs besides its buffer: itself, its timer, and what the allocator adds.
 const COST: usize = 256;
@@ -34,6 +34,8 @@ pub struct ClientRequest<'a> {
     pub flow: Flow,
     /// A number of the transaction user's; events carry it.
     pub user: u64,
+    /// How it goes over a stream.
+    pub delivery: Delivery,
 }
 
 /// One client transaction.
@@ -207,7 +209,7 @@ impl Clients {
         if !self.begin(shared, request, number) {
             return false;
         }
-        let range = out.send_with(request.flow, request.id.token(), write);
+        let range = out.deliver(request.flow, request.id.token(), request.delivery, write);
         if let Some(client) = self.slab.at_mut(request.id.slot)
             && client.needs_request()
         {
@@ -228,7 +230,7 @@ impl Clients {
         if !self.begin(shared, request, number) {
             return false;
         }
-        out.send_with(request.flow, request.id.token(), |out| edits.apply(original, out));
+        out.deliver(request.flow, request.id.token(), request.delivery, |out| edits.apply(original, out));
         if let Some(client) = self.slab.at_mut(request.id.slot)
             && client.needs_request()
         {
@@ -242,7 +244,7 @@ impl Clients {
 
     /// Starts the machine of a reserved id; false if that cannot be.
     fn begin(&mut self, shared: &mut Shared, request: &ClientRequest<'_>, number: u32) -> bool {
-        let &ClientRequest { id, method, flow, user } = request;
+        let &ClientRequest { id, method, flow, user, .. } = request;
         let Some(client) = self.get_mut(id) else { return false };
         if client.state != State::Reserved || method == Method::Ack {
             return false;

@@ -14,7 +14,7 @@ use core::time::Duration;
 use sip_message::{Message, Method, Name, Response, push_u64};
 use std::mem;
 use timing::Tenant;
-use wire::{Flow, Outbox, Time};
+use wire::{Delivery, Flow, Outbox, Time};
 
 type Counted = metrics::Method;
 
@@ -217,10 +217,9 @@ impl People {
         text.clear();
         let proven = self.write_request(place, ask, &proof, challenge, &mut text);
         if proven {
-            out.send(flow, place.number(), &text);
-            if ask == Ask::Invite && challenge.is_none() {
-                out.yields();
-            }
+            let yields = ask == Ask::Invite && challenge.is_none();
+            let delivery = Delivery { yields, ..Delivery::default() };
+            out.deliver(flow, place.number(), delivery, |buf| buf.extend_from_slice(&text));
             self.offer(now, place, Direction::Sent, flow, &text);
             self.metrics.request_sent(now, ask.counted());
         }

@@ -41,7 +41,7 @@ use sip_message::{Index, Limits, Message, Method, Parsed, Response, parse};
 use std::mem;
 use timers::Timers;
 use timing::Slab;
-use wire::{ConnId, Flow, Frame, FrameError, Generator, Machine, Outbox, Time, Transport};
+use wire::{Arrival, ConnId, Flow, Frame, FrameError, Generator, Machine, Outbox, Time, Transport};
 use words::{Kind, Place, Words, read_branch, read_call_id};
 
 /// Deeds begun in one go before received messages get their turn.
@@ -326,9 +326,19 @@ impl Machine for People {
         Some(self.owners.of(message).unwrap_or(0) % workers)
     }
 
-    fn receive(&mut self, now: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
+    /// Everything is counted from the arrival, and what is sent upon it was meant to leave then: the
+    /// wait is lateness of ours.
+    fn receive(&mut self, arrival: Arrival<'_>, out: &mut Outbox) -> Option<u16> {
+        if let Some(other) = arrival.other_owner(self) {
+            return Some(other);
+        }
+        let Arrival { now, at, flow, message, .. } = arrival;
         self.woken = now;
-        self.message(now, flow, message, out);
+        if let Some(at) = at {
+            self.metrics.scheduled_send(now, at);
+        }
+        self.message(at.unwrap_or(now), flow, message, out);
+        None
     }
 
     fn refuse(&mut self, now: Time, _flow: Flow, _head: &[u8], _error: FrameError, _out: &mut Outbox) {
@@ -388,15 +398,7 @@ impl Machine for People {
     }
 }
 
-impl Generator for People {
-    /// Everything is counted from the arrival, and what is sent upon it was meant to leave then: the
-    /// wait is lateness of ours.
-    fn receive_late(&mut self, now: Time, arrived: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
-        self.woken = now;
-        self.metrics.scheduled_send(now, arrived);
-        self.message(arrived, flow, message, out);
-    }
-}
+impl Generator for People {}
 
 /// Whether another answer to a challenge is worth the try: the first one is, and one more if only the nonce
 /// was too old.

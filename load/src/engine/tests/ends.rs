@@ -283,7 +283,7 @@ fn a_call_that_lingers_ends_once_whatever_comes() {
         String::from_utf8_lossy(&call_id)
     );
     let ended = lingering(&scenario, |own, flow| {
-        own.receive(Time::from_secs(2), flow, message.as_bytes(), &mut Outbox::new());
+        own.receive(Arrival::new(Time::from_secs(2), flow, message.as_bytes()), &mut Outbox::new());
     });
     assert_eq!(ended, (1, 0, true));
 }

@@ -22,19 +22,19 @@ fn times_are_counted_from_the_arrival_and_the_wait_is_lateness() {
     let mut out = Outbox::new();
     caller.timeout(ms(0), &mut out);
     let invite = sent(&mut out).remove(0);
-    callee.receive(ms(0), to_callee, &invite, &mut out);
+    callee.receive(Arrival::new(ms(0), to_callee, &invite), &mut out);
     let answers = sent(&mut out);
     // 180 and 200 come after 4 ms and wait for 6 more; ACK and BYE leave then.
     for answer in &answers {
-        caller.receive_late(ms(10), ms(4), to_caller, answer, &mut out);
+        caller.receive(Arrival { at: Some(ms(4)), ..Arrival::new(ms(10), to_caller, answer) }, &mut out);
     }
     let requests = sent(&mut out);
     assert_eq!((answers.len(), requests.len()), (2, 2));
     for request in &requests {
-        callee.receive(ms(11), to_callee, request, &mut out);
+        callee.receive(Arrival::new(ms(11), to_callee, request), &mut out);
     }
     let bye_answer = sent(&mut out).remove(0);
-    caller.receive_late(ms(13), ms(12), to_caller, &bye_answer, &mut out);
+    caller.receive(Arrival { at: Some(ms(12)), ..Arrival::new(ms(13), to_caller, &bye_answer) }, &mut out);
 
     let metrics = caller.metrics();
     let micros = |hist: &crate::metrics::Hist| (hist.count(), hist.max());

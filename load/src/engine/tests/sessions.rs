@@ -336,7 +336,7 @@ fn asked_again(caller: &str, callee: &str) -> String {
         .find(|text| text.starts_with("SIP/2.0 ") && text.contains("\r\nCSeq: 1 INVITE\r\n"));
     let mut out = Outbox::new();
     let flow = Flow::udp(ListenerId(0), address(CALLEE));
-    pair.ends[0].1.receive(pair.now, flow, first.expect("one").as_bytes(), &mut out);
+    pair.ends[0].1.receive(Arrival::new(pair.now, flow, first.expect("one").as_bytes()), &mut out);
     let sent = out.transmits().iter().map(|t| String::from_utf8_lossy(out.message(t)).into_owned());
     sent.collect()
 }

@@ -95,7 +95,7 @@ fn a_response_belongs_to_the_transaction_that_its_branch_names() {
         let (_, rest) = text.split_once("\r\n").unwrap();
         let answer = format!("SIP/2.0 200 OK\r\n{rest}").replace("To: <sip:u@x>", "To: <sip:u@x>;tag=1");
         let flow = Flow::udp(ListenerId(0), address(CALLEE));
-        own.receive(Time::from_secs(1), flow, answer.as_bytes(), &mut Outbox::new());
+        own.receive(Arrival::new(Time::from_secs(1), flow, answer.as_bytes()), &mut Outbox::new());
         own.calls()
     };
     assert_eq!((answer(second), answer(first)), (1, 0));
@@ -210,12 +210,8 @@ const INVITE: &str = "INVITE sip:x@y SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.9:5060;
 fn said(engine: &mut Engine, call_id: &str) -> Vec<String> {
     let mut out = Outbox::new();
     let text = INVITE.replace("{call}", call_id);
-    engine.receive(
-        Time::from_secs(2),
-        Flow::udp(ListenerId(0), address("192.0.2.9:5060")),
-        text.as_bytes(),
-        &mut out,
-    );
+    let flow = Flow::udp(ListenerId(0), address("192.0.2.9:5060"));
+    engine.receive(Arrival::new(Time::from_secs(2), flow, text.as_bytes()), &mut out);
     let line = |text: &[u8]| String::from_utf8_lossy(text).lines().next().unwrap_or_default().to_owned();
     out.transmits().iter().map(|sent| line(out.message(sent))).collect()
 }
@@ -239,7 +235,7 @@ fn what_is_answered_by_default_begins_no_call() {
         let text = INVITE.replace("{call}", method).replace("INVITE", method);
         let mut out = Outbox::new();
         let flow = Flow::udp(ListenerId(0), address("192.0.2.9:5060"));
-        engine.receive(Time::from_secs(2), flow, text.as_bytes(), &mut out);
+        engine.receive(Arrival::new(Time::from_secs(2), flow, text.as_bytes()), &mut out);
         let code =
             |text: &[u8]| String::from_utf8_lossy(text).split(' ').nth(1).unwrap_or_default().to_owned();
         out.transmits().iter().map(|sent| code(out.message(sent))).collect::<Vec<_>>()

@@ -69,7 +69,8 @@ fn a_call_begins_to_wait_when_it_begins() {
                    To: <sip:b@x>\r\nCall-ID: m\r\nCSeq: 1 MESSAGE\r\nContent-Length: 0\r\n\r\n";
     let now = pair.now;
     let callee = &mut pair.ends[1].1;
-    callee.receive(now, Flow::udp(ListenerId(0), address(CALLER)), message.as_bytes(), &mut out);
+    callee
+        .receive(Arrival::new(now, Flow::udp(ListenerId(0), address(CALLER)), message.as_bytes()), &mut out);
     let waits: Vec<_> = callee.player.calls.iter().map(|call| call.waiting.times()).collect();
     assert_eq!(waits, [(now, now)], "and not when the call before it in its place did");
 }

@@ -7,7 +7,7 @@ use crate::counters::Counters;
 use crate::monotonic_now;
 use crate::transport::Sink;
 use std::sync::Arc;
-use wire::{ConnId, Flow, Machine, Outbox, Time};
+use wire::{Arrival, ConnId, Flow, Machine, Outbox, Time};
 
 /// A machine, what it wants sent, and the links to the other workers' machines.
 pub(super) struct Driver<H: Host> {
@@ -136,10 +136,12 @@ impl<H: Host> Driver<H> {
         (owner != self.links.me()).then_some(owner)
     }
 
-    fn deliver(&mut self, flow: Flow, bytes: &[u8], arrived: Option<Time>) {
+    /// Gives the machine a message of its own.
+    fn deliver(&mut self, flow: Flow, message: &[u8], arrived: Option<Time>) {
         // A message that came after the round began came when it began.
-        let arrived = arrived.map(|arrived| arrived.min(self.now));
-        self.host.receive(self.now, arrived, flow, bytes, &mut self.out);
+        let at = arrived.map(|arrived| arrived.min(self.now));
+        let arrival = Arrival { at, ..Arrival::new(self.now, flow, message) };
+        self.host.machine_mut().receive(arrival, &mut self.out);
     }
 }
 
@@ -150,8 +152,9 @@ impl<H: Host> Sink for Driver<H> {
             return;
         }
         let other = if self.steered && arrived.is_none() {
-            let place = (self.links.me(), self.links.workers());
-            self.host.machine_mut().receive_steered(self.now, flow, bytes, place, &mut self.out)
+            let steered = Some((self.links.me(), self.links.workers()));
+            let arrival = Arrival { steered, ..Arrival::new(self.now, flow, bytes) };
+            self.host.machine_mut().receive(arrival, &mut self.out)
         } else {
             let other = self.other_owner(bytes);
             if other.is_none() {

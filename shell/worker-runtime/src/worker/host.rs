@@ -1,8 +1,8 @@
 //! What a worker hosts: the machine of a server, or that of a generator, which is told more.
 
-use wire::{ConnId, Flow, Generator, Machine, Outbox, Time};
+use wire::{ConnId, Generator, Machine, Time};
 
-/// A machine, and how it receives.
+/// A machine, and what it hears about its connections.
 pub trait Host: Send + 'static {
     /// The machine.
     type Machine: Machine;
@@ -12,9 +12,6 @@ pub trait Host: Send + 'static {
 
     /// The machine.
     fn machine_mut(&mut self) -> &mut Self::Machine;
-
-    /// Gives it a message, which came at `arrived` if that is known.
-    fn receive(&mut self, now: Time, arrived: Option<Time>, flow: Flow, message: &[u8], out: &mut Outbox);
 
     /// Tells it of the connection that was begun for a message of its own.
     fn connected(&mut self, now: Time, token: u64, conn: ConnId);
@@ -39,11 +36,6 @@ impl<M: Machine + Send + 'static> Host for Serving<M> {
         &mut self.0
     }
 
-    #[inline]
-    fn receive(&mut self, now: Time, _: Option<Time>, flow: Flow, message: &[u8], out: &mut Outbox) {
-        self.0.receive(now, flow, message, out);
-    }
-
     fn connected(&mut self, _: Time, _: u64, _: ConnId) {}
 }
 
@@ -61,14 +53,6 @@ impl<G: Generator + Send + 'static> Host for Generating<G> {
     #[inline]
     fn machine_mut(&mut self) -> &mut G {
         &mut self.0
-    }
-
-    #[inline]
-    fn receive(&mut self, now: Time, arrived: Option<Time>, flow: Flow, message: &[u8], out: &mut Outbox) {
-        match arrived {
-            Some(arrived) => self.0.receive_late(now, arrived, flow, message, out),
-            None => self.0.receive(now, flow, message, out),
-        }
     }
 
     fn connected(&mut self, now: Time, token: u64, conn: ConnId) {

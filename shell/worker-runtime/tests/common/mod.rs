@@ -5,7 +5,9 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use wire::{ConnId, Flow, Frame, FrameError, ListenerId, Machine, Outbox, Time, Transport};
+use wire::{
+    Arrival, ConnId, Delivery, Flow, Frame, FrameError, ListenerId, Machine, Outbox, Time, Transport,
+};
 use worker_runtime::{Counts, Listener, Runtime, RuntimeConfig, RuntimeHandle};
 
 /// What a machine was told, on which worker.
@@ -46,13 +48,10 @@ impl Lines {
         let token = words.next().unwrap().parse().unwrap();
         let listener = ListenerId(u16::from(transport != Transport::Udp));
         let text = format!("{}\n", words.next().unwrap_or_default());
-        out.send(Flow { transport, listener, remote, conn: None }, token, text.as_bytes());
-        if text.starts_with("new") {
-            out.yields();
-        }
-        if text.starts_with("soon") {
-            out.hurries();
-        }
+        let (yields, hurries) = (text.starts_with("new"), text.starts_with("soon"));
+        let delivery = Delivery { yields, hurries, ..Delivery::default() };
+        let flow = Flow { transport, listener, remote, conn: None };
+        out.deliver(flow, token, delivery, |buf| buf.extend_from_slice(text.as_bytes()));
     }
 }
 
@@ -82,7 +81,11 @@ impl Machine for Lines {
         }
     }
 
-    fn receive(&mut self, now: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
+    fn receive(&mut self, arrival: Arrival<'_>, out: &mut Outbox) -> Option<u16> {
+        if let Some(other) = arrival.other_owner(self) {
+            return Some(other);
+        }
+        let Arrival { now, flow, message, .. } = arrival;
         let line = String::from_utf8_lossy(message);
         let line = line.trim_end_matches('\n');
         if line.starts_with("quiet") || line.starts_with('>') {
@@ -106,11 +109,11 @@ impl Machine for Lines {
             _ if line.starts_with('>') => self.send(&line[1..], out),
             "keep" => {
                 out.send(flow, 0, b"kept\n");
-                out.keeps(3_600);
+                out.keeps(flow.conn.unwrap(), 3_600);
             }
             "use" => {
                 out.send(flow, 0, b"used\n");
-                out.uses(3_600);
+                out.uses(flow.conn.unwrap(), 3_600);
             }
             "free" => {
                 out.send(flow, 0, b"freed\n");
@@ -123,6 +126,7 @@ impl Machine for Lines {
                 out.send(flow, 1, message);
             }
         }
+        None
     }
 
     fn refuse(&mut self, _: Time, flow: Flow, head: &[u8], _: FrameError, out: &mut Outbox) {
@@ -149,7 +153,8 @@ impl Machine for Lines {
     fn notice(&mut self, now: Time, notice: String, out: &mut Outbox) {
         if let Some(command) = notice.strip_prefix("do ") {
             let flow = Flow::udp(ListenerId(0), "127.0.0.1:9".parse().unwrap());
-            return self.receive(now, flow, command.as_bytes(), out);
+            self.receive(Arrival::new(now, flow, command.as_bytes()), out);
+            return;
         }
         self.tell(Told::Notice(notice));
     }

@@ -134,7 +134,7 @@ impl Bench {
         let write = |out: &mut Vec<u8>| out.extend_from_slice(text.as_bytes());
         assert!(self.layer.send_request(
             self.now,
-            &ClientRequest { id, method, flow: to, user },
+            &ClientRequest { id, method, flow: to, user, delivery: wire::Delivery::default() },
             &mut self.out,
             write
         ));

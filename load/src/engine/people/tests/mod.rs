@@ -330,7 +330,7 @@ fn any_message_is_survived() {
             let text = format!("{start}\r\nVia: SIP/2.0/UDP 192.0.2.1;branch={branch}{tail}");
             let mut out = Outbox::new();
             town.people[0].owner(text.as_bytes(), 2);
-            town.people[0].receive(town.now, flow, text.as_bytes(), &mut out);
+            town.people[0].receive(Arrival::new(town.now, flow, text.as_bytes()), &mut out);
         }
     }
 }

@@ -241,7 +241,10 @@ impl Town {
             self.log.push(format!("{source} {to} {}", text.lines().next().unwrap_or_default()));
             let mut out = Outbox::new();
             if to == address(SERVER) {
-                self.server.receive(self.now, Flow::udp(ListenerId(0), source), &bytes, &mut out);
+                self.server.receive(
+                    wire::Arrival::new(self.now, Flow::udp(ListenerId(0), source), &bytes),
+                    &mut out,
+                );
                 self.server.round_ends(self.now, &mut out);
                 waiting.extend(letters(None, &out));
                 continue;
@@ -253,7 +256,7 @@ impl Town {
             let owner = usize::from(self.people[0].owner(&bytes, 2).unwrap_or(0));
             assert!(listener < own_from || owner == listener - own_from, "{to} is not of {owner}: {text}");
             let flow = Flow::udp(ListenerId(listener as u16), source);
-            self.people[owner].receive(self.now, flow, &bytes, &mut out);
+            self.people[owner].receive(wire::Arrival::new(self.now, flow, &bytes), &mut out);
             waiting.extend(letters(Some(owner), &out));
         }
     }
