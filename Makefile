@@ -130,6 +130,16 @@ all-tests: setup-test
 live: ## only the tests that talk to the running binary
 	$(RUN_TESTS) --only live
 
+# All unsafe code is below shell/worker-runtime/src/sys. Miri has no sockets and maps no files, so it runs what keeps
+# pointers, what is mapped, and the tables and rings that others rely on. `make test` needs no second toolchain.
+MIRI_TESTS = sys::pinned sys::mapping sys::send::tests::only_one shared::tests::full_ring transport::stream::table \
+    transport::stream::output transport::stream::directory
+.PHONY: miri
+miri: ## the unsafe code that Miri can run, under Miri (needs a nightly toolchain; minutes)
+	@$(CARGO) +nightly miri --version >/dev/null 2>&1 || \
+	    { echo 'make miri: no nightly toolchain with Miri: rustup toolchain install nightly -c miri,rust-src'; exit 1; }
+	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test $(LOCKED) -p worker-runtime --lib -- $(MIRI_TESTS)
+
 .PHONY: reference
 reference: ## writes the tables of docs/reference anew, from the program
 	$(CARGO) run $(LOCKED) --quiet -p control --example reference

@@ -138,8 +138,8 @@ pub struct GeneratorOptions {
     /// to know how long they lay there while it did something else, or stood still. All are taken in batches
     /// then, and the wall clock is read for each.
     pub stamps: bool,
-    /// Whether datagrams that were handed to the kernel as one are received as one (`UDP_GRO`): they are all
-    /// for whom the first is for, and the kernel drops none of them in an overload. What is sent does not
+    /// Whether datagrams that were handed to the kernel as one are received as one (`UDP_GRO`). All of them
+    /// go to the worker of the first, and the kernel drops none of them in an overload. What is sent does not
     /// depend on it.
     pub together: bool,
     /// The target, if all datagrams go to one address. A listener of one worker alone gets a twin: a second

@@ -1,7 +1,7 @@
 //! Memory that is shared with the kernel.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,9 +20,13 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// The first so many bytes of a map that was made to be mapped.
     pub fn new(map: BorrowedFd<'_>, bytes: usize) -> io::Result<Mapping> {
-        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+        Mapping::of(map.as_raw_fd(), libc::MAP_SHARED, bytes)
+    }
+
+    fn of(map: RawFd, flags: libc::c_int, bytes: usize) -> io::Result<Mapping> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping at a place of the kernel's choice; no pointer of ours is given.
-        let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, map.as_raw_fd(), 0) };
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, map, 0) };
         if at == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
@@ -64,15 +68,25 @@ mod tests {
     use super::*;
     use std::os::fd::AsFd;
 
+    /// Maps no file, so that Miri can run it (`make miri`).
     #[test]
-    fn a_word_is_written_beside_its_other_half() {
+    fn word_is_written_beside_its_other_half() {
+        write_words(&Mapping::of(-1, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, 16).unwrap());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri maps no files")]
+    fn map_of_the_kernel_is_written_in_words() {
         let path = std::env::temp_dir().join(format!("strowger-mapping-{}", std::process::id()));
         let options =
             std::fs::OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path);
         let file = options.unwrap();
         std::fs::remove_file(&path).unwrap();
         file.set_len(16).unwrap();
-        let mapping = Mapping::new(file.as_fd(), 16).unwrap();
+        write_words(&Mapping::new(file.as_fd(), 16).unwrap());
+    }
+
+    fn write_words(mapping: &Mapping) {
         let bytes = |at| mapping.long(at).unwrap().load(Ordering::Relaxed).to_ne_bytes();
         mapping.set_word(0, 0x0101_0101);
         mapping.set_word(4, 0x0202_0202);

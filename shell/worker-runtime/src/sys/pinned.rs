@@ -55,8 +55,7 @@ impl<T> Drop for Pinned<T> {
 mod tests {
     use super::*;
 
-    /// As the kernel and a batch use it. Whether that is defined `cargo +nightly miri test -p worker-runtime
-    /// --lib pinned` sees.
+    /// As the kernel and a batch use it. Whether that is defined `make miri` sees.
     #[test]
     fn pointers_that_are_kept_outlive_what_is_borrowed_between() {
         let mut values = Pinned::new(vec![0_u8; 8]);

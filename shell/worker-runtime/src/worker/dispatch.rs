@@ -34,7 +34,7 @@ impl<H: Host> Worker<H> {
         }
         // The outbox is put back below, with its memory.
         let out = self.driver.take_out();
-        let origin = self.driver.links().me();
+        let origin = self.driver.rings().me();
         let mut fresh = None;
         for (index, transmit) in out.transmits().iter().enumerate() {
             let taken = match transmit.flow.transport {
@@ -55,7 +55,7 @@ impl<H: Host> Worker<H> {
         for &conn in out.releases() {
             match conn.worker() == origin {
                 true => self.streams.release(conn, self.driver.now()),
-                false => self.driver.links_mut().tell(conn.worker(), Hop::Release(conn)),
+                false => self.driver.rings_mut().tell(conn.worker(), Hop::Release(conn)),
             }
         }
         self.driver.give_back(out);
@@ -72,7 +72,7 @@ impl<H: Host> Worker<H> {
         if transmits.len() > FEW || others || !transmits.iter().all(plain) {
             return false;
         }
-        let (origin, streams) = (self.driver.links().me(), &mut self.streams);
+        let (origin, streams) = (self.driver.rings().me(), &mut self.streams);
         for transmit in transmits {
             let fail = |token| streams.fail(Ticket { token, ..Ticket::none(origin) });
             if !self.datagrams.send_lone(out, transmit, &self.poller, fail) {
@@ -108,19 +108,19 @@ impl<H: Host> Worker<H> {
             self.driver.connected(transmit.token, conn);
         }
         let message = out.message(transmit);
-        let ticket = ticket(transmit, self.driver.links().me());
-        if conn.worker() == self.driver.links().me() {
+        let ticket = ticket(transmit, self.driver.rings().me());
+        if conn.worker() == self.driver.rings().me() {
             // It reports a failure itself.
             self.streams.write(conn, message, ticket, &self.poller, self.driver.now());
             return true;
         }
-        self.driver.links_mut().hand_to_send(conn, message, ticket)
+        self.driver.rings_mut().hand_to_send(conn, message, ticket)
     }
 
     /// Begins a connection for a transmit, from the address of its listener.
     fn connect(&mut self, transmit: &Transmit) -> Option<ConnId> {
         let flow = &transmit.flow;
-        let listener = self.driver.links().shared().listeners.get(usize::from(flow.listener.0))?;
+        let listener = self.driver.rings().shared().listeners.get(usize::from(flow.listener.0))?;
         let (local, now) = (listener.address.ip(), self.driver.now());
         match self.streams.connect(local, flow.listener, flow.remote, &self.poller, now) {
             Ok(conn) => Some(conn),
@@ -132,10 +132,10 @@ impl<H: Host> Worker<H> {
     }
 
     fn dispatch_close(&mut self, conn: ConnId) {
-        if conn.worker() == self.driver.links().me() {
+        if conn.worker() == self.driver.rings().me() {
             self.streams.close_gently(conn, Reason::Asked, &self.poller, self.driver.now());
         } else {
-            self.driver.links_mut().tell(conn.worker(), Hop::Close(conn));
+            self.driver.rings_mut().tell(conn.worker(), Hop::Close(conn));
         }
     }
 }

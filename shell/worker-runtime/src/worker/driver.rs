@@ -2,18 +2,18 @@
 //! worker that owns them.
 
 use super::host::{Host, Notice};
-use super::links::Links;
+use super::rings::Rings;
 use crate::counters::Counters;
 use crate::monotonic_now;
 use crate::transport::Sink;
 use std::sync::Arc;
 use wire::{Arrival, ConnId, Flow, Machine, Outbox, Time};
 
-/// A machine, what it wants sent, and the links to the other workers' machines.
+/// A machine, what it wants sent, and the rings to the other workers' machines.
 pub(super) struct Driver<H: Host> {
     host: H,
     out: Outbox,
-    links: Links<Notice<H>>,
+    rings: Rings<Notice<H>>,
     counters: Arc<Counters>,
     /// When this round began.
     now: Time,
@@ -27,12 +27,12 @@ impl<H: Host> Driver<H> {
     /// Hosts a machine whose datagrams the kernel has `steered` or not, and `stamped` or not.
     pub fn new(
         host: H,
-        links: Links<Notice<H>>,
+        rings: Rings<Notice<H>>,
         counters: Arc<Counters>,
         (steered, stamped): (bool, bool),
         now: Time,
     ) -> Driver<H> {
-        Driver { host, out: Outbox::new(), links, counters, now, steered, stamped }
+        Driver { host, out: Outbox::new(), rings, counters, now, steered, stamped }
     }
 
     /// When this round began.
@@ -83,22 +83,22 @@ impl<H: Host> Driver<H> {
         self.out = out;
     }
 
-    /// The links to the other workers.
+    /// The rings to the other workers.
     #[inline]
-    pub fn links(&self) -> &Links<Notice<H>> {
-        &self.links
+    pub fn rings(&self) -> &Rings<Notice<H>> {
+        &self.rings
     }
 
-    /// The links to the other workers.
+    /// The rings to the other workers.
     #[inline]
-    pub fn links_mut(&mut self) -> &mut Links<Notice<H>> {
-        &mut self.links
+    pub fn rings_mut(&mut self) -> &mut Rings<Notice<H>> {
+        &mut self.rings
     }
 
     /// Takes a message of a stream unless its owner's ring is full.
     pub fn offer(&mut self, flow: Flow, bytes: &[u8]) -> bool {
         let taken = match self.other_owner(bytes) {
-            Some(owner) => self.links.hand_over(owner, flow, bytes, None),
+            Some(owner) => self.rings.hand_over(owner, flow, bytes, None),
             None => {
                 self.deliver(flow, bytes, None);
                 true
@@ -128,12 +128,12 @@ impl<H: Host> Driver<H> {
 
     /// The worker that owns this, if it is not this one.
     fn other_owner(&self, bytes: &[u8]) -> Option<u16> {
-        let workers = self.links.workers();
+        let workers = self.rings.workers();
         if workers <= 1 {
             return None;
         }
         let owner = self.machine().owner(bytes, workers)? % workers;
-        (owner != self.links.me()).then_some(owner)
+        (owner != self.rings.me()).then_some(owner)
     }
 
     /// Gives the machine a message of its own.
@@ -152,7 +152,7 @@ impl<H: Host> Sink for Driver<H> {
             return;
         }
         let other = if self.steered && arrived.is_none() {
-            let steered = Some((self.links.me(), self.links.workers()));
+            let steered = Some((self.rings.me(), self.rings.workers()));
             let arrival = Arrival { steered, ..Arrival::new(self.now, flow, bytes) };
             self.host.machine_mut().receive(arrival, &mut self.out)
         } else {
@@ -165,13 +165,13 @@ impl<H: Host> Sink for Driver<H> {
         if let Some(owner) = other {
             // The owner may sleep for a grain. It came before this moment, perhaps after the round began.
             let arrived = arrived.or_else(|| self.stamped.then(monotonic_now));
-            let taken = self.links.hand_over(owner, flow, bytes, arrived);
+            let taken = self.rings.hand_over(owner, flow, bytes, arrived);
             self.counters.udp_hops.add(u64::from(taken));
             self.counters.ring_drops.add(u64::from(!taken));
         }
     }
 
     fn many(&mut self) {
-        self.links.rouse();
+        self.rings.rouse();
     }
 }

@@ -1,17 +1,17 @@
 //! One worker: its event loop.
 
 mod alarm;
+mod busy_poll;
 mod dispatch;
 mod driver;
 mod grain;
 mod host;
-mod links;
 mod overload;
 mod pressure;
 mod reading;
 mod receiving;
+mod rings;
 mod sleep;
-mod spin;
 
 use crate::config::RuntimeConfig;
 use crate::listen::WorkerSockets;
@@ -22,8 +22,8 @@ use crate::transport::stream::{Reason, Streams, Ticket};
 use crate::transport::udp::Datagrams;
 use driver::Driver;
 pub use host::{Generating, Host, Notice, Serving};
-use links::Links;
 use overload::Overload;
+use rings::Rings;
 use sleep::{Sleep, Wait, Woken};
 use std::io;
 use std::os::fd::AsFd;
@@ -93,10 +93,10 @@ impl<H: Host> Worker<H> {
         let sleep = Sleep::new(config, !sockets.udp.is_empty(), alarm, Arc::clone(&counters), now)?;
         let watch = (&poller, |number| (KIND_UDP << KIND_SHIFT) | number as u64);
         let datagrams = Datagrams::new(config, sockets.udp, Arc::clone(&counters), watch, now)?;
-        let links = Links::new(me, shared);
+        let rings = Rings::new(me, shared);
         let told = (steered, datagrams.are_stamped());
         Ok(Worker {
-            driver: Driver::new(host, links, counters, told, now),
+            driver: Driver::new(host, rings, counters, told, now),
             poller,
             sleep,
             overload: Overload::new(config.patience),
@@ -114,8 +114,8 @@ impl<H: Host> Worker<H> {
     /// If epoll itself fails, which no input can cause.
     pub fn run(mut self) -> io::Result<()> {
         self.sleep.begin();
-        while !self.driver.links().shared().stop.load(Ordering::Relaxed) {
-            if !self.drained && self.driver.links().shared().drain.load(Ordering::Relaxed) {
+        while !self.driver.rings().shared().stop.load(Ordering::Relaxed) {
+            if !self.drained && self.driver.rings().shared().drain.load(Ordering::Relaxed) {
                 self.drained = true;
                 self.streams.stop_accepting(&self.poller, self.driver.now());
             }
@@ -152,14 +152,14 @@ impl<H: Host> Worker<H> {
     fn part(&mut self) {
         let until = monotonic_now() + PARTING;
         for phase in 1..=2 {
-            self.driver.links().shared().parted.fetch_add(1, Ordering::SeqCst);
+            self.driver.rings().shared().parted.fetch_add(1, Ordering::SeqCst);
             loop {
-                let all = self.driver.links().shared().have_parted(phase);
+                let all = self.driver.rings().shared().have_parted(phase);
                 self.driver.set_now(monotonic_now());
                 self.take_hops();
                 self.end_round();
                 self.settle();
-                if (all && self.driver.links().mailbox().has_no_hops()) || self.driver.now() > until {
+                if (all && self.driver.rings().mailbox().has_no_hops()) || self.driver.now() > until {
                     break;
                 }
                 std::thread::yield_now();
@@ -170,7 +170,7 @@ impl<H: Host> Worker<H> {
     /// Waits for the next report or deadline and reads the clock.
     fn wait(&mut self) -> io::Result<Woken> {
         let (wait, now) = (self.may_wait(), self.driver.now());
-        let mailbox = self.driver.links().mailbox();
+        let mailbox = self.driver.rings().mailbox();
         let few = || self.datagrams.may_be_looked_at();
         let (woken, now, load) = self.sleep.sleep(wait, now, &mut self.poller, mailbox, few)?;
         self.driver.set_now(now);
@@ -192,7 +192,7 @@ impl<H: Host> Worker<H> {
         if deadline <= self.driver.now() {
             return Wait::No;
         }
-        match self.streams.waits_for_ring() || self.driver.links().has_deferred() {
+        match self.streams.waits_for_ring() || self.driver.rings().has_deferred() {
             true => Wait::Shortly,
             false => Wait::Until(deadline),
         }
@@ -200,8 +200,8 @@ impl<H: Host> Worker<H> {
 
     /// Tells the machine how the worker keeps up, and the kernel what the machine makes of it.
     fn pace(&mut self, mut load: Load) {
-        let (links, now) = (self.driver.links(), self.driver.now());
-        self.overload.measure(&mut load, links.shared(), links.me(), self.datagrams.descriptors());
+        let (rings, now) = (self.driver.rings(), self.driver.now());
+        self.overload.measure(&mut load, rings.shared(), rings.me(), self.datagrams.descriptors());
         self.driver.drive(|machine, now, _| machine.pace(now, &load));
         let machine = self.driver.machine();
         self.overload.follow(|| machine.sieve(), now, self.datagrams.descriptors());
@@ -246,16 +246,16 @@ impl<H: Host> Worker<H> {
     /// Takes what other workers have given.
     fn take_hops(&mut self) {
         for _ in 0..HOP_BUDGET {
-            let Some(hop) = self.driver.links().mailbox().take() else { break };
+            let Some(hop) = self.driver.rings().mailbox().take() else { break };
             let now = self.driver.now();
             match hop {
                 Hop::Message { flow, bytes, from, arrived } => {
                     self.driver.take_over(flow, &bytes, arrived);
-                    self.driver.links().give_back(from, bytes);
+                    self.driver.rings().give_back(from, bytes);
                 }
                 Hop::Send { conn, bytes, ticket } => {
                     self.streams.write(conn, &bytes, ticket, &self.poller, now);
-                    self.driver.links().give_back(ticket.origin, bytes);
+                    self.driver.rings().give_back(ticket.origin, bytes);
                 }
                 Hop::Close(conn) => self.streams.close_gently(conn, Reason::Asked, &self.poller, now),
                 Hop::Release(conn) => self.streams.release(conn, now),
@@ -264,7 +264,7 @@ impl<H: Host> Worker<H> {
                 Hop::Returned(to, quoted) => {
                     self.driver.drive(|m, now, out| m.returned(now, to, &quoted, out))
                 }
-                Hop::Settle(conn) => self.driver.links_mut().settle(conn),
+                Hop::Settle(conn) => self.driver.rings_mut().settle(conn),
                 Hop::Settled(conn) => self.streams.settled(conn, &self.poller, now),
                 Hop::Gone(conn) => self.driver.drive(|m, now, out| m.disconnected(now, conn, out)),
             }
@@ -276,8 +276,8 @@ impl<H: Host> Worker<H> {
     /// may take its time, and somebody who posts the next as soon as one is done would keep the sockets
     /// waiting.
     fn take_notices(&mut self) {
-        for _ in 0..self.driver.links().mailbox().notices.len().min(HOP_BUDGET) {
-            let Some(notice) = self.driver.links().mailbox().notices.pop() else { break };
+        for _ in 0..self.driver.rings().mailbox().notices.len().min(HOP_BUDGET) {
+            let Some(notice) = self.driver.rings().mailbox().notices.pop() else { break };
             self.driver.notice(notice);
         }
         self.dispatch_unless_dense();
@@ -322,18 +322,18 @@ impl<H: Host> Worker<H> {
             }
             for conn in news.gone {
                 self.driver.drive(|machine, now, out| machine.disconnected(now, conn, out));
-                self.driver.links_mut().tell_gone(conn);
+                self.driver.rings_mut().tell_gone(conn);
             }
             self.dispatch();
         }
         self.streams.flush(&self.poller, now);
-        let links = self.driver.links_mut();
+        let rings = self.driver.rings_mut();
         for conn in self.streams.take_ending() {
-            links.ask_to_settle(conn);
+            rings.ask_to_settle(conn);
         }
-        links.tell_settled();
-        links.retry();
-        links.rouse();
+        rings.tell_settled();
+        rings.retry();
+        rings.rouse();
     }
 
     /// Tells the machine that wants to hear of a message what became of it: by `report` if it is ours.
@@ -343,10 +343,10 @@ impl<H: Host> Worker<H> {
         hop: Hop,
         report: impl FnOnce(&mut H::Machine, Time, u64, &mut wire::Outbox),
     ) {
-        if ticket.origin == self.driver.links().me() {
+        if ticket.origin == self.driver.rings().me() {
             self.driver.drive(|machine, now, out| report(machine, now, ticket.token, out));
         } else {
-            self.driver.links_mut().tell(ticket.origin, hop);
+            self.driver.rings_mut().tell(ticket.origin, hop);
         }
     }
 }

@@ -45,7 +45,8 @@ impl<H: Host> Worker<H> {
     /// Handles bytes where they are. What is left over is copied.
     fn handle(&mut self, id: ConnId, bytes: &Bytes) {
         let digest = self.digest(id, bytes.get(), bytes.resume);
-        let rest = bytes.get().get(digest.consumed..).unwrap_or_default();
+        let rest = bytes.get().get(digest.consumed..);
+        let rest = invariant::some!(rest, "what is consumed was there").unwrap_or_default();
         let since = if digest.consumed > 0 { self.driver.now() } else { bytes.since };
         let kept = rest.is_empty() || self.streams.leave(id, rest, digest.begun, since);
         self.digested(id, digest, kept);
@@ -109,8 +110,9 @@ impl<H: Host> Worker<H> {
     /// Hands on one message of `len` bytes at `skip`.
     fn message(&mut self, flow: Flow, rest: &[u8], skip: usize, len: usize) -> Result<(), Stop> {
         let message = rest.get(skip..).and_then(|bytes| bytes.get(..len)).filter(|m| !m.is_empty());
-        // A machine that says more than there is would be followed past the end.
-        let Some(message) = message else { return Err(Stop::Broken(0, FrameError::NotAMessage)) };
+        let Some(message) = invariant::some!(message, "a frame lies within its buffer") else {
+            return Err(Stop::Broken(0, FrameError::NotAMessage));
+        };
         if self.driver.offer(flow, message) { Ok(()) } else { Err(Stop::RingFull) }
     }
 

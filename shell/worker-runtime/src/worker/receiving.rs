@@ -35,7 +35,7 @@ impl<H: Host> Worker<H> {
         let taken = self.receive_some(number);
         if self.datagrams.defers() {
             self.dispatch();
-            self.driver.links_mut().rouse();
+            self.driver.rings_mut().rouse();
         }
         taken
     }
@@ -70,7 +70,7 @@ impl<H: Host> Worker<H> {
         if !self.datagrams.defers() {
             self.dispatch();
         }
-        self.driver.links_mut().rouse();
+        self.driver.rings_mut().rouse();
         true
     }
 
@@ -80,7 +80,7 @@ impl<H: Host> Worker<H> {
         if received > 0 {
             self.sleep.note(count);
             self.dispatch_unless_dense();
-            self.driver.links_mut().rouse();
+            self.driver.rings_mut().rouse();
         }
         received
     }
@@ -89,10 +89,10 @@ impl<H: Host> Worker<H> {
     pub(super) fn report_returned(&mut self) {
         for (to, quoted) in self.datagrams.take_reports() {
             self.driver.drive(|machine, now, out| machine.returned(now, to, &quoted, out));
-            let links = self.driver.links_mut();
-            let (me, workers) = (links.me(), links.workers());
+            let rings = self.driver.rings_mut();
+            let (me, workers) = (rings.me(), rings.workers());
             for worker in (0..workers).filter(|&worker| worker != me) {
-                links.tell(worker, Hop::Returned(to, quoted.clone()));
+                rings.tell(worker, Hop::Returned(to, quoted.clone()));
             }
         }
     }

@@ -1,9 +1,9 @@
 //! How a worker waits for what comes next.
 
 use super::alarm::Alarm;
+use super::busy_poll::BusyPoll;
 use super::grain::Grain;
 use super::pressure::Pressure;
-use super::spin::Spin;
 use crate::config::RuntimeConfig;
 use crate::counters::Counters;
 use crate::monotonic_now;
@@ -49,7 +49,7 @@ enum Timeout {
 pub(super) struct Sleep {
     alarm: Alarm,
     grain: Grain,
-    spin: Spin,
+    busy_poll: BusyPoll,
     pressure: Pressure,
     counters: Arc<Counters>,
 }
@@ -68,7 +68,7 @@ impl Sleep {
         Ok(Sleep {
             alarm: Alarm::new(config.generator.exact_deadlines, poller, data)?,
             grain: Grain::new(grain, now),
-            spin: Spin::new(config.busy_poll),
+            busy_poll: BusyPoll::new(config.busy_poll),
             pressure: Pressure::new(now),
             counters,
         })
@@ -115,11 +115,11 @@ impl Sleep {
                 return Ok((Woken::Grain, monotonic_now(), None));
             }
         };
-        let idle = timeout < 0 && self.spin.is_there();
+        let idle = timeout < 0 && self.busy_poll.is_there();
         let matters = self.pressure.waits(self.counters.taken());
         let before = (idle || matters).then(monotonic_now);
         let mut events = 0;
-        if let Some(until) = before.filter(|_| idle).and_then(|now| self.spin.until(now)) {
+        if let Some(until) = before.filter(|_| idle).and_then(|now| self.busy_poll.until(now)) {
             events = self.look(until, poller, mailbox)?;
             timeout = if events > 0 || !mailbox.is_empty() { 0 } else { timeout };
         }
@@ -137,7 +137,7 @@ impl Sleep {
         self.counters.rounds.one();
         let now = monotonic_now();
         if let Some(before) = before.filter(|_| idle) {
-            self.spin.waited(now.since(before));
+            self.busy_poll.waited(now.since(before));
         }
         let load = self.pressure.woke(before.filter(|_| matters), now);
         Ok((Woken::Events(events), now, load))

@@ -30,7 +30,8 @@ pub struct Input {
 impl Input {
     /// The bytes not consumed.
     pub fn unread(&self) -> &[u8] {
-        self.bytes.get(self.start..).unwrap_or_default()
+        let unread = self.bytes.get(self.start..);
+        invariant::some!(unread, "what is consumed was there").unwrap_or_default()
     }
 
     /// Bytes that it holds, consumed or not.

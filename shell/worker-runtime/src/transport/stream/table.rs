@@ -79,7 +79,8 @@ impl Table {
             self.chunks.push((0..CHUNK).map(|_| Entry { generation: 0, conn: None }).collect());
             self.free.extend((first..first + CHUNK as u32).rev());
         }
-        let Some(slot) = self.free.pop() else { return Err(conn) };
+        let free = self.free.pop();
+        let Some(slot) = invariant::some!(free, "a table with room has free slots") else { return Err(conn) };
         let accepted = conn.is_inbound();
         let Some(entry) = self.entry_mut(slot) else { return Err(conn) };
         entry.conn = Some(conn);

@@ -1,21 +1,21 @@
 //! Datagrams: receiving in batches or one by one as the traffic has it, sending likewise.
 
-mod habit;
 mod open;
+mod receive_buffers;
+mod receive_mode;
 mod returned;
-mod room;
 mod socket;
 mod stamps;
 
-pub use habit::{BATCH_PAYS, Looks};
 pub use open::{UdpSocket, open};
+pub use receive_mode::{BATCH_PAYS, Looks};
 
 use super::Sink;
 use crate::config::RuntimeConfig;
 use crate::counters::Counters;
 use crate::sys::{self, Poller, RecvBatch, SendBatch};
+use receive_buffers::ReceiveBuffers;
 use returned::Reports;
-use room::Room;
 use socket::Socket;
 use stamps::Stamps;
 use std::io;
@@ -58,7 +58,7 @@ pub struct Datagrams {
     pending: Vec<u16>,
     recv: RecvBatch,
     send: SendBatch,
-    room: Room,
+    receive_buffers: ReceiveBuffers,
     reports: Reports,
     counters: Arc<Counters>,
 }
@@ -73,7 +73,8 @@ impl Datagrams {
         now: Time,
     ) -> io::Result<Datagrams> {
         let size = sockets.iter().map(|socket| sys::receive_buffer(socket.fd.as_fd())).min().unwrap_or(0);
-        let room = Room::new(config.udp_hold, sockets.len(), size, config.udp_buffer_most, now);
+        let receive_buffers =
+            ReceiveBuffers::new(config.udp_hold, sockets.len(), size, config.udp_buffer_most, now);
         let stamped = config.generator.are_stamped();
         let mut datagrams = Datagrams {
             sockets: Vec::with_capacity(sockets.len()),
@@ -85,7 +86,7 @@ impl Datagrams {
             pending: Vec::new(),
             recv: RecvBatch::new(config.batch, config.generator.together || stamped),
             send: SendBatch::new(config.batch, config.segment),
-            room,
+            receive_buffers,
             reports: Reports::new(Arc::clone(&counters)),
             counters,
         };
@@ -200,7 +201,7 @@ impl Datagrams {
     /// Has the receive buffers follow what comes, now and then.
     pub fn fit_buffers(&mut self, now: Time) {
         let (datagrams, bytes) = self.counters.datagrams();
-        if let Some(wanted) = self.room.wants(now, datagrams, bytes) {
+        if let Some(wanted) = self.receive_buffers.wants(now, datagrams, bytes) {
             self.make_room(wanted);
         }
     }
@@ -210,7 +211,7 @@ impl Datagrams {
     fn make_room(&mut self, wanted: usize) {
         let got = self.descriptors().map(|socket| sys::set_receive_buffer(socket, wanted)).min();
         let (wanted_kb, got_kb) = (wanted >> 10, got.unwrap_or(0) >> 10);
-        if self.room.got(got.unwrap_or(0)) {
+        if self.receive_buffers.got(got.unwrap_or(0)) {
             tracing::debug!(got_kb, "receive buffers for datagrams");
         } else {
             log_events::workers::receive_buffers_small(wanted_kb, got_kb);
@@ -236,18 +237,19 @@ impl Datagrams {
 
     /// Whether datagrams are taken from socket `number` in batches from the start.
     pub fn takes_batches(&mut self, number: usize) -> bool {
-        self.batched || self.sockets.get_mut(number).is_some_and(|socket| socket.habit().batches)
+        self.batched || self.sockets.get_mut(number).is_some_and(|socket| socket.receive_mode().batches)
     }
 
     /// When to look for more in socket `number`, of which `taken` datagrams were taken.
     pub fn looks(&mut self, number: usize, taken: usize) -> Option<&mut Looks> {
-        self.sockets.get_mut(number).map(|socket| socket.habit().after(taken))
+        self.sockets.get_mut(number).map(|socket| socket.receive_mode().after(taken))
     }
 
     /// Takes one datagram of socket `number`, or what was said of one sent before.
     #[inline]
     pub fn receive_one(&mut self, number: usize, sink: &mut impl Sink) -> Taken {
-        let Some(socket) = self.sockets.get(number) else { return Taken::Nothing };
+        let socket = invariant::some!(self.sockets.get(number), "epoll reports sockets that were added");
+        let Some(socket) = socket else { return Taken::Nothing };
         self.counters.syscalls.one();
         let (n, from) = match sys::recv_from(socket.fd(), self.recv.first_buffer()) {
             Ok(received) => received,
@@ -271,7 +273,8 @@ impl Datagrams {
     /// Takes a batch of socket `number`. How many pieces the kernel gave, each of one datagram or several,
     /// and how many datagrams those were.
     pub fn receive_batch(&mut self, number: usize, now: Time, sink: &mut impl Sink) -> (usize, usize) {
-        let Some(socket) = self.sockets.get_mut(number) else { return (0, 0) };
+        let socket = invariant::some!(self.sockets.get_mut(number), "epoll reports sockets that were added");
+        let Some(socket) = socket else { return (0, 0) };
         let id = socket.id();
         self.counters.syscalls.one();
         let received = match self.recv.recv(socket.fd()) {

@@ -1,7 +1,7 @@
 //! One datagram socket: sending alone or in batches, and what waits for room in the kernel.
 
-use super::habit::{BATCH_PAYS, Habit};
 use super::open::UdpSocket;
+use super::receive_mode::{BATCH_PAYS, ReceiveMode};
 use super::returned::Reports;
 use crate::counters::Counters;
 use crate::sys::{self, Interest, Poller, SendBatch, errno, is_transient};
@@ -34,7 +34,7 @@ pub(super) struct Socket {
     /// The number of the generator's second socket at the same address, and where that is connected to.
     twin: Option<(SocketAddr, u16)>,
     data: u64,
-    habit: Habit,
+    receive_mode: ReceiveMode,
     /// Looks in a row that found nothing.
     idle: u8,
     /// Transmits of the present outbox that go out here.
@@ -51,9 +51,9 @@ struct Waiting {
 impl Socket {
     /// One that epoll reports as `data`, in which `most` datagrams may wait for room.
     pub fn new(UdpSocket { id, fd, peer }: UdpSocket, data: u64, most: usize) -> Socket {
-        let (habit, queue, waiting) =
-            (Habit::default(), Vec::new(), Waiting { datagrams: VecDeque::new(), most });
-        Socket { id, fd, peer, twin: None, data, habit, idle: 0, queue, waiting }
+        let (receive_mode, queue, waiting) =
+            (ReceiveMode::default(), Vec::new(), Waiting { datagrams: VecDeque::new(), most });
+        Socket { id, fd, peer, twin: None, data, receive_mode, idle: 0, queue, waiting }
     }
 
     /// Whose address it has.
@@ -80,13 +80,13 @@ impl Socket {
     }
 
     /// How traffic wants it to be received from.
-    pub fn habit(&mut self) -> &mut Habit {
-        &mut self.habit
+    pub fn receive_mode(&mut self) -> &mut ReceiveMode {
+        &mut self.receive_mode
     }
 
     /// This number of datagrams came in a batch.
     pub fn received(&mut self, count: usize) {
-        self.habit.received(count);
+        self.receive_mode.received(count);
         self.idle = if count > 0 { 0 } else { self.idle.saturating_add(1) };
     }
 
@@ -149,7 +149,10 @@ impl Socket {
                 Ok(n) => n.max(1),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {
-                    let Some(transmit) = out.transmits().get(first as usize) else { break };
+                    let transmit = out.transmits().get(first as usize);
+                    let Some(transmit) = invariant::some!(transmit, "what is queued is in the outbox") else {
+                        break;
+                    };
                     let bytes = out.message(transmit);
                     self.refused(&error, bytes, transmit, poller, reports.counters(), &mut fail);
                     1

@@ -17,7 +17,7 @@ const HEAD: u64 = 256;
 /// its process stopped) and lose nothing. What is lost is repeated by everybody at once half a second later,
 /// which is an overload where there was none. They shrink again when less comes, for the kernel tells what
 /// waits in steps of a quarter of them.
-pub struct Room {
+pub struct ReceiveBuffers {
     /// For so long; zero: they stay as they are.
     hold: Duration,
     /// What they hold at least and at most, and now: bytes as they are asked for.
@@ -32,13 +32,13 @@ pub struct Room {
     bytes: u64,
 }
 
-impl Room {
+impl ReceiveBuffers {
     /// Of this number of sockets with buffers of `size` bytes, which may become `most`.
-    pub fn new(hold: Duration, sockets: usize, size: usize, most: usize, now: Time) -> Room {
+    pub fn new(hold: Duration, sockets: usize, size: usize, most: usize, now: Time) -> ReceiveBuffers {
         let hold = if sockets > SOCKETS { Duration::ZERO } else { hold };
         let size = size as u64;
         let most = (most as u64).max(size);
-        Room { hold, least: size, most, size, wanted: size, since: now, datagrams: 0, bytes: 0 }
+        ReceiveBuffers { hold, least: size, most, size, wanted: size, since: now, datagrams: 0, bytes: 0 }
     }
 
     /// What has come since the start: datagrams, and their bytes. What to ask for, if not what
@@ -81,30 +81,30 @@ mod tests {
 
     #[test]
     fn a_buffer_holds_what_comes_in_so_long_as_the_kernel_counts_it() {
-        let mut room = Room::new(HALF, 2, 4 << 20, 64 << 20, Time::ZERO);
+        let mut buffers = ReceiveBuffers::new(HALF, 2, 4 << 20, 64 << 20, Time::ZERO);
         // A datagram of 700 bytes takes 2,304, and the kernel doubles what is asked.
-        assert_eq!(room.wants(Time::from_millis(999), 100_000, 70_000_000), None, "too early to say");
-        let wanted = room.wants(Time::from_secs(1), 100_000, 70_000_000);
+        assert_eq!(buffers.wants(Time::from_millis(999), 100_000, 70_000_000), None, "too early to say");
+        let wanted = buffers.wants(Time::from_secs(1), 100_000, 70_000_000);
         assert_eq!(wanted, Some(50_000 * 1_152));
-        assert!(room.got(wanted.unwrap()));
+        assert!(buffers.got(wanted.unwrap()));
         // The same again, and a little more.
-        assert_eq!(room.wants(Time::from_secs(2), 200_000, 140_000_000), None);
-        assert_eq!(room.wants(Time::from_secs(3), 305_000, 213_500_000), None);
+        assert_eq!(buffers.wants(Time::from_secs(2), 200_000, 140_000_000), None);
+        assert_eq!(buffers.wants(Time::from_secs(3), 305_000, 213_500_000), None);
         // There is an end.
-        let wanted = room.wants(Time::from_secs(4), 9_000_000, 9_000_000_000);
+        let wanted = buffers.wants(Time::from_secs(4), 9_000_000, 9_000_000_000);
         assert_eq!(wanted, Some(64 << 20));
-        assert!(room.got(64 << 20));
+        assert!(buffers.got(64 << 20));
     }
 
     #[test]
     fn what_is_not_needed_any_more_is_given_back_after_a_while() {
-        let mut room = Room::new(HALF, 2, 4 << 20, 64 << 20, Time::ZERO);
-        room.wants(Time::from_secs(1), 1_000_000, 700_000_000);
-        assert!(room.got(64 << 20));
+        let mut buffers = ReceiveBuffers::new(HALF, 2, 4 << 20, 64 << 20, Time::ZERO);
+        buffers.wants(Time::from_secs(1), 1_000_000, 700_000_000);
+        assert!(buffers.got(64 << 20));
         let sizes: Vec<(u64, usize)> = (2..300)
             .filter_map(|second| {
-                let size = room.wants(Time::from_secs(second), 1_000_000, 700_000_000)?;
-                assert!(room.got(size), "less is no lack");
+                let size = buffers.wants(Time::from_secs(second), 1_000_000, 700_000_000)?;
+                assert!(buffers.got(size), "less is no lack");
                 Some((second, size))
             })
             .collect();
@@ -115,17 +115,17 @@ mod tests {
 
     #[test]
     fn what_the_system_does_not_give_is_asked_for_once() {
-        let mut room = Room::new(HALF, 2, 1 << 20, 64 << 20, Time::ZERO);
-        assert!(room.wants(Time::from_secs(1), 50_000, 25_000_000).is_some());
-        assert!(!room.got(1 << 20));
-        assert_eq!(room.wants(Time::from_secs(2), 500_000, 250_000_000), None);
+        let mut buffers = ReceiveBuffers::new(HALF, 2, 1 << 20, 64 << 20, Time::ZERO);
+        assert!(buffers.wants(Time::from_secs(1), 50_000, 25_000_000).is_some());
+        assert!(!buffers.got(1 << 20));
+        assert_eq!(buffers.wants(Time::from_secs(2), 500_000, 250_000_000), None);
     }
 
     #[test]
     fn nothing_is_asked_of_whoever_wants_it_as_it_is() {
         for (hold, sockets) in [(Duration::ZERO, 2), (HALF, 513)] {
-            let mut room = Room::new(hold, sockets, 1 << 20, 64 << 20, Time::ZERO);
-            assert_eq!(room.wants(Time::from_secs(1), 500_000, 250_000_000), None);
+            let mut buffers = ReceiveBuffers::new(hold, sockets, 1 << 20, 64 << 20, Time::ZERO);
+            assert_eq!(buffers.wants(Time::from_secs(1), 500_000, 250_000_000), None);
         }
     }
 }

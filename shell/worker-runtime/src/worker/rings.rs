@@ -16,11 +16,11 @@ const KEEP_CAPACITY: usize = 16 << 10;
 const NEW_CAPACITY: usize = 2 << 10;
 
 /// The rings to the other workers, and the mailbox of this one.
-pub struct Links<N> {
+pub struct Rings<N> {
     me: u16,
     shared: Arc<Shared<N>>,
     counters: Arc<Counters>,
-    /// Which workers have been given something since the last [`Links::rouse`].
+    /// Which workers have been given something since the last [`Rings::rouse`].
     touched: Vec<bool>,
     any_touched: bool,
     deferred: VecDeque<(u16, Hop)>,
@@ -28,12 +28,12 @@ pub struct Links<N> {
     settling: Vec<ConnId>,
 }
 
-impl<N> Links<N> {
-    /// The links of worker `me`.
-    pub fn new(me: u16, shared: Arc<Shared<N>>) -> Links<N> {
+impl<N> Rings<N> {
+    /// The rings of worker `me`.
+    pub fn new(me: u16, shared: Arc<Shared<N>>) -> Rings<N> {
         let counters = Arc::clone(&shared.counters[usize::from(me)]);
         let touched = vec![false; shared.mailboxes.len()];
-        Links {
+        Rings {
             me,
             shared,
             counters,

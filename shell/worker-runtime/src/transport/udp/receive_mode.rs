@@ -14,7 +14,7 @@ const IN_VAIN: u8 = 3;
 
 /// How to receive; traffic tells.
 #[derive(Default)]
-pub(super) struct Habit {
+pub(super) struct ReceiveMode {
     /// In batches.
     pub batches: bool,
     /// Looks for more after the first datagram of a report, and after each further one: of several that come
@@ -34,7 +34,7 @@ pub struct Looks {
     vain: u8,
 }
 
-impl Habit {
+impl ReceiveMode {
     /// This number of datagrams came in one batch.
     pub fn received(&mut self, count: usize) {
         self.batches = count >= BATCH_PAYS;
@@ -75,12 +75,12 @@ mod tests {
 
     #[test]
     fn batches_begin_with_traffic_and_end_with_it() {
-        let mut habit = Habit::default();
-        assert!(!habit.batches);
-        habit.received(BATCH_PAYS);
-        assert!(habit.batches);
-        habit.received(BATCH_PAYS - 1);
-        assert!(!habit.batches);
+        let mut receive_mode = ReceiveMode::default();
+        assert!(!receive_mode.batches);
+        receive_mode.received(BATCH_PAYS);
+        assert!(receive_mode.batches);
+        receive_mode.received(BATCH_PAYS - 1);
+        assert!(!receive_mode.batches);
     }
 
     #[test]
@@ -101,13 +101,13 @@ mod tests {
 
     #[test]
     fn where_two_come_together_nobody_looks_for_a_third() {
-        let mut habit = Habit::default();
+        let mut receive_mode = ReceiveMode::default();
         let mut in_vain = 0;
         for _ in 0..100 {
-            assert!(habit.after(1).wanted());
-            habit.after(1).done(true);
-            if habit.after(2).wanted() {
-                habit.after(2).done(false);
+            assert!(receive_mode.after(1).wanted());
+            receive_mode.after(1).done(true);
+            if receive_mode.after(2).wanted() {
+                receive_mode.after(2).done(false);
                 in_vain += 1;
             }
         }

@@ -11,17 +11,17 @@ const LONG: u32 = 4;
 /// on a virtual machine more, which a message has to wait for; looking again and again takes a processor. So
 /// a worker looks where the next message usually comes within the span that it may look for, and sleeps at
 /// once where it does not: a quiet server is quiet.
-pub struct Spin {
+pub struct BusyPoll {
     span: Duration,
     /// For how long it has waited of late; a moving average over about eight waits.
     usual: Duration,
 }
 
-impl Spin {
+impl BusyPoll {
     /// One that looks for `span` at most; zero for one that never does.
-    pub fn new(span: Duration) -> Spin {
+    pub fn new(span: Duration) -> BusyPoll {
         let span = span.min(Duration::from_secs(1));
-        Spin { span, usual: span * LONG }
+        BusyPoll { span, usual: span * LONG }
     }
 
     /// Whether it ever looks.
@@ -47,9 +47,9 @@ mod tests {
     const AT: Time = Time::from_micros(1_000);
 
     fn after(span: u64, waits: impl IntoIterator<Item = u64>) -> Option<Time> {
-        let mut spin = Spin::new(Duration::from_micros(span));
-        waits.into_iter().for_each(|wait| spin.waited(Duration::from_micros(wait)));
-        spin.until(AT)
+        let mut busy_poll = BusyPoll::new(Duration::from_micros(span));
+        waits.into_iter().for_each(|wait| busy_poll.waited(Duration::from_micros(wait)));
+        busy_poll.until(AT)
     }
 
     #[test]
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn one_without_a_span_never_looks() {
-        assert!(!Spin::new(Duration::ZERO).is_there());
+        assert!(!BusyPoll::new(Duration::ZERO).is_there());
         assert_eq!(after(0, [0; 100]), None);
     }
 }
