@@ -52,13 +52,13 @@ BELOW = {
     # what a node counts.
     'control': {'wire', 'log-events', 'sip-message', 'sip-auth', 'sip-registrar', 'sip-proxy', 'sip-node', 'sip-balancer'},
     'resolver': {'wire', 'log-events'},
-    # Below all of the shell: what it logs.
+    # Below the whole shell: the log events.
     'log-events': set(),
     # The load generator is a machine like the node; the runtime drives it.
     'load': {'wire', 'timing', 'sip-message', 'sip-auth'},
     'load-runner': {'wire', 'load', 'worker-runtime', 'control'},
 }
-# Below all of them: whoever finds a condition broken that only a bug can break says so there.
+# Below every crate: it records broken conditions that only a bug can break.
 BELOW_ALL = {'invariant'}
 # Core and shell meet in these.
 MEETING = {'serving', 'strowger', 'simulator', 'live'}

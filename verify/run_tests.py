@@ -39,7 +39,7 @@ LONGEST = ['live/balance_losses', 'live/torture', 'live/balance', 'live/crash_ki
 # Live tests once more, with two workers that hand over what the kernel could steer.
 RINGS = ['live/proxy', 'live/clauses']
 WAITING_AT_A_TIME = 4
-# Seconds between lines that say what runs, where nothing ends for so long.
+# Seconds without an ended program before a line says what runs.
 SILENCE = 60
 
 
@@ -70,7 +70,7 @@ class Job:
             try:
                 self.process = subprocess.Popen(self.command, cwd=self.folder, **how)
             except OSError as error:
-                # A job like others, which fails.
+                # The job fails like any other.
                 self.process = subprocess.Popen(['sh', '-c', 'echo "$0"; exit 127', 'cannot start: %s' % error], **how)
 
     def signal(self, number):
@@ -194,7 +194,7 @@ class Runner:
             time.sleep(0.05)
 
     def ended(self, job):
-        # What a program leaves behind would disturb the others.
+        # Processes that a program leaves behind would disturb the others.
         job.signal(signal.SIGKILL)
         code, took = job.process.returncode, time.monotonic() - job.began
         how = 'ok' if code == 0 else 'FAILED, exit status %d' % code if code > 0 else 'FAILED, signal %d' % -code
@@ -208,7 +208,7 @@ class Runner:
         self.spoke = time.monotonic()
 
     def stop(self):
-        """Ends all that runs."""
+        """Ends all running jobs."""
         say('\nstopped while these were running: %s' % ', '.join(job.name for job in self.running))
         # As Ctrl-C does, so that interop removes what it made.
         for job in self.running:

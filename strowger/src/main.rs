@@ -1,6 +1,6 @@
 //! The `strowger` program: the command line.
 #![forbid(unsafe_code)]
-// Who reads may stop reading: `say` writes.
+// A reader may close the pipe: `say` handles that, `println!` panics.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod balance;

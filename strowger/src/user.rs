@@ -243,7 +243,7 @@ fn import(file: &Path, options: &ImportOptions, data: &DataDir) -> Result<(), Fa
         if live {
             let percent = 100 * p.bytes / p.total.max(1);
             let doing = if p.writing { "writing" } else { "checking" };
-            // Who looks at a terminal that is gone sees nothing.
+            // If the terminal is gone, the output is lost.
             let _ = write!(io::stderr(), "\r{doing} {percent:3} %  {} lines", p.lines);
         }
     };

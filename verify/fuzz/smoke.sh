@@ -40,7 +40,7 @@ fi
 targets=("$@")
 if [ ${#targets[@]} = 0 ]; then mapfile -t targets < <(sed -n 's/^name = "\(.*\)"/\1/p' Cargo.toml | tail -n +2); fi
 scratch=$(mktemp -d)
-# Programs in the background do not hear of Ctrl-C.
+# Background programs do not get the signal of Ctrl-C.
 trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$scratch"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM

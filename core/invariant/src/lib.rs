@@ -1,16 +1,16 @@
 //! Conditions that only a bug of this program can break.
 //!
-//! In a build with debug assertions (tests, simulator, fuzz targets) a broken one panics. In production it
-//! is counted, and the code goes on with the fallback that stands beside it. The shell reads [`total`] and
-//! [`broken`], and reports what it finds. Counting takes no lock and allocates nothing.
+//! In a build with debug assertions (tests, simulator, fuzz targets), a broken condition panics. In
+//! production it is counted, and the code goes on with the fallback beside it. The shell reads [`total`] and
+//! [`broken`] and reports them. Counting takes no lock and allocates nothing.
 //!
-//! Never use this for what input can cause, nor for what another program, the kernel or the disk may do.
+//! Never use this for conditions that input, another program, the kernel or the disk can break.
 #![forbid(unsafe_code)]
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::OnceLock;
 
-/// Places that are remembered. Those that break after them are only counted.
+/// Places that are recorded. Further ones add to the total only.
 pub const MOST_PLACES: usize = 32;
 
 static RECORD: Record = Record::new();
@@ -20,7 +20,7 @@ pub fn total() -> u64 {
     RECORD.total()
 }
 
-/// The places where that was, [`MOST_PLACES`] at most.
+/// The places whose conditions were broken, [`MOST_PLACES`] at most.
 pub fn broken() -> impl Iterator<Item = Broken> {
     RECORD.broken()
 }
@@ -28,13 +28,13 @@ pub fn broken() -> impl Iterator<Item = Broken> {
 /// A condition that was found broken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Broken {
-    /// The source file, as the compiler was given it.
+    /// The source file, as the compiler names it.
     pub file: &'static str,
     /// The line in it.
     pub line: u32,
-    /// What should have been so.
+    /// The condition that should hold.
     pub message: &'static str,
-    /// How often it was not.
+    /// How often it did not hold.
     pub times: u64,
 }
 
@@ -48,7 +48,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// A place whose condition always held so far.
+    /// A place whose condition has always held so far.
     pub const fn new(file: &'static str, line: u32, message: &'static str) -> Place {
         Place { file, line, message, times: AtomicU64::new(0) }
     }
@@ -65,7 +65,7 @@ impl Place {
     }
 }
 
-/// What was found broken.
+/// The conditions found broken.
 struct Record {
     total: AtomicU64,
     used: AtomicUsize,
@@ -84,7 +84,7 @@ impl Record {
     fn count(&self, place: &'static Place) {
         self.total.fetch_add(1, Ordering::Relaxed);
         if place.times.fetch_add(1, Ordering::Relaxed) == 0 {
-            // Each slot is filled by one thread, so nobody waits here.
+            // Each slot is filled by one thread, so no thread waits here.
             let slot = self.used.fetch_add(1, Ordering::Relaxed);
             if let Some(slot) = self.places.get(slot) {
                 let _ = slot.set(place);
@@ -106,7 +106,7 @@ impl Record {
     }
 }
 
-/// Reports that a condition does not hold, which only a bug can cause. The message says what should be so.
+/// Reports that a condition does not hold, which only a bug can cause. The message states the condition.
 #[macro_export]
 macro_rules! broken {
     ($message:literal) => {{
@@ -115,8 +115,8 @@ macro_rules! broken {
     }};
 }
 
-/// Whether a condition holds that only a bug can break; reports it if not. The message says what should be
-/// so.
+/// Whether a condition holds that only a bug can break; reports it if not. The message states the
+/// condition.
 #[macro_export]
 macro_rules! holds {
     ($condition:expr, $message:literal) => {{
@@ -128,8 +128,8 @@ macro_rules! holds {
     }};
 }
 
-/// The option as it is; reports it if it is `None`, which only a bug can cause. The message says what should
-/// be there.
+/// The option, unchanged; reports it if it is `None`, which only a bug can cause. The message states the
+/// condition.
 #[macro_export]
 macro_rules! some {
     ($option:expr, $message:literal) => {{
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_holds_changes_nothing() {
+    fn condition_that_holds_changes_nothing() {
         assert!(holds!(1 + 1 == 2, "sums are right"));
         assert_eq!(some!(Some(7), "there is a number"), Some(7));
         assert_eq!((total(), broken().count()), (0, 0));

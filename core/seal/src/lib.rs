@@ -1,9 +1,9 @@
-//! What tokens are made of: texts that only holders of a key can have made, such as those in our Via and
+//! The parts of tokens: texts that only holders of a key can make, such as those in our Via and
 //! Record-Route.
 //!
 //! Short fields go into a keyed hash ([`Gathered`]), which is the [`Seal`] of the text. It is written as
-//! base64url ([`Packed`]) or in hexadecimal digits ([`Fields`]). What a text says and which keys there are is
-//! the matter of its owner.
+//! base64url ([`Packed`]) or in hexadecimal digits ([`Fields`]). The owner of a text decides
+//! its content and its keys.
 #![forbid(unsafe_code)]
 
 mod gathered;
@@ -27,7 +27,7 @@ impl Seal {
         Seal(hash)
     }
 
-    /// Whether `other` is the same. It is one comparison of two registers, so the time it takes does not say
+    /// Whether `other` is the same. It is one comparison of two registers, so its duration does not show
     /// where they differ.
     #[inline]
     pub const fn fits(self, other: Seal) -> bool {
@@ -39,7 +39,7 @@ impl Seal {
         self.0.to_be_bytes()
     }
 
-    /// Back from [`Seal::to_bytes`].
+    /// The inverse of [`Seal::to_bytes`].
     pub const fn from_bytes(bytes: [u8; Seal::LEN]) -> Seal {
         Seal(u64::from_be_bytes(bytes))
     }

@@ -26,7 +26,7 @@ const REVERSE: [u8; 256] = {
 };
 
 impl<const N: usize> Packed<N> {
-    /// Appends bytes. They are never more than `N` in all.
+    /// Appends bytes: never more than `N` in total.
     #[inline]
     pub fn push(&mut self, bytes: &[u8]) {
         let place = self.bytes.get_mut(self.len..self.len + bytes.len());
@@ -56,7 +56,7 @@ impl<const N: usize> Packed<N> {
         }
     }
 
-    /// Reads a text. `None`: it is none, or one of more than `N` bytes.
+    /// Reads a text. `None`: it is not base64, or has more than `N` bytes.
     pub fn read(text: &[u8]) -> Option<Packed<N>> {
         if text.len() > N * 4 / 3 + 1 {
             return None;

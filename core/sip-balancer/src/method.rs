@@ -44,7 +44,7 @@ impl MethodClass {
     }
 }
 
-/// What the cost of a BYE counts in [`Kind::cost`].
+/// The cost of a BYE in [`Kind::cost`].
 pub const BYE_COST: u32 = 1_000;
 
 /// What a transaction costs a node: methods of one cost are one kind.

@@ -342,7 +342,7 @@ fn what_rang_when_all_fell_rings_once_more_at_who_is_back() {
 
 const CHALLENGE: &str = "407 Proxy Authentication Required";
 
-/// A node challenges an INVITE that its caller, who has heard of it, does not repeat.
+/// A node challenges an INVITE. Its caller does not repeat it, because it has had a provisional response.
 fn is_repeated_until_its_ack(world: &mut World, at: &Sent, call: &str) {
     let challenge = format!("SIP/2.0 {CHALLENGE}");
     assert_eq!(finals(&world.answer(at, CHALLENGE, "")), [challenge.as_str()]);
@@ -389,13 +389,13 @@ fn challenge_of_a_restarted_node_is_repeated_until_its_ack() {
 
 #[test]
 fn challenge_is_not_repeated_while_its_caller_repeats() {
-    // Nothing was heard: the caller asks again, and gets another challenge.
+    // The caller has had no response: it repeats the INVITE and gets another challenge.
     let mut world = watched(nodes(2));
     world.hears();
     let (_, second, _) = moved(&mut world, "t4");
     assert_eq!(finals(&world.answer(&second, CHALLENGE, "")).len(), 1);
     assert!(finals(&world.seconds(40)).is_empty());
-    // Nothing was sent again: its node has a transaction and repeats it.
+    // The INVITE was not sent again: its node has a transaction and repeats the challenge.
     let first = world.one(CALLER, &invite("t5"));
     world.answer(&first, "100 Trying", "");
     assert_eq!(finals(&world.answer(&first, CHALLENGE, "")).len(), 1);

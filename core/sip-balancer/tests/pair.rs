@@ -276,7 +276,7 @@ fn who_asked_a_node_gets_its_answer_though_both_have_the_address() {
     }
     assert_eq!(net.harm(), (0, 0, 0));
     for balancer in net.balancers.iter().flatten() {
-        assert!(balancer.report(false).events.assigned >= 20, "both of them have calls");
+        assert!(balancer.report(false).events.assigned >= 20, "both have calls");
     }
     // What it is good for: from the common address the same calls ring at several nodes, and nothing is
     // counted right.

@@ -1,4 +1,4 @@
-//! Answers that take time: what a node asks, and what comes back as a [`Notice`](crate::Notice).
+//! Questions that take time to answer. The answer comes back as a [`Notice`](crate::Notice).
 
 use sip_proxy::locate::{Answer, Kind};
 use sip_registrar::{BindingView, Record};
@@ -21,7 +21,7 @@ pub enum Question {
     },
 }
 
-/// The answer to a [`Question`]. One that nobody waits for is ignored.
+/// The answer to a [`Question`]. It is ignored if no request waits for it.
 #[derive(Clone, Debug)]
 pub enum Located {
     /// To [`Question::Name`].
@@ -51,14 +51,14 @@ pub struct StoreDown {
     pub retry_after: u32,
 }
 
-/// Whether the bindings that [`Services::bindings`](crate::Services::bindings) gave are all there are.
+/// Whether [`Services::bindings`](crate::Services::bindings) gave all bindings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub enum Coverage {
-    /// They are.
+    /// All of them.
     Complete,
     /// Others may hold more, or newer ones. [`Question::Bindings`] brings all of them, and a request waits
-    /// for the answer at most until then. If none comes, those that were given count.
+    /// for the answer at most until then. If none comes, the given bindings count.
     Partial {
         /// When waiting ends.
         until: Time,
@@ -75,7 +75,7 @@ impl BindingSet {
     /// Bytes of text kept of an answer, at most.
     pub const MOST_BYTES: usize = 256 << 10;
 
-    /// Those of an answer. Of too many, those of the highest q are kept.
+    /// The bindings of an answer. Of too many, those with the highest q are kept.
     pub fn new(mut records: Vec<Record>) -> BindingSet {
         records.sort_by_key(|record| core::cmp::Reverse(record.q));
         let mut bytes = 0_usize;
@@ -88,7 +88,7 @@ impl BindingSet {
         BindingSet(records)
     }
 
-    /// Those that have not ended.
+    /// The bindings that have not expired.
     pub fn live(&self, now: Time) -> impl Iterator<Item = BindingView<'_>> {
         self.0.iter().filter(move |record| now < record.expires).map(Record::view)
     }
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn binding_that_has_ended_is_not_given() {
+    fn expired_binding_is_not_given() {
         assert_eq!(BindingSet::new(vec![record(1, 10)]).live(Time::from_secs(10)).count(), 0);
     }
 }

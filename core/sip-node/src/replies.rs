@@ -115,7 +115,7 @@ impl<S: Services> Step<'_, S> {
         self.refuse(flow, request, 503, b"", RETRY_AFTER);
     }
 
-    /// Counts and tells of a request for which there is no room.
+    /// Counts and reports a request for which there is no room.
     pub(crate) fn note_shortage(&mut self, flow: Flow, request: &Message<'_>, kind: Shortage) {
         self.site.services().count(Counter::Overload);
         let source = self.site.settings().auth.source(flow.remote.ip(), request);

@@ -18,7 +18,7 @@ pub(crate) struct ServerSide {
     pub bounded: bool,
     /// It is an INVITE outside dialogs.
     pub is_new_call: bool,
-    /// Its sender was sent a 100.
+    /// Its sender has been sent a 100.
     pub told: bool,
 }
 

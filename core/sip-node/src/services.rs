@@ -16,7 +16,7 @@ use wire::{Flow, Time};
 /// at once; whatever locks an implementation takes are released before it returns.
 pub trait Services {
     /// Calls `each` for every live binding of an address-of-record that is known here, in order of falling q.
-    /// Answers whether these are all.
+    /// Returns whether these are all.
     fn bindings(&self, aor: &[u8], now: Time, each: &mut dyn FnMut(&BindingView<'_>)) -> Coverage;
 
     /// Told that the bindings of an address-of-record are likely to be asked for soon, and a little later
@@ -81,7 +81,7 @@ pub trait Services {
         let _ = (realm, minted);
     }
 
-    /// Sends a question off. Its answer is a [`Notice`](crate::Notice), or there is none.
+    /// Sends a question. Its answer, if one comes, is a [`Notice`](crate::Notice).
     fn ask(&self, question: Question);
 
     /// Counts something that happened on this worker.
@@ -174,7 +174,7 @@ pub enum Refusal {
     Rules,
     /// A call of a trunk that would go back to that trunk: 404.
     Loop,
-    /// A call of a trunk to what is no user, and has no route or trunk: 404.
+    /// A call of a trunk to a target that is no user and has no route or trunk: 404.
     NotFound,
     /// Strangers may send nothing here: 403.
     Stranger,

@@ -18,7 +18,7 @@ pub enum Shortage {
     Calls,
     /// Unproven senders, or one of them, hold their share of any of these.
     Share,
-    /// Requests that wait for bindings of others are.
+    /// Requests waiting for bindings of others are.
     Waiting,
 }
 

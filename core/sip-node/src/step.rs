@@ -157,7 +157,7 @@ pub(crate) struct Step<'a, S> {
 }
 
 impl<'a, S: Services> Step<'a, S> {
-    /// Where requests go, as far as that is known here.
+    /// Routing by what is known here.
     pub const fn router(&self) -> Router<'_, S> {
         Router::new(self.site, self.calls, Others::Left(Findings::NONE))
     }

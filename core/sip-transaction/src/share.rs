@@ -83,7 +83,7 @@ impl Share {
     /// Gives back what was taken for `payer`.
     #[inline]
     pub fn give(&mut self, payer: Payer, amount: usize) {
-        invariant::holds!(self.held >= amount, "no more is given back than was taken");
+        invariant::holds!(self.held >= amount, "no more is released than was taken");
         self.held = self.held.saturating_sub(amount);
         if let Some(own) = self.accounts.get_mut(payer.account()) {
             *own = own.saturating_sub(amount);

@@ -1,10 +1,11 @@
-//! Slots that are used again, in blocks, so that growing never copies or moves what is there.
+//! Reusable slots in blocks, so that growing never copies or moves the values.
 
 use core::mem::offset_of;
 use core::slice;
 use prefetch_index::prefetch_index;
 
-/// Cells in one block. Adding a block is no pause, and the list of blocks stays in the processor's cache.
+/// Cells in one block. Adding a block takes little time, and the list of blocks stays in the processor's
+/// cache.
 const BLOCK: usize = 512;
 /// [`Cell::next`] of the last free cell.
 const NIL: u32 = u32::MAX;
@@ -13,7 +14,7 @@ const TAKEN: u32 = u32::MAX - 1;
 /// Bytes of a line of the processor's cache.
 const LINE: usize = 64;
 
-/// Something whose memory stays in its slot when it is over, for the next one there.
+/// A value whose memory stays in its slot for the next value.
 pub trait Tenant: Default {
     /// Forgets everything but the memory.
     fn clear(&mut self);
@@ -26,7 +27,7 @@ impl<T: Tenant> Tenant for Box<T> {
 }
 
 struct Cell<T> {
-    /// Distinguishes the values that had this slot one after the other.
+    /// Distinguishes the successive values of this slot.
     generation: u32,
     /// The next free slot, or [`TAKEN`].
     next: u32,
@@ -48,7 +49,7 @@ impl<T> Cell<T> {
 /// A bounded collection of values found by slot, each with the generation it was stored under. A slot and its
 /// generation name one value for good. The slot that was freed last is used first.
 ///
-/// Values are put in and taken out ([`Slab::insert`], [`Slab::remove`]), or get the memory of those before in
+/// Values are moved in and out ([`Slab::insert`], [`Slab::remove`]), or reuse the memory of earlier values in
 /// their slot ([`Slab::take`], [`Slab::give`]).
 pub struct Slab<T> {
     blocks: Vec<Box<[Cell<T>; BLOCK]>>,
@@ -58,7 +59,7 @@ pub struct Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Most slots, so that the name of a value has two bits left beside slot and generation.
+    /// Most slots, so that a name made of slot and generation has two spare bits.
     const MOST: usize = 1 << 29;
     /// Bytes of one slot.
     pub const SLOT_BYTES: usize = size_of::<Cell<T>>();
@@ -84,7 +85,7 @@ impl<T> Slab<T> {
         self.len >= self.limit
     }
 
-    /// Slots that there are, taken or free: all are below this.
+    /// All slots, taken or free: every slot number is below this.
     pub const fn slots(&self) -> u32 {
         (self.blocks.len() * BLOCK) as u32
     }
@@ -147,7 +148,7 @@ impl<T> Slab<T> {
         self.iter().map(|(slot, _)| slot).collect()
     }
 
-    /// Asks the processor for all of a slot, which is needed soon.
+    /// Prefetches all of a slot, which is needed soon.
     #[inline]
     pub fn prefetch(&self, slot: u32) {
         let Some(cell) = self.cell(slot) else { return };
@@ -222,7 +223,7 @@ impl<T: Tenant> Slab<T> {
         Some((slot, cell.generation))
     }
 
-    /// Frees a slot, with the memory of what it had. False if it was free.
+    /// Frees a slot, which keeps the memory of its value. False if it was free.
     pub fn give(&mut self, slot: u32) -> bool {
         let Some(value) = self.at_mut(slot) else { return false };
         value.clear();
@@ -232,7 +233,7 @@ impl<T: Tenant> Slab<T> {
 }
 
 impl<T> Default for Slab<T> {
-    /// For as many values as can be.
+    /// For as many values as possible.
     fn default() -> Slab<T> {
         Slab::new(usize::MAX)
     }

@@ -24,9 +24,8 @@ impl CloseCode {
     /// The server met a condition that it did not expect.
     pub const INTERNAL_ERROR: CloseCode = CloseCode(1011);
 
-    /// `None` for what no Close frame may carry: codes below 1000 and from 5000 on, those that stand for the
-    /// absence of a Close frame (1005, 1006, 1015), and those that nobody has defined. 1012 to 1014 are
-    /// IANA's.
+    /// `None` for codes that no Close frame may carry: codes below 1000 and from 5000 on, those that stand
+    /// for the absence of a Close frame (1005, 1006, 1015), and undefined ones. 1012 to 1014 are IANA's.
     pub const fn new(code: u16) -> Option<CloseCode> {
         match code {
             1000..=1003 | 1007..=1014 | 3000..=4999 => Some(CloseCode(code)),

@@ -1,4 +1,4 @@
-//! What is kept of a connection.
+//! The state of a connection.
 
 use crate::output::ControlFrame;
 use crate::{CloseCode, Fault, Kind, Role};
@@ -16,8 +16,8 @@ pub enum State {
     Closed,
 }
 
-/// A connection after the opening handshake: what has to be known from one read to the next. It holds no
-/// bytes; those that are not done with stay in the caller's buffer (see [`Connection::read`]).
+/// A connection after the opening handshake: the state from one read to the next. It holds no bytes;
+/// unfinished ones stay in the caller's buffer (see [`Connection::read`]).
 #[derive(Debug)]
 pub struct Connection {
     role: Role,
@@ -36,7 +36,7 @@ const _: () = assert!(size_of::<Connection>() <= 24);
 pub(crate) struct Assembly {
     /// Its kind, or `None` if none has begun.
     pub kind: Option<Kind>,
-    /// Whether its last fragment is there: it was offered to the caller, who had no room for it.
+    /// Whether its last fragment is there: it was offered to the caller, which had no room for it.
     pub whole: bool,
     /// Frames so far.
     pub fragments: u16,

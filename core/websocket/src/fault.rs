@@ -1,4 +1,4 @@
-//! What a peer may not send.
+//! Faults of a peer.
 
 use crate::CloseCode;
 use core::fmt;
@@ -8,7 +8,7 @@ use core::fmt;
 pub enum Fault {
     /// A reserved bit is set, and no extension was negotiated (section 5.2).
     ReservedBits,
-    /// An opcode that nobody has defined (section 5.2).
+    /// An undefined opcode (section 5.2).
     ReservedOpcode,
     /// A frame of a client without a mask (section 5.1).
     NotMasked,
@@ -49,7 +49,7 @@ impl Fault {
         }
     }
 
-    /// What the log says, and the reason in the Close frame.
+    /// The text for the log, and the reason in the Close frame.
     pub const fn reason(self) -> &'static str {
         match self {
             Fault::ReservedBits => "reserved bits set",

@@ -2,13 +2,13 @@
 //!
 //! - [`read_request`] and [`Upgrade`] are the server's side of the opening handshake, [`ClientRequest`] and
 //!   [`read_response`] that of the client.
-//! - [`Connection`] is what is kept of a connection after that. [`Connection::read`] takes received bytes
-//!   apart where they are: payloads are unmasked in the caller's buffer, and fragments put together there.
-//! - [`MessageHeader`] and [`ControlFrame`] are what is sent.
+//! - [`Connection`] is the state of a connection after that. [`Connection::read`] parses received bytes in
+//!   place: payloads are unmasked in the caller's buffer, and fragments are joined there.
+//! - [`MessageHeader`] and [`ControlFrame`] are written to the peer.
 //!
 //! There is no input and output here, no clock and no entropy: keys are arguments. Nothing is allocated for a
-//! frame. A message of WebSocket is given as it is, whatever it holds: RFC 7118 section 5 has one SIP message
-//! in each, and the reader of SIP messages refuses anything else.
+//! frame. A WebSocket message is given unchanged: by RFC 7118 section 5 each has one SIP message, and the
+//! reader of SIP messages refuses anything else.
 //!
 //! No extension is offered or accepted, so reserved bits are refused.
 #![forbid(unsafe_code)]

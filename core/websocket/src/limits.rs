@@ -1,4 +1,4 @@
-//! What a peer may send.
+//! Limits of received messages.
 
 use crate::output::{MAX_CONTROL_PAYLOAD, MAX_HEADER};
 

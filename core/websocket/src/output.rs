@@ -1,4 +1,4 @@
-//! What is sent.
+//! Frames to send.
 
 use crate::frame::Opcode;
 use crate::{CloseCode, Kind, mask};

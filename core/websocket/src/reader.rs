@@ -1,4 +1,4 @@
-//! Received bytes to messages and control frames, in the buffer where they are.
+//! Parses received bytes into messages and control frames, in place.
 
 use crate::connection::Assembly;
 use crate::frame::{FrameHeader, Opcode};
@@ -30,8 +30,8 @@ pub enum Event {
 }
 
 impl Connection {
-    /// Begins to read `buffer`: what [`Reader::finish`] of the last call said to keep, and after it what has
-    /// come since.
+    /// Begins to read `buffer`: the bytes that the last [`Reader::finish`] said to keep, then those received
+    /// since.
     ///
     /// Take events by [`Reader::next_event`] and end with [`Reader::finish`]; without it the place in the
     /// stream is lost.
@@ -45,7 +45,7 @@ impl Connection {
 /// One pass over received bytes; see [`Connection::read`].
 ///
 /// The message that has begun is at `start`, as long as the connection says. The bytes not yet looked at
-/// begin at `unread`. What is between them is done with. Without a message both places are the same.
+/// begin at `unread`. The bytes between them are finished. Without a message both places are the same.
 #[derive(Debug)]
 #[must_use = "the place in the stream is lost without `finish`"]
 pub struct Reader<'a> {

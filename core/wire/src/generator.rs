@@ -2,11 +2,11 @@
 
 use crate::{ConnId, Machine, Time};
 
-/// A machine that generates load, or models who answers it: it measures from when messages came
-/// ([`Arrival::at`](crate::Arrival::at)), and opens connections as it likes.
+/// A machine that generates load, or answers it. It measures from the arrival of messages
+/// ([`Arrival::at`](crate::Arrival::at)), and may open further connections.
 pub trait Generator: Machine {
-    /// The connection that was begun for the message sent with this token as
-    /// [`fresh`](crate::Delivery::fresh). Whether it comes about is seen by what becomes of the message.
+    /// The connection that was begun for the [`fresh`](crate::Delivery::fresh) message sent with this token.
+    /// Whether it succeeds shows in the fate of the message.
     fn connected(&mut self, now: Time, token: u64, conn: ConnId) {
         let _ = (now, token, conn);
     }

@@ -61,15 +61,15 @@ pub enum FrameError {
 pub struct Arrival<'a> {
     /// The time now.
     pub now: Time,
-    /// When the message came, if the driver noted that; it has waited since. Only a
-    /// [`Generator`](crate::Generator) is told, and what it measures counts from then.
+    /// When the message came, if the driver noted it; the message has waited since. Only a
+    /// [`Generator`](crate::Generator) gets it, and measures from this time.
     pub at: Option<Time>,
     /// Where it came from.
     pub flow: Flow,
     /// The message.
     pub message: &'a [u8],
-    /// The number of the worker that the kernel chose for it, and how many workers there are: its owner most
-    /// probably, but [`Machine::owner`] was not asked. `None`: this worker owns the message.
+    /// The worker that the kernel chose for it, and the number of workers. It most probably owns the message,
+    /// but [`Machine::owner`] was not asked. `None`: this worker owns the message.
     pub steered: Option<(u16, u16)>,
 }
 
@@ -80,8 +80,8 @@ impl<'a> Arrival<'a> {
         Arrival { now, at: None, flow, message, steered: None }
     }
 
-    /// The other worker that owns it, if one does. For a machine that does not find the owner anyhow while
-    /// it reads the message.
+    /// The other worker that owns it, if one does. For a machine that does not find the owner while reading
+    /// the message.
     #[inline]
     pub fn other_owner(&self, machine: &impl Machine) -> Option<u16> {
         let (me, workers) = self.steered?;
@@ -108,8 +108,8 @@ pub trait Machine {
     /// gets it keeps it. Below `workers`. A pure function of its arguments, the same on every worker; total.
     fn owner(&self, message: &[u8], workers: u16) -> Option<u16>;
 
-    /// One whole message. If [`Arrival::steered`] says that its owner was not determined yet, and another
-    /// worker owns it, the answer is that worker, and nothing has been done.
+    /// One whole message. If [`Arrival::steered`] says that its owner is not yet determined, and another
+    /// worker owns it, returns that worker and does nothing.
     fn receive(&mut self, arrival: Arrival<'_>, out: &mut Outbox) -> Option<u16>;
 
     /// A stream broke at `head` (possibly empty). May answer once; the shell then closes the

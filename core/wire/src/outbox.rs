@@ -26,16 +26,15 @@ pub struct Transmit {
     pub hurries: bool,
 }
 
-/// How a message goes over a stream. By default over any connection to its address, and as long as it takes.
+/// How a message goes over a stream. By default: over any connection to its address, without a time limit.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Delivery {
     /// A connection is made for it even where there is one to the same address, and reported by
     /// [`Generator::connected`](crate::Generator::connected). Consecutive messages with the same token in an
     /// outbox share it.
     pub fresh: bool,
-    /// It is not sent, as if it could not be, where its connection takes nothing and much is queued for it
-    /// already (Shen and Schulzrinne, CUCS-048-09: a request that would begin something is better refused at
-    /// once than late).
+    /// It is undeliverable if its connection is congested: it accepts no bytes and much is queued (Shen and
+    /// Schulzrinne, CUCS-048-09: a request that starts new work is better refused at once than late).
     pub yields: bool,
     /// It has another way to go: a connection that must be made for it is given up soon (RFC 3261 section
     /// 18.1.1: where TCP fails, the request goes by UDP).
@@ -104,19 +103,18 @@ impl Outbox {
         self.transmits.last_mut().filter(|transmit| transmit.flow.conn == Some(conn))
     }
 
-    /// This connection matters for this number of seconds from when the message leaves that was queued last,
-    /// if that goes over it. A message that could not be queued changes nothing.
+    /// This connection matters for this number of seconds after the last queued message leaves, if that
+    /// message goes over it. A message that could not be queued changes nothing.
     pub fn keeps(&mut self, conn: ConnId, seconds: u32) {
         if let Some(transmit) = self.last_on(conn) {
             transmit.keeps = seconds;
         }
     }
 
-    /// This connection is in use until it is [released](Outbox::release), once for each time that it was
-    /// marked so: by a call of a stranger, say. It may be silent as long as one that matters, and does not
-    /// have to make room; but it does not count among those that [matter](Outbox::keeps). If it matters
-    /// already, it does so for `seconds` at least. The message queued last must go over it, as for
-    /// [`Outbox::keeps`].
+    /// This connection is in use, for example by a call of a stranger. Each such mark ends with one
+    /// [release](Outbox::release). The connection may be silent as long as one that [matters](Outbox::keeps),
+    /// and is not closed to make room, but does not count among those. If it matters already, it does so for
+    /// `seconds` at least. The last queued message must go over it, as for [`Outbox::keeps`].
     pub fn uses(&mut self, conn: ConnId, seconds: u32) {
         if let Some(transmit) = self.last_on(conn) {
             (transmit.keeps, transmit.uses) = (seconds, true);

@@ -370,7 +370,7 @@ fn show<T: Serialize>(
     Ok(())
 }
 
-/// What is said where an address-of-record has no binding.
+/// The output for an address-of-record without binding.
 fn no_bindings(aor: &str) -> String {
     let form = if aor.contains('@') { "" } else { "; an address-of-record is written USER@DOMAIN" };
     format!("no binding of {}{form}\n", cell(aor))
@@ -610,7 +610,7 @@ mod tests {
     use crate::admin::State;
 
     #[test]
-    fn missing_bindings_are_told_with_the_form_of_an_aor() {
+    fn missing_bindings_are_reported_with_the_form_of_an_aor() {
         assert_eq!(
             no_bindings("alice"),
             "no binding of alice; an address-of-record is written USER@DOMAIN\n"

@@ -1,4 +1,4 @@
-//! What `balance` meets: its nodes and their names.
+//! Events of `balance`: its nodes and their names.
 
 use std::fmt::Display;
 

@@ -11,7 +11,7 @@ pub struct Event {
     pub name: &'static str,
     /// `ERROR`, `WARN` or `INFO`.
     pub level: &'static str,
-    /// The sentence; what stands in braces differs from line to line.
+    /// The sentence; text in braces differs from line to line.
     pub sentence: &'static str,
     /// The fields that follow the sentence.
     pub fields: &'static [&'static str],

@@ -8,9 +8,9 @@ events! {
         "Repair `/etc/resolv.conf`, or set `servers` in `[dns]`.";
     warn hosts_file_unreadable(error: &dyn Display)
         "the hosts file cannot be read"
-        "Repair `/etc/hosts`. Names are asked of the DNS alone meanwhile.";
+        "Repair `/etc/hosts`. Until then names are resolved by the DNS alone.";
     error resolver_panicked()
-        "the resolver's thread had panicked"
+        "the resolver's thread panicked"
         "Report it, with the lines before.";
     error resolver_unusable(error: &str)
         "no DNS look-ups are possible"

@@ -1,7 +1,7 @@
 //! What the programs log: each event is declared once, with its name, level, sentence, fields and advice.
 //!
 //! The declaration makes a function that logs the event, and its row in `docs/reference/log.md`. The name
-//! stands where libraries have their module: `WARN target_down: ...` as text, `"target":"target_down"` as
+//! takes the place of the module as target: `WARN target_down: ...` as text, `"target":"target_down"` as
 //! JSON. Lines of level debug and trace are for developers and stand where they are logged.
 #![forbid(unsafe_code)]
 

@@ -32,7 +32,7 @@ events! {
         "";
     warn stopping_at_once(pending: u64)
         "stopping at once"
-        "Nothing. So many calls and requests were left when the second signal came.";
+        "Nothing. `pending` counts the calls and requests left when the second signal came.";
     info stopped()
         "stopped"
         "";

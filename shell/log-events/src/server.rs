@@ -1,4 +1,4 @@
-//! What `serve` meets: calls, registrations, targets, overload.
+//! Events of `serve`: calls, registrations, targets, overload.
 
 use std::fmt::Display;
 
@@ -13,10 +13,10 @@ events! {
         "there are subscribers of domains that are not served: they cannot register or be called. `strowger user list --data-dir {data_dir}` lists all; to serve a domain, add it to {list}"
         "Add the domain, or remove those users.";
     warn overloaded(worker: u16, before: u64; behind_ms: u128)
-        "overload: there has been more to do than time for {behind_ms} ms; new calls and registrations are refused as far as they cannot be carried, calls under way go first"
+        "overload: there has been more to do than time for {behind_ms} ms; excess new calls and registrations are refused, and calls under way go first"
         "See docs/guide/overload.md. If it is the usual load, use more workers or another machine.";
     info overload_over(worker: u16, before: u64)
-        "the overload is over: everything is taken on again"
+        "the overload is over: all requests are accepted again"
         "";
     warn target_down(uri: &dyn Display, address: &str; why: &str)
         "target down: {why}; others are tried first, and it is probed"
@@ -29,7 +29,7 @@ events! {
         "Check those targets and the network to them.";
     warn no_room(worker: u16, source: &dyn Display, before: u64; what: &str)
         "{what}"
-        "Raise the limit that the line names, or find who sends so much.";
+        "Raise the limit that the line names, or find the sender of the load.";
     info trunk_call_not_carried(source: &dyn Display, before: u64, about: &dyn Display)
         "trunk call refused with 403, it would leave again: set `may_transit = true` in the [[trunk]] it came from"
         "If that trunk may call through this server, set it.";

@@ -16,7 +16,7 @@ events! {
         "a subscriber row holds a clear password that could not be erased"
         "Do what the error says. The next start tries again.";
     warn data_directory_open(path: &dyn Display)
-        "other users of this machine may look into the data directory; `chmod 700` it"
+        "other users of this machine can read the data directory; `chmod 700` it"
         "Run `chmod 700` on the directory.";
     warn database_open(path: &dyn Display)
         "the password hashes in it are open to other users; `chmod 600` it"

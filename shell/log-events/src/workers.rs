@@ -7,19 +7,19 @@ events! {
         "listening"
         "";
     info segmentation_refused(peer: &dyn Display, error: &dyn Display)
-        "the kernel cuts no datagrams to this peer; each is sent alone"
+        "the kernel cannot cut datagrams to this peer; each is sent alone"
         "";
     info segmentation_given_up()
-        "nor to many others; each datagram is sent alone from now on"
+        "the kernel cannot cut datagrams to many peers; every datagram is sent alone from now on"
         "";
     warn sieve_refused(worker: u16, error: &dyn Display)
-        "the kernel drops nothing for this worker in this overload: a socket takes no filter (net.core.optmem_max may be too small, or a filter of the socket be locked)"
+        "the kernel drops nothing for this worker in this overload: a socket accepts no filter (net.core.optmem_max may be too small, or the socket's filter is locked)"
         "Raise `net.core.optmem_max`, or set `kernel = false` in `[overload]`.";
     info datagram_buffers(address: &dyn Display, receive_kb: usize, send_kb: usize, wanted_kb: usize)
         "datagram socket buffers"
         "";
     warn receive_buffers_small(wanted_kb: usize, got_kb: usize)
-        "the system gives no larger receive buffers (net.core.rmem_max), so datagrams are lost where the process stands still for a moment"
+        "the system gives no larger receive buffers (net.core.rmem_max), so datagrams are lost when the process stops for a moment"
         "Raise `net.core.rmem_max` (`sysctl`) to at least `wanted_kb`, then restart.";
     warn connections_refused(refused: u64, why: &str)
         "stream connections refused"
@@ -34,7 +34,7 @@ events! {
         "cannot bind the worker to this CPU; it runs on any"
         "Correct `pin`, or the CPUs that the service may use (`CPUAffinity=`).";
     warn worker_not_first(worker: usize, error: &dyn Display)
-        "the worker cannot run before other programs; it needs CAP_SYS_NICE"
+        "the worker cannot get priority over other programs; it needs CAP_SYS_NICE"
         "Give the service CAP_SYS_NICE, or leave `run_first` out.";
     error worker_panicked(worker: u16, message: &str)
         "worker ended by a panic; what it owned is lost"
@@ -49,12 +49,12 @@ events! {
         "steering"
         "";
     info steering_unneeded()
-        "there are only streams to listen on, and nothing for the kernel to steer"
+        "all listeners are streams: the kernel has no datagrams to steer"
         "";
     warn steering_refused(error: &dyn Display; mend: &str)
-        "the kernel does not steer datagrams: those of another worker's calls make a hop, which costs a copy and often a wake-up of some microseconds. {mend}; or accept it: steering = \"ring\" in the configuration file, --steering ring of `serve`"
+        "the kernel does not steer datagrams: those for another worker make a hop, which costs a copy and often a wake-up. {mend}; or accept it: steering = \"ring\" in the configuration file, --steering ring of `serve`"
         "Do what the line says, or set `steering = \"ring\"`.";
     info sieve_unavailable(error: &dyn Display; mend: &str)
-        "in an overload the kernel drops no datagrams that would be left unanswered: the server reads each, again whenever it is repeated, which leaves it less for calls. {mend}; or set overload.kernel = false to be content with it"
+        "the kernel cannot drop datagrams in an overload: the server reads each one and its repetitions, which leaves less time for calls. {mend}; or accept it: overload.kernel = false"
         "";
 }

@@ -3,7 +3,7 @@
 use control::metrics::{Kind, Text};
 use invariant::Broken;
 
-/// What of them was logged.
+/// The conditions already logged.
 #[derive(Default)]
 pub struct Bugs {
     total: u64,
@@ -34,7 +34,7 @@ fn counted(times: u64) -> String {
     format!("{times} time{}", if times == 1 { "" } else { "s" })
 }
 
-/// The alarm once there was one.
+/// The alarm, if a condition was broken.
 pub fn alarm() -> Option<String> {
     alarm_of(invariant::total())
 }
@@ -45,7 +45,7 @@ fn alarm_of(total: u64) -> Option<String> {
         .then(|| format!("a bug of strowger was noticed {counted}: please report what the log says of it"))
 }
 
-/// Appends how often there was one.
+/// Appends the number of broken conditions.
 pub fn metrics(text: &mut Text<'_>) {
     const NAME: &str = "strowger_bugs_total";
     const HELP: &str = "Conditions found broken that only a bug of strowger can break. The log says where.";

@@ -1,4 +1,4 @@
-//! What the control sides of a server and of a balancer have in common.
+//! The common parts of the control sides of server and balancer.
 
 use crate::SHOWN_ERRORS;
 use crate::throttle::Throttle;
@@ -17,13 +17,13 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Posts a notice to every worker; answers how many took it.
+/// Posts a notice to every worker; returns how many accepted it.
 pub(crate) fn post_all<N: Send + 'static>(handle: &RuntimeHandle<N>, notice: impl Fn() -> N) -> usize {
     (0..handle.workers()).filter(|&worker| handle.post(worker, notice()).is_ok()).count()
 }
 
-/// What these workers report, by their numbers. `notice` asks one, which shows its report by what it is
-/// given. A worker that hangs is left out.
+/// The reports of these workers, by their numbers. `notice` asks one worker, which passes its report to the
+/// closure. A worker that hangs is omitted.
 pub(crate) fn ask<N: Send + 'static, R: Send + 'static>(
     handle: &RuntimeHandle<N>,
     workers: Range<u16>,
@@ -49,7 +49,7 @@ pub(crate) fn ask<N: Send + 'static, R: Send + 'static>(
     all
 }
 
-/// The alarms about workers of which `answering` report.
+/// The alarms about workers, of which `answering` report.
 pub(crate) fn worker_alarms<N: Send + 'static>(
     handle: &RuntimeHandle<N>,
     workers: usize,
@@ -89,7 +89,7 @@ pub(crate) fn no_file() -> ConfigError {
 pub(crate) struct Reloads(Mutex<(u64, u64)>);
 
 impl Reloads {
-    /// Counts and logs what came of one; an error comes with what has changed all the same.
+    /// Counts and logs the result of a reload. An error says what was changed nevertheless.
     pub(crate) fn note(&self, result: Result<&ReloadReport, (&[ConfigError], &str)>) {
         let mut counts = lock(&self.0);
         match result {
@@ -113,7 +113,7 @@ impl Reloads {
         }
     }
 
-    /// Done and refused ones.
+    /// Reloads that were done, and those refused.
     pub(crate) fn counts(&self) -> (u64, u64) {
         *lock(&self.0)
     }

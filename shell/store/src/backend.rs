@@ -1,4 +1,4 @@
-//! What a database does for a store, and the one place where it is opened.
+//! The interface of a database to the store, and the one place where a database is opened.
 //!
 //! Another database is a folder beside `sqlite/` with [`SubscriberTable`] for commands, and [`ServerTable`]
 //! and [`SubscriberSource`] for a server. The functions at the end then choose one.
@@ -16,13 +16,13 @@ use crate::user::UserName;
 
 /// The subscribers, as commands see them while a server may run.
 pub(crate) trait SubscriberTable: Send {
-    /// Where they are, for errors.
+    /// The path of the database, for errors.
     fn path(&self) -> &Path;
 
     /// Adds a subscriber, or gives it new hashes; hashes not given are removed.
     fn write(&mut self, name: &UserName, credentials: &Credentials) -> Result<Added>;
 
-    /// The same of several, all of them or none.
+    /// The same for several: all of them or none.
     fn write_all(&mut self, all: &[(UserName, Credentials)]) -> Result<()>;
 
     /// Removes a subscriber with its bindings; false if there was none.
@@ -31,7 +31,7 @@ pub(crate) trait SubscriberTable: Send {
     /// How many there are.
     fn count(&self) -> Result<u64>;
 
-    /// Calls `f` with every subscriber (of `domain`, if given) in order of name and domain, until it breaks.
+    /// Calls `f` with every subscriber (of `domain`, if given) in order of name and domain, until `f` breaks.
     fn list(&self, domain: Option<&str>, f: &mut dyn FnMut(Subscriber) -> ControlFlow<()>) -> Result<()>;
 }
 
@@ -43,23 +43,23 @@ pub(crate) trait ServerTable: BindingTable {
 
 /// A database that a server has opened.
 pub(crate) struct Opened {
-    /// Where it is, for errors and for people.
+    /// Its path, for errors and for display.
     pub(crate) path: PathBuf,
     pub(crate) table: Box<dyn ServerTable>,
     pub(crate) source: Box<dyn SubscriberSource>,
 }
 
-/// Opens the database of a data directory for a server; it is made if it is not there.
+/// Opens the database of a data directory for a server; creates it if there is none.
 pub(crate) fn open_for_server(data_dir: &Path) -> Result<Opened> {
     sqlite::open_for_server(data_dir)
 }
 
-/// Opens it for a command; `make`: also where it is not there.
+/// Opens the database for a command. `make`: creates it if there is none.
 pub(crate) fn open_for_command(data_dir: &Path, make: bool) -> Result<Box<dyn SubscriberTable>> {
     sqlite::open_for_command(data_dir, make)
 }
 
-/// Whether a data directory has one.
+/// Whether a data directory has a database.
 pub(crate) fn is_there(data_dir: &Path) -> bool {
     sqlite::is_there(data_dir)
 }

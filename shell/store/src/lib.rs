@@ -1,5 +1,5 @@
 //! Subscribers and bindings in a database, and the caches that the data path reads. The database is an
-//! embedded SQLite file; `backend.rs` says what another one would have to do.
+//! embedded SQLite file; `backend.rs` has the interface for another one.
 //!
 //! * [`Subscribers`] is for commands: add, remove, list, import, export. It works on the file while
 //!   a server runs on it.

@@ -57,7 +57,7 @@ pub struct RuntimeConfig {
     /// Whether datagrams of one length to one address, sent one after the other, go through the kernel as one
     /// and are cut on their way out (udp(7), `UDP_SEGMENT`). Then what comes together is answered together.
     /// Cheaper by a third or more where many come together, but a capture on this machine may show one, and
-    /// one ICMP message may tell of several. Off by default.
+    /// one ICMP message may report several. Off by default.
     pub segment: bool,
     /// Whether another process may serve the same ports at the same time, as in a rolling restart.
     /// Otherwise a port in use is an error even where `SO_REUSEPORT` would share it.
@@ -143,8 +143,8 @@ pub struct GeneratorOptions {
     /// depend on it.
     pub together: bool,
     /// The target, if all datagrams go to one address. A listener of one worker alone gets a twin: a second
-    /// socket at its address, connected to the target, which takes what comes from there. It spares the
-    /// kernel the look-up of the route, about a seventh of a send. A server has no such sockets.
+    /// socket at its address, connected to the target, which receives the target's datagrams. It saves
+    /// the look-up of the route in the kernel, about a seventh of a send. A server has no such sockets.
     pub peer: Option<SocketAddr>,
 }
 

@@ -40,8 +40,8 @@ impl Machine for Echo {
         let Arrival { now, at, flow, message, .. } = arrival;
         if let Some(at) = at {
             let sent = Time::from_micros(u64::from_ne_bytes(message.try_into().unwrap()));
-            // Two clocks are read one after the other, each to the microsecond. What came after the round
-            // began came when it began.
+            // Two clocks are read one after the other, each to the microsecond. A message that came after
+            // the start of the round counts from that start.
             let possible = at == now || (sent <= at + Duration::from_micros(50) && at < now);
             self.0.impossible.fetch_add(u64::from(!possible), Ordering::Relaxed);
             self.0.late.fetch_add(1, Ordering::Relaxed);

@@ -242,7 +242,7 @@ impl Bench {
         self.node.notice(self.now, Notice::Located(located), &mut self.out);
     }
 
-    /// An answer about bindings, by its argument several times.
+    /// An answer about bindings; repeated if the argument says so.
     fn location_service(&mut self, argument: u8, aor: &[u8]) {
         let mut records = Vec::new();
         self.world.0.borrow().table.bindings(aor, self.now, |b| records.push(b.to_record(aor)));

@@ -1,5 +1,5 @@
-//! Frames of WebSocket: however the bytes are cut on their way, the same events come out, and they are those
-//! that tungstenite sees. Where the two differ on purpose, `compare` says so.
+//! WebSocket frames: however the bytes are split, the events are the same, and equal those of tungstenite.
+//! `compare` lists the intended differences.
 #![no_main]
 
 use fuzz::Feed;
@@ -95,7 +95,7 @@ impl Write for Pipe<'_> {
     }
 }
 
-/// What tungstenite sees.
+/// The events of tungstenite.
 fn theirs(stream: &[u8], role: Role, limits: &Limits) -> (Vec<Seen>, End) {
     let most = Some(limits.message as usize);
     let config =
@@ -130,7 +130,7 @@ fn theirs(stream: &[u8], role: Role, limits: &Limits) -> (Vec<Seen>, End) {
     }
 }
 
-/// Whether `ours` is what `theirs` should be, but for the differences that are meant.
+/// Whether `ours` equals `theirs`, except for the intended differences.
 fn compare((our, our_end): &(Vec<Seen>, End), (their, their_end): &(Vec<Seen>, End)) {
     let cut_short =
         |shorter: &[Seen], longer: &[Seen]| assert!(longer.starts_with(shorter), "{our:?} {their:?}");
@@ -158,7 +158,8 @@ fn compare((our, our_end): &(Vec<Seen>, End), (their, their_end): &(Vec<Seen>, E
     }
 }
 
-/// A stream of frames that the input chooses. Those with nonsense in them are rare enough to be reached late.
+/// A stream of frames that the input chooses. Invalid frames are rare, so that much of a stream is read
+/// before one.
 fn built(mut feed: Feed<'_>, role: Role) -> Vec<u8> {
     let mut stream = Vec::new();
     while !feed.is_empty() {

@@ -66,7 +66,7 @@ impl Default for World {
 
 impl Services for World {
     fn bindings(&self, aor: &[u8], now: Time, each: &mut dyn FnMut(&BindingView<'_>)) -> Coverage {
-        // Those of dave are with others, who also have what is new of carol.
+        // Others hold the bindings of dave, and newer ones of carol.
         if !aor.starts_with(b"dave") {
             self.0.borrow().table.bindings(aor, now, |b| each(&b));
         }

@@ -116,7 +116,7 @@ fn check_tells_every_error_with_its_place() {
 }
 
 #[test]
-fn output_that_nobody_reads_is_no_failure() {
+fn output_to_a_closed_pipe_is_no_failure() {
     let dir = std::env::temp_dir().join(format!("strowger-pipe-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let file = dir.join("good.toml");

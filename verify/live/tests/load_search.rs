@@ -59,7 +59,7 @@ impl Drop for Search {
     }
 }
 
-/// Nothing is repeated, and no step of the built-in scenario has a time. This trial ends after 64*T1.
+/// Nothing is retransmitted, and no step of the built-in scenario has a timeout. This trial ends after 64*T1.
 /// One with calls that are left with a 100 ends by the same rule after three minutes, as the tests of the
 /// engine show.
 #[test]

@@ -552,7 +552,7 @@ impl Run {
                 .iter()
                 .flat_map(|s| &s.down)
                 .any(|(died, _)| *begun <= *died + Duration::from_secs(1) && *died < *begun + ANSWERED);
-            // What only its server repeats is gone with it (docs/design/balance-failover.md).
+            // A response that only its server repeats is lost with it (docs/design/balance-failover.md).
             let gone = call.stage == Stage::Over && self.answer_died(&call.call_id);
             if !gone && (!matches!(call.result, Some(Final::Status(_))) || call.stage != Stage::Over) {
                 return Err(format!("{name} has no answer: {:?} {:?}", call.result, call.stage));

@@ -38,7 +38,7 @@ pub enum Mutation {
     Loop,
     /// Some translated phones are never called.
     Unreached,
-    /// The location service of others tells of no bindings.
+    /// The location service answers without bindings.
     NoBindings,
 }
 

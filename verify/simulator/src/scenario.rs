@@ -20,16 +20,16 @@ pub enum Weather {
     Stormy,
 }
 
-/// Where the bindings are that a server asks for.
+/// Where the bindings of users are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Location {
-    /// With the server, all of them.
+    /// All of them at the server.
     Here,
-    /// Those of some users with others, who answer in time, in any order, and some of them twice.
+    /// Those of some users at other nodes, which answer in time, in any order, sometimes twice.
     Punctual,
-    /// With others who answer late, twice, never, or that they cannot tell.
+    /// The same, but answers are late, repeated or missing, or report a failure.
     Late {
-        /// Whether the server has the last that it was told.
+        /// Whether the server keeps the last answer.
         copies: bool,
     },
 }
@@ -349,7 +349,7 @@ impl Scenario {
     }
 }
 
-/// Without copies and without an answer a callee is not found, which is right in no quiet weather.
+/// Without copies and without an answer a callee is not found. In quiet weather the server has copies.
 fn location(rng: &mut Rng, weather: Weather) -> Location {
     match rng.below(10) {
         0..=5 => Location::Here,

@@ -92,7 +92,7 @@ fn bindings_of_strangers() {
 }
 
 #[test]
-fn location_service_that_tells_of_no_bindings_is_found() {
+fn location_service_without_bindings_is_found() {
     finds(Mutation::NoBindings, Weather::Quiet, &[Check::CallSucceeds]);
 }
 

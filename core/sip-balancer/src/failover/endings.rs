@@ -48,7 +48,8 @@ impl Failover {
     pub(crate) fn over(&mut self, step: &mut Step<'_>, at: u32) {
         let ring = step.forwarder.settings().rules.ring_timeout;
         let owed = self.call_off(step, at);
-        let Some(entry) = invariant::some!(self.kept.get_mut(at), "what is over is still kept") else {
+        let Some(entry) = invariant::some!(self.kept.get_mut(at), "an entry that ended is still stored")
+        else {
             return;
         };
         if owed {
@@ -61,7 +62,7 @@ impl Failover {
     /// Of an INVITE that is answered, refused or cancelled: who had it before and rings is cancelled (16.7
     /// step 10). Says whether a node rings that has not got the CANCEL yet, or has not answered it.
     pub(super) fn call_off(&mut self, step: &mut Step<'_>, at: u32) -> bool {
-        let Some(entry) = invariant::some!(self.kept.get(at), "what is called off is kept") else {
+        let Some(entry) = invariant::some!(self.kept.get(at), "a message called off is stored") else {
             return false;
         };
         let id = entry.key.id;
@@ -136,7 +137,7 @@ impl Failover {
     /// Nobody can be reached (503, RFC 3261 section 16.9), or nobody has answered in time (408): the sender
     /// is told. Of an INVITE that it has cancelled it is told what it waits for.
     pub(super) fn give_up(&mut self, step: &mut Step<'_>, at: u32, status: u16) {
-        let Some(entry) = invariant::some!(self.kept.get(at), "what is given up is kept") else { return };
+        let Some(entry) = invariant::some!(self.kept.get(at), "a message given up is stored") else { return };
         let (call, id, class, what) = (entry.key.call, entry.key.id, entry.key.class, entry.key.what);
         let cancelled = class == MethodClass::Invite && step.dispatcher.calls().is_cancelled(call, id);
         let status = if cancelled { 487 } else { status };

@@ -44,8 +44,7 @@ impl Failover {
                 let Some(at) = self.kept.keep(key, from, request.bytes(), step.now + GIVE_UP) else {
                     return Ok(0);
                 };
-                if let Some(entry) =
-                    invariant::some!(self.kept.get_mut(at), "what was kept just now is there")
+                if let Some(entry) = invariant::some!(self.kept.get_mut(at), "a message just stored is there")
                 {
                     (entry.fresh, entry.node) = (fresh, to.node);
                     entry.repeat = if repeats { step.now + T1 } else { Time::FAR };
@@ -54,7 +53,7 @@ impl Failover {
             }
         };
         let token = |this: &Failover| if stream { this.kept.token(at) } else { 0 };
-        let entry = invariant::some!(self.kept.get_mut(at), "what was found is kept");
+        let entry = invariant::some!(self.kept.get_mut(at), "a message that was found is stored");
         let Some(entry) = entry else { return Ok(0) };
         if entry.node != to.node {
             // A caller that has had a provisional response repeats its INVITE no more (RFC 3261 section
@@ -111,7 +110,7 @@ impl Failover {
         let Some(at) = self.kept.keep(key, from, request.bytes(), until) else {
             return 0;
         };
-        let entry = invariant::some!(self.kept.get_mut(at), "what was kept just now is there");
+        let entry = invariant::some!(self.kept.get_mut(at), "a message just stored is there");
         let Some(entry) = entry else { return 0 };
         entry.repeat = if repeats { now + T1 } else { Time::FAR };
         let due = entry.repeat.min(until);
@@ -119,10 +118,10 @@ impl Failover {
         if stream { self.kept.token(at) } else { 0 }
     }
 
-    /// Whether a refusal of an INVITE by a node is to be repeated here, because nobody else does. A node
-    /// challenges, and refuses, without a transaction what it gets for the first time (RFC 3261 section
-    /// 8.2.7), and answers each repetition anew. But an INVITE that another node, or the same one before it
-    /// was started anew, has said something provisional to is repeated by its sender no more (17.1.1.2).
+    /// Whether the balancer must repeat a node's refusal of an INVITE. A node challenges or refuses a new
+    /// INVITE without a transaction (RFC 3261 section 8.2.7), and answers each retransmission anew. But the
+    /// caller stops retransmitting after a provisional response (17.1.1.2), which may be from another node,
+    /// or from the same node before a restart.
     pub(crate) fn repeats_refusal(&self, calls: &Calls, call: CallKey, branch: &Branch) -> bool {
         let at =
             self.kept.find(branch.id, MethodClass::Invite, KeptMessage::ToNode).filter(|_| !branch.to_caller);
@@ -130,14 +129,14 @@ impl Failover {
             && calls.waiting(call, branch.id, MethodClass::Invite).is_some_and(|waiting| waiting.rang)
     }
 
-    /// Keeps a refusal that leaves in a datagram and that nobody else repeats, until its ACK comes (RFC 3261
-    /// section 17.2.1): one that came over a stream, or [`Failover::repeats_refusal`].
+    /// Keeps a refusal that leaves in a datagram and that only the balancer repeats, until its ACK comes (RFC
+    /// 3261 section 17.2.1): one that came over a stream, or [`Failover::repeats_refusal`].
     pub(crate) fn keep_refusal(&mut self, step: &mut Step<'_>, from: Flow, response: &Message<'_>, id: u64) {
         let call = step.forwarder.sealer().call(response.call_id());
         let until = step.now + LATE;
         let key = MessageKey { what: KeptMessage::Refusal, call, id, class: MethodClass::Invite };
         let Some(at) = self.kept.keep(key, from, response.bytes(), until) else { return };
-        if let Some(entry) = invariant::some!(self.kept.get_mut(at), "what was kept just now is there") {
+        if let Some(entry) = invariant::some!(self.kept.get_mut(at), "a message just stored is there") {
             entry.repeat = step.now + T1;
         }
         self.kept.arm(at, step.now + T1);

@@ -51,7 +51,9 @@ impl Failover {
         response: &Message<'_>,
     ) -> bool {
         let Some(at) = self.kept.find(id, MethodClass::Invite, KeptMessage::ToNode) else { return false };
-        let Some(entry) = invariant::some!(self.kept.get(at), "what was found is kept") else { return false };
+        let Some(entry) = invariant::some!(self.kept.get(at), "a message that was found is stored") else {
+            return false;
+        };
         let alerted = entry.alerted;
         let (call, settled, status) = (entry.key.call, entry.settled, response.status());
         step.forwarder.cluster().heard(step.now, node);
@@ -106,7 +108,7 @@ impl Failover {
         node: NodeIndex,
         response: Option<&Message<'_>>,
     ) {
-        let entry = invariant::some!(self.kept.get(at), "what is withdrawn is kept");
+        let entry = invariant::some!(self.kept.get(at), "a withdrawn message is stored");
         let Some((call, id)) = entry.map(|entry| (entry.key.call, entry.key.id)) else { return };
         match response.filter(|r| r.status() >= 200) {
             None => {

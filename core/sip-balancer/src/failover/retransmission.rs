@@ -61,7 +61,7 @@ impl Failover {
     /// Takes a message out that is to be received once more. An INVITE that nobody wants any more is refused
     /// instead.
     pub(crate) fn take_out(&mut self, step: &mut Step<'_>, at: u32) -> Option<Replay> {
-        let entry = invariant::some!(self.kept.get(at), "what is replayed is kept")?;
+        let entry = invariant::some!(self.kept.get(at), "a replayed message is stored")?;
         let what = entry.key.what;
         if what == KeptMessage::ToNode
             && entry.fresh
@@ -101,7 +101,7 @@ impl Failover {
 
     /// What is kept is due.
     pub(crate) fn look_at(&mut self, step: &mut Step<'_>, at: u32) -> Looked {
-        let Some(entry) = invariant::some!(self.kept.get(at), "what is due is kept") else {
+        let Some(entry) = invariant::some!(self.kept.get(at), "a due message is stored") else {
             return Looked::Done;
         };
         let (call, id, class, what) = (entry.key.call, entry.key.id, entry.key.class, entry.key.what);
@@ -174,7 +174,7 @@ impl Failover {
         if slow {
             return (quiet, false);
         }
-        let entry = invariant::some!(self.kept.get(at), "what is looked at is kept");
+        let entry = invariant::some!(self.kept.get(at), "an examined message is stored");
         let Some(MessageKey { call, id, class, .. }) = entry.map(|entry| entry.key) else {
             return (Time::FAR, false);
         };
@@ -189,7 +189,7 @@ impl Failover {
     /// Whether what is kept is repeated now. A refusal of ours only as often as its caller has paid for: its
     /// address may be forged.
     fn repeats(&mut self, step: &mut Step<'_>, at: u32) -> bool {
-        let Some(entry) = invariant::some!(self.kept.get_mut(at), "what is repeated is kept") else {
+        let Some(entry) = invariant::some!(self.kept.get_mut(at), "a repeated message is stored") else {
             return false;
         };
         entry.repeated(step.now);
@@ -296,7 +296,9 @@ impl Failover {
 
     /// A request that is kept did not get through. Says whether it is replayed.
     fn lost_way(&mut self, step: &mut Step<'_>, at: u32, unseen: bool) -> bool {
-        let Some(entry) = invariant::some!(self.kept.get(at), "what was found is kept") else { return false };
+        let Some(entry) = invariant::some!(self.kept.get(at), "a message that was found is stored") else {
+            return false;
+        };
         let (call, id, class, what) = (entry.key.call, entry.key.id, entry.key.class, entry.key.what);
         if what == KeptMessage::ToNode {
             if step.dispatcher.calls_mut().shrink(call, id, class) {

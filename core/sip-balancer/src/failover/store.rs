@@ -145,7 +145,7 @@ fn hashed(id: u64, class: MethodClass, what: KeptMessage) -> CallKey {
 }
 
 fn hash_of(entries: &[Entry], at: u32) -> CallKey {
-    let entry = invariant::some!(entries.get(at as usize), "what the index names has a place");
+    let entry = invariant::some!(entries.get(at as usize), "an indexed message has a place");
     entry.map_or(CallKey(0, 0), |entry| hashed(entry.key.id, entry.key.class, entry.key.what))
 }
 
@@ -272,7 +272,7 @@ impl MessageStore {
 
     /// What a transmit of it is known by.
     pub fn token(&self, at: u32) -> u64 {
-        let entry = invariant::some!(self.get(at), "what is sent is kept");
+        let entry = invariant::some!(self.get(at), "a sent message is stored");
         entry.map_or(0, |entry| TransmitToken::Kept(at, entry.slot.generation, entry.node).to_u64())
     }
 
@@ -293,7 +293,7 @@ impl MessageStore {
 
     /// Takes the message out to be received again; it is brought back by [`MessageStore::bring_back`].
     pub fn lend(&mut self, at: u32) -> Option<(Flow, Vec<u8>, u32)> {
-        let entry = invariant::some!(self.get_mut(at), "what is lent is kept")?;
+        let entry = invariant::some!(self.get_mut(at), "a lent message is stored")?;
         Some((entry.from, std::mem::take(&mut entry.bytes), entry.slot.generation))
     }
 
@@ -308,7 +308,7 @@ impl MessageStore {
 
     /// Forgets one.
     pub fn forget(&mut self, at: u32) {
-        let Some(entry) = invariant::some!(self.get(at), "what is forgotten was kept") else { return };
+        let Some(entry) = invariant::some!(self.get(at), "a forgotten message was stored") else { return };
         let (key_of_it, length) = (hashed(entry.key.id, entry.key.class, entry.key.what), entry.bytes.len());
         let entries = &self.entries;
         self.index.remove(key_of_it, |at| hash_of(entries, at));
@@ -326,7 +326,9 @@ impl MessageStore {
 
     /// Sets when it has to be looked at.
     pub fn arm(&mut self, at: u32, due: Time) {
-        let Some(entry) = invariant::some!(self.get_mut(at), "what is armed is kept") else { return };
+        let Some(entry) = invariant::some!(self.get_mut(at), "a message with a timer is stored") else {
+            return;
+        };
         if entry.slot.due == due {
             return;
         }
@@ -522,7 +524,7 @@ impl Entry {
         }
     }
 
-    /// Whether it was given to another node, or once more to one that may have forgotten it.
+    /// Whether it was sent to a further node, or again to a node that may have forgotten it.
     pub fn was_sent_again(&self) -> bool {
         self.has_earlier() || self.memory == Memory::Renewed
     }

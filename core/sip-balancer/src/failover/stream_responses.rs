@@ -49,7 +49,7 @@ impl StreamResponses {
         self.written += 1;
         let number = self.written;
         let range = out.send_with(to, TransmitToken::Response(number).to_u64(), write);
-        let bytes = invariant::some!(out.bytes().get(range), "what was written is in the outbox");
+        let bytes = invariant::some!(out.bytes().get(range), "the written bytes are in the outbox");
         let bytes = bytes.unwrap_or_default();
         let at = number as usize % MOST;
         if self.kept.len() <= at {

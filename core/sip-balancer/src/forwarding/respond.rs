@@ -10,12 +10,12 @@ use wire::{Flow, Outbox};
 /// The connection of a node matters for this time after each answer on it, seconds.
 pub(crate) const NODE_KEEPS: u32 = 7_200;
 
-/// As what a node's response goes to its caller.
+/// How a node's response is forwarded to its caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RelayAs {
-    /// All of it.
+    /// Without change.
     Unchanged,
-    /// 500: what is wrong is wrong with one node.
+    /// 500: the failure concerns one node only.
     ServerError,
     /// 503 with our own Retry-After: all nodes are overloaded, and this one has named a longer time.
     OwnRetryAfter,

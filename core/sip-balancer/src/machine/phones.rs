@@ -28,7 +28,7 @@ impl Balancer {
         c: &Checked<'_>,
         out: &mut Outbox,
     ) {
-        let Some(phone) = invariant::some!(c.phone, "what goes to a phone names it") else { return };
+        let Some(phone) = invariant::some!(c.phone, "a request to a phone names the phone") else { return };
         let Some(node) = self.forwarder.sending_node(from, request) else {
             self.forwarder.counts.forbidden += 1;
             return self.forwarder.refuse(from, request, 403, b"", b"", out);

@@ -34,7 +34,7 @@ impl Balancer {
             return;
         }
         let (class, status) = (MethodClass::of(response.method()), response.status());
-        // What it says of the INVITE is forgotten when that is answered.
+        // Decided first, because noting a final response forgets the state of its INVITE.
         let repeats = class == MethodClass::Invite
             && status >= 300
             && !to.transport.is_reliable()
@@ -69,7 +69,7 @@ impl Balancer {
         self.send_back(now, response, (to, port), relay_as, out);
     }
 
-    /// A response that is said to be a node's: as what it goes to the caller, if it does.
+    /// A response that claims to be a node's: how it is forwarded to the caller, if at all.
     fn of_node(
         &mut self,
         now: Time,
@@ -141,7 +141,7 @@ impl Balancer {
         Some(relay_as)
     }
 
-    /// As what a node's response goes to its caller.
+    /// How a node's response is forwarded to its caller.
     fn passes(&self, now: Time, branch: &Branch, response: &Message<'_>) -> RelayAs {
         match response.status() {
             _ if branch.to_caller => RelayAs::Unchanged,

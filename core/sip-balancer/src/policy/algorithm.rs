@@ -44,7 +44,7 @@ impl Algorithm {
         Self::ALL.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, a)| *a)
     }
 
-    /// All names, for people.
+    /// All names, for display.
     pub fn names() -> String {
         Self::ALL.map(|(name, _)| name).join(", ")
     }

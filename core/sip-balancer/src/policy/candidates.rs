@@ -1,22 +1,22 @@
-//! The nodes that one choice is made among.
+//! The nodes from which one is chosen.
 
 use crate::{Cluster, NodeIndex};
 use core::time::Duration;
 use wire::Time;
 
-/// Nodes that may get a new call, and what their shares follow from.
+/// Nodes that may get a new call, and the inputs of their shares.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidates<'a> {
     pub cluster: &'a Cluster,
     pub nodes: &'a [NodeIndex],
     pub now: Time,
-    /// For how long the share of a node grows that has come up.
+    /// How long the share of a node grows after it came up.
     pub slow_start: Duration,
 }
 
 impl<'a> Candidates<'a> {
-    /// Each of them once, from another one on each time that `turn` is: so nobody is always first among
-    /// equals.
+    /// Each of them once, starting at number `turn`. With another turn each time, no node is always first
+    /// among equals.
     #[inline]
     pub fn from(self, turn: usize) -> impl Iterator<Item = NodeIndex> + Clone + use<'a> {
         let (before, after) = self.nodes.split_at(turn.min(self.nodes.len()));
@@ -29,13 +29,13 @@ impl<'a> Candidates<'a> {
         (turn + 1) % self.nodes.len().max(1)
     }
 
-    /// A thousand times the weight of a node, or less while it has only just come up.
+    /// A thousand times the weight of a node, or less shortly after it came up.
     #[inline]
     pub fn share(self, at: NodeIndex) -> u64 {
         self.cluster.share(self.now, at, self.slow_start)
     }
 
-    /// The node whose part of the weights `hash` falls into.
+    /// The node whose part of the total weight contains `hash`.
     pub fn by_hash(self, hash: u64) -> Option<NodeIndex> {
         let weight = |at: &NodeIndex| u64::from(self.cluster.weight(*at));
         let mut rest = hash % self.nodes.iter().map(weight).sum::<u64>().max(1);

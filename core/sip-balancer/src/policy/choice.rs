@@ -1,4 +1,4 @@
-//! The choice of a node for a new call: which nodes may have it, and which of them the algorithm takes.
+//! The choice of a node for a new call: which nodes may get it, and which of them the algorithm takes.
 
 use crate::hash::{fnv1a, openser_hash, scramble};
 use crate::policy::candidates::Candidates;
@@ -28,12 +28,12 @@ pub struct Chooser {
     rwma: Rwma,
     maglev: Maglev,
     random: u64,
-    /// Nodes that may have what is chosen for now, and when that is.
+    /// The candidates of the present choice, and its time.
     open: Vec<NodeIndex>,
     now: Time,
-    /// For how long the share of a node grows that has come up.
+    /// How long the share of a node grows after it came up.
     slow_start: Duration,
-    /// How much of what nodes got lately they refused with 503, which they say of themselves alone.
+    /// The part of recent requests that each node refused with 503, which concerns that node alone.
     full: RefusalRates,
 }
 
@@ -320,7 +320,7 @@ mod tests {
         }
     }
 
-    /// How many of 10,000 calls have another node with one node less, on average of all nodes that may go.
+    /// How many of 10,000 calls change their node when one is removed: the mean over all nodes.
     fn moved(algorithm: Algorithm, count: u16) -> usize {
         let cluster = of(count);
         let mut chooser = chooser(&cluster, algorithm);
@@ -344,7 +344,7 @@ mod tests {
         for count in [4, 8, 16] {
             let [hash, fnv, maglev] =
                 [Algorithm::Hash, Algorithm::FnvHash, Algorithm::Maglev].map(|a| moved(a, count));
-            // The calls of the node that goes have to move.
+            // The calls of the removed node have to move.
             let own = 10_000 / usize::from(count);
             assert!((own..own + 250).contains(&maglev), "{count}: {maglev}");
             let others = (10_000 - own) * 95 / 100;

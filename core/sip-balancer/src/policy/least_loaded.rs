@@ -27,7 +27,7 @@ impl LeastLoaded {
         self.refusals.answered(now, at, refused);
     }
 
-    /// What was known of a node was of another one that had its place.
+    /// Forgets a node's history, because its place belongs to a new node.
     pub fn forget(&mut self, at: NodeIndex) {
         self.refusals.forget(at);
     }
@@ -59,9 +59,9 @@ impl LeastLoaded {
         best.map(|(_, _, at)| at)
     }
 
-    /// The same where some have refused calls lately: a node that refuses at once has nothing to do, and
-    /// would draw all of them. It counts as having as much more as it refuses: with half of its answers as
-    /// much as who has the most.
+    /// The same where some nodes have refused calls lately. A node that refuses at once has no load and
+    /// would get every call. So load is added in proportion to its refusals: at half of its responses, as
+    /// much as the highest load of any node.
     #[cold]
     fn least_of_refusing(
         &self,

@@ -7,7 +7,7 @@ use wire::Time;
 
 /// Samples that RWMA looks at (paper III-B.3).
 const SAMPLES: usize = 20;
-/// So that an average of microseconds that is divided by a share keeps its digits.
+/// Keeps the precision of an average in microseconds that is divided by a share.
 const WHOLE: u64 = 1_000_000;
 
 /// The last 20 response times of one node with linear weights: the newest counts 20 times, the oldest
@@ -67,7 +67,7 @@ impl Rwma {
         }
     }
 
-    /// What was known of a node was of another one that had its place.
+    /// Forgets a node's history, because its place belongs to a new node.
     pub fn forget(&mut self, at: NodeIndex) {
         if let Some(window) = self.windows.get_mut(usize::from(at.0)) {
             *window = Window::default();

@@ -333,7 +333,7 @@ impl Sessions {
     /// Gives an unfinished transaction to another node.
     pub fn retarget(&mut self, now: Time, place: TxnPlace, node: NodeIndex) {
         let open = self.txns.get_mut(place.0 as usize).filter(|t| t.open);
-        let Some(txn) = invariant::some!(open, "only what is unfinished goes to another node") else {
+        let Some(txn) = invariant::some!(open, "only an unfinished transaction moves to another node") else {
             return;
         };
         let (from, kind) = (txn.node, txn.class.kind());
@@ -446,7 +446,7 @@ impl Sessions {
     /// Forgets a call that is over and has no transactions left.
     pub fn remove(&mut self, at: Place) {
         let over = self.session(at).filter(|s| s.used && s.first == NIL && s.phase == Phase::Ended);
-        let Some(session) = invariant::some!(over, "only what is over is forgotten") else { return };
+        let Some(session) = invariant::some!(over, "only an ended call is forgotten") else { return };
         let (key, node) = (session.key, session.node);
         self.counters.hold(node, false);
         let sessions = &self.sessions;
@@ -498,6 +498,6 @@ impl Sessions {
 }
 
 fn key_of(sessions: &[Session], at: u32) -> CallKey {
-    let session = invariant::some!(sessions.get(at as usize), "what the index names has a place");
+    let session = invariant::some!(sessions.get(at as usize), "an indexed call has a place");
     session.map_or(CallKey(0, 0), |session| session.key)
 }

@@ -28,8 +28,8 @@ impl Forwarder {
         targets: Vec<(u16, Target)>,
     ) {
         let invite = request.method() == Method::Invite;
-        // Stops the caller's retransmissions (sections 16.2, 17.2.1). A server that is behind with its work
-        // does not wait with it.
+        // Stops the caller's retransmissions (sections 16.2, 17.2.1). An overloaded server sends it
+        // at once.
         let trying = if server.told { Time::FAR } else { self.trying(step, invite) };
         if trying == step.now {
             let source = Some((flow.remote, always_rport(flow, request)));

@@ -83,7 +83,7 @@ pub(crate) struct StoredTarget {
     pub elsewhere: bool,
     /// Where its binding was registered from.
     pub registered_from: Option<IpAddr>,
-    /// It is a phone with a connection, and can be reached neither on this nor in another way.
+    /// It is a phone whose connection has ended, and there is no other way to reach it.
     pub gone: bool,
     /// What is tried in its place if it cannot be reached.
     pub next: Option<Box<Target>>,
@@ -150,7 +150,7 @@ pub(crate) struct Timing {
     pub timer: TimerId,
     /// When the context wants to be woken.
     pub wakes: Time,
-    /// When a request that nobody has answered yet gets a 100.
+    /// When the caller gets a 100 if there is no response yet.
     pub trying: Time,
 }
 

@@ -41,8 +41,8 @@ impl Forwarder {
                 step.recycle(targets);
             }
             // Neither ACK nor CANCEL begins anything, and in stateless mode no dialog is known.
-            // What can wait has a transaction.
-            Plan::Ask(_) => debug_assert!(false, "nobody is asked for what cannot wait"),
+            // Requests that can wait have a transaction.
+            Plan::Ask(_) => debug_assert!(false, "no question is asked for a request that cannot wait"),
             Plan::NoDialog => step.site.services().count(Counter::Stray),
             Plan::Refuse(_) | Plan::Offline | Plan::Redirect(_) if is_ack => {
                 step.site.services().count(Counter::Stray);

@@ -52,7 +52,7 @@ impl<S: Services> Ingress<'_, S> {
             return true;
         };
         let mut here = false;
-        // What is bound at another node is not here.
+        // A binding at another node does not count here.
         let _: Coverage = self
             .site
             .services()

@@ -24,7 +24,7 @@ fn barred(
     known: bool,
 ) -> Option<Refusal> {
     let method = request.method();
-    // One for a domain of ours is no stranger's: it is challenged, or taken from anybody.
+    // A REGISTER for a domain of ours is no stranger's: it is challenged, or accepted from any sender.
     let or_not_ours = |why| if method == Method::Register { Refusal::NotOurs } else { why };
     if dialog.is_none() && !strangers.allowed {
         return Some(or_not_ours(Refusal::Stranger));

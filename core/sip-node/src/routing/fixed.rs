@@ -71,8 +71,8 @@ impl<S: Services> Router<'_, S> {
     }
 
     /// The phones of one of our users whom a URI of the operator names. Sent by way of this server's own
-    /// address, a call would come without the credentials that it came with. `None`: it names somebody
-    /// else. An error: others hold the bindings.
+    /// address, a call would come without the credentials that it came with. `None`: it names no user
+    /// of ours. An error: the bindings must be asked for.
     fn of_user(
         &self,
         now: Time,

@@ -182,7 +182,7 @@ impl<S: Services> Router<'_, S> {
         }
         match self.by_prefix(a, aor.user()) {
             Some(plan) => plan,
-            // Those who hold the bindings would know.
+            // The holder of the bindings may know the user, but has not answered.
             None if !self.site.settings().auth.enabled && self.is_unsure(aor) => Plan::Offline,
             // With authentication off nobody is known, so nobody can be unknown.
             None if !self.site.settings().auth.enabled => Plan::Refuse(404),

@@ -1,4 +1,4 @@
-//! Bindings that another node or a store holds: what routing asks for, and what it was told.
+//! Bindings that another node or a store holds: the questions of routing, and the answers.
 
 use super::Router;
 use crate::located::{BindingSet, Coverage, StoreDown};
@@ -16,23 +16,23 @@ pub(crate) struct Ask {
     pub until: Time,
 }
 
-/// What came of a question for bindings.
+/// The result of a question for bindings.
 #[derive(Debug)]
 pub(crate) enum Finding {
     /// All of them.
     Bindings(Arc<BindingSet>),
     /// No answer in time.
     Silent,
-    /// The location service cannot tell.
+    /// The location service cannot answer.
     Down(StoreDown),
 }
 
-/// What came of the questions for the bindings of these addresses-of-record.
+/// The results of the questions for the bindings of these addresses-of-record.
 #[derive(Default, Debug)]
 pub(crate) struct Findings(Vec<(Box<[u8]>, Finding)>);
 
 impl Findings {
-    /// None: nobody was asked.
+    /// No question was asked.
     pub const NONE: &Findings = &Findings(Vec::new());
 
     /// Adds one.
@@ -50,17 +50,17 @@ impl Findings {
     }
 }
 
-/// What routing does where others hold bindings that it was not told.
+/// What routing does if others hold bindings that it does not know.
 #[derive(Clone, Copy)]
 pub(crate) enum Others<'a> {
-    /// It goes on with what is known here.
+    /// It goes on with the bindings known here.
     Left(&'a Findings),
     /// It asks for them.
     Asked(&'a Findings),
 }
 
 impl<'a> Others<'a> {
-    /// That the location service could not tell, if it said so.
+    /// The location service's report that it cannot answer, if there is one.
     pub fn down(self) -> Option<StoreDown> {
         self.findings().0.iter().find_map(|(_, finding)| match finding {
             Finding::Down(down) => Some(*down),
@@ -75,8 +75,8 @@ impl<'a> Others<'a> {
 }
 
 impl<S: Services> Router<'_, S> {
-    /// Calls `each` for every live binding of an address-of-record, in order of falling q. An error: those
-    /// were not all, and the others have to be asked for them.
+    /// Calls `each` for every live binding of an address-of-record, in order of falling q. An error: these
+    /// are not all, and the rest must be asked for.
     #[inline]
     pub(super) fn bindings(
         &self,
@@ -104,7 +104,7 @@ impl<S: Services> Router<'_, S> {
         }
     }
 
-    /// Whether others who hold bindings of this address-of-record were asked and told nothing.
+    /// Whether the bindings of this address-of-record were asked for without result.
     pub(super) fn is_unsure(&self, aor: &Aor<'_>) -> bool {
         matches!(self.finding(aor), Some(Finding::Silent | Finding::Down(_)))
     }

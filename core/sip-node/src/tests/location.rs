@@ -44,13 +44,13 @@ fn binding(user: &str, address: &str, q: u16) -> Record {
 }
 
 impl Lab {
-    /// An answer about a user, asked for or not.
+    /// An answer about a user, whether asked for or not.
     fn tell(&mut self, user: &str, found: Result<Vec<Record>, StoreDown>) {
         let aor = format!("{user}@here.example").into_bytes().into();
         self.notice(Notice::Located(Located::Bindings { aor, found: found.map(BindingSet::new) }));
     }
 
-    /// Whose bindings were asked for since this was last called.
+    /// The users whose bindings were asked for since the last call.
     fn asked(&self) -> Vec<String> {
         let questions = std::mem::take(&mut *self.world.questions.borrow_mut());
         let user = |question: Question| match question {
@@ -76,7 +76,7 @@ fn invite_waits_for_bindings_and_goes_on() {
     let req = Req::invite();
     lab.waits(&req);
     assert_eq!(lab.asked(), ["bob"]);
-    // Told by a 100 that it has come, it is repeated no more; if it is, it gets the same again.
+    // After the 100 it is not repeated. If it is, it gets the same 100 again.
     assert_eq!(lab.ask(CAROL, req.text()).status(), 100);
     assert_eq!(lab.asked(), [""; 0]);
     lab.tell("bob", Ok(vec![binding("bob", BOB, 1000)]));
@@ -119,7 +119,7 @@ fn cancel_ends_an_invite_that_waits() {
     let mut lab = lab(|_| {});
     let req = Req::invite();
     lab.waits(&req);
-    // Nobody else may cancel it.
+    // No other sender may cancel it.
     lab.send("192.0.2.66:5060", req.cancel().text());
     assert_eq!(statuses(&lab.sent()), [481]);
     lab.send(CAROL, req.cancel().text());
@@ -129,7 +129,7 @@ fn cancel_ends_an_invite_that_waits() {
     assert_eq!(lab.report().pending, 0);
     assert_eq!(lab.ask(CAROL, req.text()).status(), 487, "repeated until the ACK comes");
     lab.send(CAROL, req.ack(&sent[1]).text());
-    // The answer comes too late for anybody.
+    // The answer comes too late.
     lab.tell("bob", Ok(vec![binding("bob", BOB, 1000)]));
     lab.silent();
     assert_eq!((lab.count(Counter::LocationCancelled), lab.count(Counter::CallsFailed)), (1, 1));
@@ -153,7 +153,7 @@ fn caller_that_disconnects_leaves_nothing_behind() {
 }
 
 #[test]
-fn silence_leaves_what_is_known_here() {
+fn silence_leaves_the_bindings_known_here() {
     let mut lab = lab(|_| {});
     lab.phones(&[BOB]);
     let req = Req::invite();
@@ -216,7 +216,7 @@ fn callee_without_binding_is_the_same_here_and_elsewhere() {
 }
 
 #[test]
-fn binding_that_has_ended_is_none() {
+fn expired_binding_does_not_count() {
     let mut lab = lab(|_| {});
     lab.waits(&Req::invite());
     lab.tell("bob", Ok(vec![Record { expires: lab.now, ..binding("bob", BOB, 1000) }]));
@@ -254,7 +254,7 @@ fn requests_for_one_callee_share_a_question() {
     assert_eq!(lab.asked(), ["bob", "dave"]);
     lab.tell("bob", Ok(vec![binding("bob", BOB, 1000)]));
     assert_eq!(requests(&lab.sent()), vec![("INVITE".to_owned(), BOB.to_owned()); 3]);
-    // Told twice, and about a user whose bindings nobody wants.
+    // A repeated answer, and one about a user without a waiting request.
     lab.tell("bob", Ok(vec![binding("bob", BOB2, 1000)]));
     lab.tell("alice", Ok(vec![binding("alice", ALICE, 1000)]));
     lab.silent();
@@ -282,7 +282,7 @@ fn lost_question_is_asked_again() {
 }
 
 #[test]
-fn requests_that_wait_are_bounded() {
+fn waiting_requests_are_bounded() {
     const MOST: usize = 4_096;
     let room = Limits { server: 5_000, client: 100, bytes: 64 << 20 };
     let mut lab = Lab::limited(room, |s| s.auth.enabled = false);
@@ -316,7 +316,7 @@ fn call_that_waited_finds_no_room_for_calls() {
 }
 
 #[test]
-fn strangers_share_bounds_those_that_wait() {
+fn strangers_share_bounds_waiting_requests() {
     let room = Limits { server: 100, client: 100, bytes: 64 << 20 };
     let mut lab = Lab::limited(room, |_| {});
     lab.world.elsewhere.borrow_mut().push("bob");
@@ -328,7 +328,7 @@ fn strangers_share_bounds_those_that_wait() {
 }
 
 #[test]
-fn overload_lets_those_go_on_that_wait() {
+fn overload_lets_waiting_requests_go_on() {
     let mut lab = lab(|_| {});
     lab.world.patience.set(1_000);
     let req = Req::invite();
@@ -344,7 +344,7 @@ fn overload_lets_those_go_on_that_wait() {
 }
 
 #[test]
-fn draining_worker_finishes_those_that_wait() {
+fn draining_worker_finishes_waiting_requests() {
     let mut lab = lab(|_| {});
     lab.waits(&Req::invite());
     lab.notice(Notice::Drain);
@@ -457,7 +457,7 @@ fn route_to_several_users_asks_for_each() {
     *lab.world.elsewhere.borrow_mut() = users.to_vec();
     let req = Req::new("INVITE", "sip:sales@here.example").alice();
     assert_eq!(lab.invite(ALICE, req.text()).len(), 0);
-    // Of the fifth counts what is known here.
+    // For the fifth, only the bindings known here count.
     for user in &users[..4] {
         assert_eq!(lab.asked(), [*user]);
         lab.silent();
@@ -469,7 +469,7 @@ fn route_to_several_users_asks_for_each() {
 }
 
 #[test]
-fn emergency_call_waits_for_nobody() {
+fn emergency_call_does_not_wait() {
     let mut lab = lab(|s| {
         s.emergency = Some(Emergency {
             numbers: vec![b"112".to_vec()],

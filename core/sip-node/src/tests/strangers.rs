@@ -234,7 +234,7 @@ fn info_needs_the_call_that_its_token_is_of() {
 }
 
 #[test]
-fn register_in_an_unserved_domain_is_told_as_such() {
+fn register_in_an_unserved_domain_is_reported_as_such() {
     for allowed in [true, false] {
         let mut lab = Lab::with(|s| s.proxy.strangers.allowed = allowed);
         assert_eq!(lab.ask(CAROL, Req::new("REGISTER", "sip:other.example").text()).status(), 403);

@@ -4,8 +4,8 @@
 //! A new kind of transaction user is a variant of [`TransactionUser`], its case in
 //! [`TransactionUsers::new_request`], and a file of its own.
 //!
-//! A request whose targets another node or a store has to be asked for waits in `waiting`, and `resume` lets
-//! it go on.
+//! A request whose targets must be asked of another node or a store waits in `waiting`; `resume` continues
+//! it.
 
 mod own;
 mod redirect;
@@ -302,7 +302,7 @@ fn user_of<S: Services>(
     let again = a.caller.realm.is_none();
     let asked = Others::Asked(Findings::NONE);
     if step.site.settings().proxy.mode == Mode::Stateless && again {
-        // What has to wait is handled with transactions (section 16.1).
+        // A request that must wait is handled with transactions (section 16.1).
         return match step.plan(flow, request, a, asked) {
             Plan::Ask(ask) => TransactionUser::Stateful(Course::Wait(ask)),
             plan => TransactionUser::StatelessProxy(plan),
@@ -311,8 +311,8 @@ fn user_of<S: Services>(
     TransactionUser::Stateful(course_of(step, flow, request, a, asked))
 }
 
-/// What is done with a request that is not for the server itself. `others`: what is known from others of
-/// where its callee is.
+/// What is done with a request that is not for the server itself. `others`: what is known of the
+/// bindings of others.
 fn course_of<S: Services>(
     step: &mut Step<'_, S>,
     flow: Flow,
@@ -345,7 +345,7 @@ fn course_of<S: Services>(
     }
 }
 
-/// The answer to a request whose callee has no binding that is known (section 21.4.18). If the location
+/// The answer to a request whose callee has no known binding (section 21.4.18). If the location
 /// service says that it cannot tell, it is 500 with Retry-After (section 21.5.1): a 503 would say that this
 /// server is out of service.
 fn unavailable(others: Others<'_>) -> Course {

@@ -1,7 +1,7 @@
 //! How a request begins to wait for bindings that others hold, and how it goes on (RFC 3261 section 16.5).
 //!
-//! It goes on as if it had just come: it is planned again, with the answer. So whatever depends on the target
-//! set is the same for an answer that took time.
+//! It goes on as if it had just arrived: it is planned again, with the answer. So everything that depends on
+//! the target set works without code of its own.
 
 use super::waiting::{MOST_ANSWERS, Waiter, WaiterId};
 use super::{Course, TransactionUsers, course_of};
@@ -25,7 +25,7 @@ impl TransactionUsers {
         self.waiting.len()
     }
 
-    /// Lets [`TransactionUsers::walk_pending`] begin.
+    /// Starts [`TransactionUsers::walk_pending`] anew.
     pub fn begin_walk(&mut self) {
         self.forwarder.begin_walk();
         self.waiting.begin_walk();
@@ -51,7 +51,7 @@ impl TransactionUsers {
             return step.crowded(flow, request, Shortage::Waiting);
         }
         let Some(server) = step.accept(flow, request, a) else { return };
-        // Nobody knows how long it takes (section 17.2.1).
+        // The duration of the wait is unknown (section 17.2.1).
         let told = request.method() == Method::Invite;
         if told {
             step.answer_in(flow, request, server, 100, b"");
@@ -95,7 +95,7 @@ impl TransactionUsers {
         }
     }
 
-    /// A request has waited for as long as it may, or its transaction is over.
+    /// A request has waited as long as it may, or its transaction has ended.
     #[cold]
     fn waited<S: Services>(&mut self, step: &mut Step<'_, S>, id: WaiterId, event: Event) {
         match event {
@@ -125,7 +125,7 @@ impl TransactionUsers {
         step.layer.release(server.payer, stored);
     }
 
-    /// A request need not wait for this any more.
+    /// A request no longer waits for this answer.
     fn go_on<S: Services>(&mut self, step: &mut Step<'_, S>, id: WaiterId, finding: Finding) {
         let Some(mut waiter) = self.waiting.take(step.layer, id) else { return };
         step.site.services().count(match finding {
@@ -155,7 +155,7 @@ impl TransactionUsers {
         }
     }
 
-    /// Goes on with a request; what it must wait for further.
+    /// Goes on with a request. Returns the next question, if it must wait again.
     fn resume<S: Services>(
         &mut self,
         step: &mut Step<'_, S>,
@@ -165,7 +165,7 @@ impl TransactionUsers {
         let (flow, server) = (waiter.flow, waiter.server);
         let Addressing { read, dialog } = step.ingress().addressing(request);
         let Ok((routing, uri)) = read else {
-            // Under settings that came meanwhile.
+            // The settings have changed meanwhile.
             step.answer_in(flow, request, server, 400, b"");
             return None;
         };
@@ -174,7 +174,7 @@ impl TransactionUsers {
             caller.trunk = step.site.settings().trunk_of(flow.remote.ip());
         }
         let a = Admitted { uri: carried(uri, &routing), routing, dialog, caller };
-        // Of more users than are asked about those count that are known here.
+        // For further users, only the bindings known here count.
         let asks = waiter.findings.len() < MOST_ANSWERS;
         let others = if asks { Others::Asked(&waiter.findings) } else { Others::Left(&waiter.findings) };
         match course_of(step, flow, request, &a, others) {

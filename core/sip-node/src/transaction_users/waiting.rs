@@ -1,4 +1,4 @@
-//! Requests that wait for bindings that others hold, each in its server transaction.
+//! Requests waiting for bindings that others hold, each in its server transaction.
 
 use crate::admitted::Caller;
 use crate::routing::{Ask, Finding, Findings};
@@ -18,8 +18,8 @@ const LONGEST: Duration = Duration::from_secs(2);
 /// Answers that one request may wait for: a static route may name several users.
 pub(super) const MOST_ANSWERS: usize = 4;
 
-/// Names a request that waits; kept by its server transaction and its timer. Its lower half is 0, and that of
-/// a forwarded request is not.
+/// Names a waiting request; kept by its server transaction and its timer. Its lower half is 0; that of a
+/// forwarded request's name is not.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct WaiterId(u64);
 
@@ -42,7 +42,7 @@ pub(super) struct Waiter {
 }
 
 impl Waiter {
-    /// One that asks nothing yet. Its payer is charged for the request.
+    /// A waiter without a question. Its payer is charged for the request.
     pub fn new(server: ServerSide, flow: Flow, caller: Caller<'static>, request: Original) -> Waiter {
         let (findings, aor) = (Findings::default(), Box::default());
         Waiter { server, flow, caller, findings, request, aor, timer: TimerId::NONE }
@@ -58,7 +58,7 @@ impl Waiter {
         Waiter { request, ..self }
     }
 
-    /// What came of its question.
+    /// Notes the result of its question.
     pub fn note(&mut self, finding: Finding) {
         self.findings.add(mem::take(&mut self.aor), finding);
     }
@@ -77,7 +77,7 @@ pub(super) struct Waiting {
     waiters: BTreeMap<WaiterId, Waiter>,
     questions: BTreeMap<Box<[u8]>, Asked>,
     last: u32,
-    /// They are to be shown.
+    /// Whether they are to be shown.
     walk: bool,
 }
 
@@ -92,7 +92,7 @@ impl Waiting {
         self.waiters.len() >= MOST
     }
 
-    /// Lets a request wait for an answer, and asks unless that is being asked.
+    /// Lets a request wait for an answer, and asks unless the question is under way.
     pub fn add<S: Services>(&mut self, step: &mut Step<'_, S>, mut waiter: Waiter, Ask { aor, until }: Ask) {
         let until = until.min(step.now + LONGEST);
         let id = self.next_id();
@@ -115,7 +115,7 @@ impl Waiting {
         self.waiters.insert(id, waiter);
     }
 
-    /// Takes a request out that waits no more for an answer. `None`: it does not wait.
+    /// Takes out a request that no longer waits for an answer. `None`: it does not wait.
     pub fn take(&mut self, layer: &mut Layer, id: WaiterId) -> Option<Waiter> {
         let waiter = self.waiters.remove(&id)?;
         layer.unschedule(waiter.timer);
@@ -135,8 +135,8 @@ impl Waiting {
         self.take(layer, id)
     }
 
-    /// A question was answered: the requests that wait for it, in the order in which they came. The caller
-    /// takes them out.
+    /// A question was answered: the requests waiting for it, in order of arrival. The caller takes them
+    /// out.
     pub fn answered(&mut self, aor: &[u8]) -> Vec<WaiterId> {
         self.questions.remove(aor).map_or(Vec::new(), |asked| asked.waiters)
     }
@@ -156,7 +156,7 @@ impl Waiting {
     fn next_id(&mut self) -> WaiterId {
         self.last = self.last.checked_add(1).unwrap_or(1);
         let id = WaiterId(u64::from(self.last) << 32);
-        debug_assert!(!self.waiters.contains_key(&id), "no request waits for four thousand million others");
+        debug_assert!(!self.waiters.contains_key(&id), "no request waits while 2^32 others come");
         id
     }
 }

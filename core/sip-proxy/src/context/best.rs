@@ -31,7 +31,7 @@ pub(super) fn rank(status: u16, generated: bool, invite: bool) -> Option<u8> {
 /// Ranks below this are 6xx and 3xx responses.
 pub(super) const FIRST_OF_4XX: u8 = 2 << 4;
 
-/// What the caller gets in place of a status that is about one way to the callee only. A 503 would say that
+/// What the caller gets in place of a status that concerns one path to the callee only. A 503 would say that
 /// this server is out of service (16.7 step 6). A 430 is for proxies (RFC 5626 section 11.6).
 pub(super) const fn in_place_of(status: u16) -> u16 {
     match status {

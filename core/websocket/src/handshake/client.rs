@@ -11,7 +11,7 @@ pub struct ClientRequest<'a> {
     pub host: &'a str,
     /// Path and query; begins with `/`.
     pub target: &'a str,
-    /// Where a script comes from; none if this is no browser.
+    /// The origin of the script; none if this is not a browser.
     pub origin: Option<&'a str>,
     /// Scheme and credentials.
     pub authorization: Option<&'a str>,
@@ -19,10 +19,10 @@ pub struct ClientRequest<'a> {
     pub key: Key,
 }
 
-/// A part of a request that would be another request on its way.
+/// A part that an intermediary could read as another request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InvalidPart {
-    /// The host is empty or has a character that is none of a host.
+    /// The host is empty or has a character that a host may not have.
     Host,
     /// The target does not begin with `/`, or has a space or a control character.
     Target,
@@ -65,10 +65,10 @@ impl ClientRequest<'_> {
     }
 }
 
-/// Why a response is no acceptance. Shows itself as a text for the log.
+/// Why a response does not accept. Shows itself as a text for the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ResponseFault {
-    /// The head is too large, or the bytes are no response of HTTP.
+    /// The head is too large, or the bytes are not an HTTP response.
     Malformed,
     /// The server answered with this status instead of 101.
     Status(u16),

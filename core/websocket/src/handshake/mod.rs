@@ -1,4 +1,4 @@
-//! The opening handshake (RFC 6455 section 4), both sides.
+//! The opening handshake (RFC 6455 section 4) of both sides.
 
 mod accept;
 mod client;

@@ -73,7 +73,7 @@ impl Status {
         }
     }
 
-    /// The whole response. It says nothing of the request, so it cannot be made to.
+    /// The whole response. It repeats nothing of the request, so a request cannot influence it.
     pub const fn response(self) -> &'static [u8] {
         match self {
             Status::BadRequest => response!("400 Bad Request", "Connection: close"),

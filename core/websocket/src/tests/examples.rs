@@ -75,8 +75,8 @@ fn character_may_be_split_over_fragments() {
     assert_eq!(server(&[frame(0x01, &word[..2]), frame(0x80, &word[2..])].concat()), [text(word)]);
 }
 
-/// Each message of WebSocket is given as it is: whether it is one SIP message is for the reader of those to
-/// say.
+/// Each WebSocket message is given unchanged. The reader of SIP messages decides whether it is one SIP
+/// message.
 #[test]
 fn boundaries_are_those_of_websocket_not_of_sip() {
     let options = b"OPTIONS sip:a SIP/2.0\r\nContent-Length: 0\r\n\r\n";

@@ -1,4 +1,4 @@
-//! What breaks a connection, and what it is told.
+//! Faults that fail a connection, and the code that the peer gets.
 
 use super::*;
 
@@ -56,7 +56,7 @@ fn lengths_have_their_shortest_form() {
     breaks(&[0x82, 0xff, 0, 0, 0, 0, 0, 0, 0xff, 0xff], &[], Fault::LengthNotMinimal, 1002);
 }
 
-/// Before a byte of the payload is there, so nobody is made to hold it.
+/// A long message is refused before its payload comes, so no memory is used for it.
 #[test]
 fn long_messages_are_refused_by_their_header() {
     let huge = [0x82, 0xff, 0x80, 0, 0, 0, 0, 0, 0, 0];

@@ -20,7 +20,7 @@ fn refused(response: &str, fault: ResponseFault) {
 }
 
 #[test]
-fn server_accepts_the_request_of_a_client_and_it_the_response() {
+fn client_and_server_accept_each_others_handshake() {
     let asked = ClientRequest { origin: Some("https://a"), authorization: Some("Bearer x"), ..request() };
     let mut bytes = Vec::new();
     asked.write(&mut bytes).expect("it is valid");
@@ -85,7 +85,7 @@ fn responses_that_do_not_fit_are_refused() {
 }
 
 #[test]
-fn what_is_no_response_is_refused() {
+fn bytes_other_than_a_response_are_refused() {
     for bytes in [
         "SIP/2.0 200 OK\r\n\r\n",
         "HTTP/2 101",

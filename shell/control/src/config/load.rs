@@ -51,7 +51,7 @@ pub struct Loaded {
     pub(super) places: BTreeMap<String, Place>,
 }
 
-/// The keys that name a file which must be there at the start.
+/// The keys that name a file which must exist at the start.
 const FILES: [(&str, &str); 2] = [("admin", "token_file"), ("balance", "previous_secret")];
 
 /// What only `strowger serve` reads.

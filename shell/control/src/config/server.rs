@@ -83,15 +83,15 @@ section! {
         /// the next message usually comes within that time, so a quiet server sleeps.
         /// `strowger_busy_polled_us_total` counts it. 0: never.
         busy_poll: Duration = Duration::ZERO, length(Duration::ZERO..=Duration::from_millis(10)), restart;
-        /// Whether datagrams of one length to one peer, that leave one after the other, go through the kernel
-        /// as one and are cut where they leave the machine (`UDP_SEGMENT`, Linux 4.18 or later), and what
-        /// comes together is answered together. `true` spares a trunk, gateway or balancer that brings
+        /// Whether consecutive datagrams of one length to one peer go through the kernel as one, which is cut
+        /// where it leaves the machine (`UDP_SEGMENT`, Linux 4.18 or later). Messages that come together are
+        /// then answered together. `true` spares a trunk, gateway or balancer that brings
         /// thousands of messages a second a quarter or more of what they cost, and changes nothing where
         /// messages come one by one. Then a capture on this machine (`tcpdump`, `sngrep`) may show several
         /// messages as one packet, of which most tools read the first; a capture on the network shows each.
         /// Leave it `false` where the kernel rewrites SIP for address translation (`nf_nat_sip`), because
-        /// that reads the first message only. A peer for which the kernel cannot cut (a narrow path, IPsec, a
-        /// device that leaves checksums to the kernel) is sent each alone, and the log says so.
+        /// that reads the first message only. If the kernel cannot cut for a peer (a narrow path, IPsec, a
+        /// device that leaves checksums to the kernel), each datagram is sent alone, and the log says so.
         /// `strowger_udp_segmented_total` counts.
         udp_segmentation: bool = false, flag(), restart;
         /// Folder of the database and of the server's secret. Made if it does not exist, readable only by its

@@ -42,7 +42,7 @@ pub(super) fn first(text: &str, errors: &[Error]) -> Option<(Span, Fault)> {
     Some((span, fault))
 }
 
-/// A key or section that stands twice.
+/// A key or section that occurs twice.
 fn duplicate(text: &str, again: &Span) -> Fault {
     let word = text.get(again.clone()).unwrap_or_default();
     let first = earlier(text, again).and_then(|at| text.get(..at)).map_or_else(String::new, |before| {
@@ -53,7 +53,7 @@ fn duplicate(text: &str, again: &Span) -> Fault {
     Fault::new(format!("duplicate key `{word}`{first}"), "remove one")
 }
 
-/// Where the key or section stands first that stands again there. A key counts in its section, a section in
+/// The first place of the key or section that is repeated there. A key counts in its section, a section in
 /// the file.
 fn earlier(text: &str, again: &Span) -> Option<usize> {
     let word = text.get(again.clone())?;

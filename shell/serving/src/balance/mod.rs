@@ -26,7 +26,7 @@ use worker_runtime::{Runtime, monotonic_now};
 /// How often it is looked whether nodes have gone down or come back, to log it.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// The names of the algorithms that choose a node, for people.
+/// The names of the algorithms that choose a node, for display.
 pub fn balancing_algorithms() -> String {
     sip_balancer::Algorithm::names()
 }

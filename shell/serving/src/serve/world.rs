@@ -307,7 +307,7 @@ fn say_loop(about: &[u8], source: IpAddr) {
     }
 }
 
-/// Tells now and then of a trunk's calls to nobody.
+/// Logs calls of a trunk without a target, at most once per interval.
 fn say_not_found(about: &[u8], source: IpAddr) {
     static REFUSED: Throttle = Throttle::new();
     if tracing::enabled!(tracing::Level::INFO)

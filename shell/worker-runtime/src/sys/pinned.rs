@@ -55,7 +55,7 @@ impl<T> Drop for Pinned<T> {
 mod tests {
     use super::*;
 
-    /// As the kernel and a batch use it. Whether that is defined `make miri` sees.
+    /// The same use as by the kernel and a batch. `make miri` checks that it is defined.
     #[test]
     fn pointers_that_are_kept_outlive_what_is_borrowed_between() {
         let mut values = Pinned::new(vec![0_u8; 8]);

@@ -114,7 +114,7 @@ pub fn udp_bind(address: SocketAddr, options: &SocketOptions) -> io::Result<(Own
     Ok((fd, receive, send))
 }
 
-/// Connects a datagram socket: it takes what comes from `peer` alone, before others at its address are asked,
+/// Connects a datagram socket: it receives datagrams of `peer` alone, before other sockets at its address,
 /// and [`send`] sends there.
 pub fn udp_connect(fd: BorrowedFd<'_>, peer: SocketAddr) -> io::Result<()> {
     let raw = RawAddr::new(peer);

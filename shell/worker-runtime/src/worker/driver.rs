@@ -9,7 +9,7 @@ use crate::transport::Sink;
 use std::sync::Arc;
 use wire::{Arrival, ConnId, Flow, Machine, Outbox, Time};
 
-/// A machine, what it wants sent, and the rings to the other workers' machines.
+/// A machine, its outbox, and the rings to the other workers' machines.
 pub(super) struct Driver<H: Host> {
     host: H,
     out: Outbox,

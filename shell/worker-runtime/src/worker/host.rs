@@ -2,7 +2,7 @@
 
 use wire::{ConnId, Generator, Machine, Time};
 
-/// A machine, and what it hears about its connections.
+/// A machine, and the events of its connections.
 pub trait Host: Send + 'static {
     /// The machine.
     type Machine: Machine;

@@ -46,7 +46,7 @@ impl<H: Host> Worker<H> {
     fn handle(&mut self, id: ConnId, bytes: &Bytes) {
         let digest = self.digest(id, bytes.get(), bytes.resume);
         let rest = bytes.get().get(digest.consumed..);
-        let rest = invariant::some!(rest, "what is consumed was there").unwrap_or_default();
+        let rest = invariant::some!(rest, "consumed bytes were in the buffer").unwrap_or_default();
         let since = if digest.consumed > 0 { self.driver.now() } else { bytes.since };
         let kept = rest.is_empty() || self.streams.leave(id, rest, digest.begun, since);
         self.digested(id, digest, kept);

@@ -20,7 +20,7 @@ pub struct Rings<N> {
     me: u16,
     shared: Arc<Shared<N>>,
     counters: Arc<Counters>,
-    /// Which workers have been given something since the last [`Rings::rouse`].
+    /// Which workers' rings got an entry since the last [`Rings::rouse`].
     touched: Vec<bool>,
     any_touched: bool,
     deferred: VecDeque<(u16, Hop)>,

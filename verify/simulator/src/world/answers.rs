@@ -1,5 +1,5 @@
-//! Answers to what the servers ask: of the name service, and of the location service of those whose bindings
-//! others hold.
+//! Answers to the questions of servers: those of the name service, and those of the location service for
+//! bindings that others hold.
 
 use super::{Event, World, address};
 use crate::attack::{self, ATTACKER};
@@ -12,12 +12,12 @@ use sip_proxy::locate::{Answer, Kind, Srv};
 use std::net::IpAddr;
 use wire::{Machine, Time};
 
-/// What decides how the servers are answered.
+/// The state of the name and location services.
 pub(super) struct Answers {
     names_down_until: Time,
-    /// How soon the location service answers, and whether.
+    /// Decides whether and when the location service answers.
     rng: Rng,
-    /// Its answers.
+    /// The number of its answers.
     told: u64,
 }
 
@@ -34,7 +34,7 @@ impl Answers {
 }
 
 impl World {
-    /// Answers of the location service.
+    /// The number of answers of the location service.
     pub fn told_count(&self) -> u64 {
         self.answers.told
     }

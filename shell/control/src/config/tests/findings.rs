@@ -285,7 +285,7 @@ fn targets_are_checked() {
 }
 
 #[test]
-fn trunk_that_should_register_is_refused_with_the_reason() {
+fn trunk_with_registration_is_refused_with_the_reason() {
     let found = errors("[[trunk]]\nname = 'a'\ntargets = ['sip:192.0.2.1']\nregister = true");
     let want = "4:1: registering at a carrier, and passwords for it, are not in this version; remove it; the carrier must \
                 know this server by its address\n";
@@ -293,7 +293,7 @@ fn trunk_that_should_register_is_refused_with_the_reason() {
 }
 
 #[test]
-fn key_that_stands_twice_is_named_with_the_first() {
+fn duplicate_key_is_reported_with_the_first() {
     let twice = "[limits]\nheaders = 20\n\n[dns]\ncache = 5\n[timers]\nt1 = '1s'\n t2 = '4s'\nt1 = '2s'\n";
     assert_eq!(errors(twice), "9:1: duplicate key `t1`; the first is at 7:1; remove one\n");
     assert_eq!(
@@ -560,7 +560,7 @@ fn shared_source_with_one_may_transit_is_an_error() {
 }
 
 #[test]
-fn word_in_place_of_a_switch_is_told_what_to_write() {
+fn word_for_a_switch_is_refused_with_what_to_write() {
     for (word, mend) in
         [("on", "write true"), ("off", "write false"), ("auto", "write true or false, without quotes")]
     {
@@ -570,7 +570,7 @@ fn word_in_place_of_a_switch_is_told_what_to_write() {
 }
 
 #[test]
-fn unknown_balancing_algorithm_names_those_there_are() {
+fn unknown_balancing_algorithm_is_refused_with_the_list() {
     for written in ["tlwl-adaptive", "two-choices"] {
         let found = errors(&format!("[balance]\nnodes = [\"sip:192.0.2.1\"]\nalgorithm = \"{written}\"\n"));
         let named =

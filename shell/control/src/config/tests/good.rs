@@ -187,7 +187,7 @@ fn the_command_line_wins() {
 }
 
 #[test]
-fn files_that_are_named_are_looked_at() {
+fn files_that_keys_name_are_checked() {
     let dir = std::env::temp_dir().join(format!("strowger-files-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let file = dir.join("strowger.toml");

@@ -31,7 +31,7 @@ impl Input {
     /// The bytes not consumed.
     pub fn unread(&self) -> &[u8] {
         let unread = self.bytes.get(self.start..);
-        invariant::some!(unread, "what is consumed was there").unwrap_or_default()
+        invariant::some!(unread, "consumed bytes were in the buffer").unwrap_or_default()
     }
 
     /// Bytes that it holds, consumed or not.

@@ -150,7 +150,8 @@ impl Socket {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {
                     let transmit = out.transmits().get(first as usize);
-                    let Some(transmit) = invariant::some!(transmit, "what is queued is in the outbox") else {
+                    let Some(transmit) = invariant::some!(transmit, "a queued message is in the outbox")
+                    else {
                         break;
                     };
                     let bytes = out.message(transmit);
