@@ -55,6 +55,6 @@ events! {
         "the kernel does not steer datagrams: those for another worker make a hop, which costs a copy and often a wake-up. {mend}; or accept it: steering = \"ring\" in the configuration file, --steering ring of `serve`"
         "Do what the line says, or set `steering = \"ring\"`.";
     info sieve_unavailable(error: &dyn Display; mend: &str)
-        "the kernel cannot drop datagrams in an overload: the server reads each one and its repetitions, which leaves less time for calls. {mend}; or accept it: overload.kernel = false"
+        "the kernel drops no datagrams in an overload: the server reads each one and its repetitions, which leaves less time for calls. {mend}; or accept it: overload.kernel = false"
         "";
 }
