@@ -69,7 +69,7 @@ class Job:
                        preexec_fn=apart)
             try:
                 self.process = subprocess.Popen(self.command, cwd=self.folder, **how)
-            except OSError as error:
+            except (OSError, subprocess.SubprocessError) as error:
                 # The job fails like any other.
                 self.process = subprocess.Popen(['sh', '-c', 'echo "$0"; exit 127', 'cannot start: %s' % error], **how)
 
@@ -209,12 +209,14 @@ class Runner:
 
     def stop(self):
         """Ends all running jobs."""
-        say('\nstopped while these were running: %s' % ', '.join(job.name for job in self.running))
+        # The last may not have started.
+        running = [job for job in self.running if job.process is not None]
+        say('\nstopped while these were running: %s' % ', '.join(job.name for job in running))
         # As Ctrl-C does, so that interop removes what it made.
-        for job in self.running:
+        for job in running:
             job.signal(signal.SIGINT)
         end = time.monotonic() + 10
-        for job in self.running:
+        for job in running:
             try:
                 job.process.wait(max(0.0, end - time.monotonic()))
             except subprocess.TimeoutExpired:

@@ -82,7 +82,6 @@ impl Record {
     }
 
     fn count(&self, place: &'static Place) {
-        self.total.fetch_add(1, Ordering::Relaxed);
         if place.times.fetch_add(1, Ordering::Relaxed) == 0 {
             // Each slot is filled by one thread, so no thread waits here.
             let slot = self.used.fetch_add(1, Ordering::Relaxed);
@@ -90,10 +89,12 @@ impl Record {
                 let _ = slot.set(place);
             }
         }
+        // Last, so that whoever sees the sum change finds the place.
+        self.total.fetch_add(1, Ordering::Release);
     }
 
     fn total(&self) -> u64 {
-        self.total.load(Ordering::Relaxed)
+        self.total.load(Ordering::Acquire)
     }
 
     fn broken(&self) -> impl Iterator<Item = Broken> {
