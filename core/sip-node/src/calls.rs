@@ -173,14 +173,24 @@ impl Calls {
         self.ringing.set_limit(limit);
     }
 
+    /// Whether another call may be set up, if there is room for it.
+    ///
+    /// # Errors
+    /// What there is no room in.
+    pub fn may_ring(&self, payer: Payer) -> Result<(), Shortage> {
+        match self.ringing.admits(payer, 1) {
+            true => Ok(()),
+            false if self.ringing.has_room(1) => Err(Shortage::Share),
+            false => Err(Shortage::Calls),
+        }
+    }
+
     /// Makes room for another call, if need be in the place of one that was answered.
     ///
     /// # Errors
     /// What there is no room in.
     pub fn make_room(&mut self, now: Time, payer: Payer) -> Result<(), Shortage> {
-        if !self.ringing.admits(payer, 1) {
-            return Err(if self.ringing.has_room(1) { Shortage::Share } else { Shortage::Calls });
-        }
+        self.may_ring(payer)?;
         // More than one only where the limit was lowered.
         for _ in 0..WORK {
             if self.table.len() < self.limit {

@@ -2,7 +2,7 @@
 
 use sip_proxy::locate::{Answer, Kind};
 use sip_registrar::{BindingView, Record};
-use wire::Time;
+use wire::{Flow, Time};
 
 /// A question whose answer takes time; it comes back as [`Notice::Located`](crate::Notice).
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,7 +39,8 @@ pub enum Located {
     Bindings {
         /// The address-of-record.
         aor: Box<[u8]>,
-        /// All its bindings, or that the location service cannot tell.
+        /// All its bindings, or that the location service cannot tell. Connections are named by numbers of
+        /// this node: [`BindingSet::new`] takes those of other nodes out.
         found: Result<BindingSet, StoreDown>,
     },
 }
@@ -75,16 +76,22 @@ impl BindingSet {
     /// Bytes of text kept of an answer, at most.
     pub const MOST_BYTES: usize = 256 << 10;
 
-    /// The bindings of an answer. Of too many, those with the highest q are kept.
-    pub fn new(mut records: Vec<Record>) -> BindingSet {
+    /// The bindings of an answer. `local` were registered with this node, `foreign` with others. The
+    /// connections of others are not those of this node, so they are taken out. Of too many bindings, those
+    /// with the highest q are kept. One for whose text there is no room is left out.
+    pub fn new(local: Vec<Record>, foreign: Vec<Record>) -> BindingSet {
+        let mut records = local;
+        records.extend(
+            foreign.into_iter().map(|record| Record { flow: Flow { conn: None, ..record.flow }, ..record }),
+        );
         records.sort_by_key(|record| core::cmp::Reverse(record.q));
-        let mut bytes = 0_usize;
-        let fits = |record: &&Record| {
-            bytes = bytes.saturating_add(text_of(record));
-            bytes <= BindingSet::MOST_BYTES
-        };
-        let kept = records.iter().take(BindingSet::MOST).take_while(fits).count();
-        records.truncate(kept);
+        let mut room = BindingSet::MOST_BYTES;
+        records.retain(|record| {
+            let left = room.checked_sub(text_of(record));
+            room = left.unwrap_or(room);
+            left.is_some()
+        });
+        records.truncate(BindingSet::MOST);
         BindingSet(records)
     }
 
@@ -112,7 +119,9 @@ fn text_of(record: &Record) -> usize {
 mod tests {
     use super::*;
     use core::net::SocketAddr;
-    use wire::{Flow, ListenerId, Transport};
+    use wire::{ConnId, ListenerId, Transport};
+
+    const CONN: ConnId = ConnId::new(0, 7);
 
     fn record(q: u16, contact: usize) -> Record {
         let remote = SocketAddr::from(([192, 0, 2, 1], 5060));
@@ -135,20 +144,36 @@ mod tests {
     #[test]
     fn binding_set_keeps_the_highest_q_of_too_many() {
         let many = (0..300).map(|q| record(q, 10)).collect();
-        let kept: Vec<u16> = BindingSet::new(many).live(Time::from_secs(1)).map(|b| b.q).collect();
+        let kept: Vec<u16> =
+            BindingSet::new(Vec::new(), many).live(Time::from_secs(1)).map(|b| b.q).collect();
         assert!(kept.into_iter().eq((45..300).rev()));
     }
 
     #[test]
     fn binding_set_is_bounded_in_bytes() {
         let large = vec![record(1, 100_000), record(3, 100_000), record(2, 100_000)];
-        let kept: Vec<u16> = BindingSet::new(large).live(Time::from_secs(1)).map(|b| b.q).collect();
-        assert_eq!(kept, [3, 2]);
-        assert_eq!(BindingSet::new(vec![record(1, 300_000)]), BindingSet::default());
+        let set = BindingSet::new(large, Vec::new());
+        assert!(set.live(Time::from_secs(1)).map(|b| b.q).eq([3, 2]));
+        assert_eq!(BindingSet::new(vec![record(1, 300_000)], Vec::new()), BindingSet::default());
+    }
+
+    #[test]
+    fn binding_that_is_too_long_hides_no_other() {
+        let records = vec![record(3, 300_000), record(2, 10), record(1, 200_000)];
+        let set = BindingSet::new(Vec::new(), records);
+        assert!(set.live(Time::from_secs(1)).map(|b| b.q).eq([2, 1]));
+    }
+
+    #[test]
+    fn connection_of_another_node_is_taken_out() {
+        let on_stream = |q| Record { flow: Flow { conn: Some(CONN), ..record(q, 10).flow }, ..record(q, 10) };
+        let set = BindingSet::new(vec![on_stream(2)], vec![on_stream(1)]);
+        let conns: Vec<_> = set.live(Time::from_secs(1)).map(|b| (b.q, b.flow.conn)).collect();
+        assert_eq!(conns, [(2, Some(CONN)), (1, None)]);
     }
 
     #[test]
     fn expired_binding_is_not_given() {
-        assert_eq!(BindingSet::new(vec![record(1, 10)]).live(Time::from_secs(10)).count(), 0);
+        assert_eq!(BindingSet::new(vec![record(1, 10)], Vec::new()).live(Time::from_secs(10)).count(), 0);
     }
 }

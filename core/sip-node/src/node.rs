@@ -133,10 +133,10 @@ impl<S: Services> Node<S> {
         self.base.site()
     }
 
-    /// What forwards, for tests.
+    /// The transaction users, for tests.
     #[cfg(test)]
-    pub(crate) const fn forwarder(&mut self) -> &mut Forwarder {
-        self.users.forwarder_mut()
+    pub(crate) const fn users(&mut self) -> &mut TransactionUsers {
+        &mut self.users
     }
 
     /// A message for this worker. `asks`: the runtime's worker, and how many there are; if another one owns

@@ -1,13 +1,15 @@
 //! The server transaction of a new request.
 
 use crate::admitted::Admitted;
+use crate::calls::Calls;
 use crate::replies::RETRY_AFTER;
 use crate::services::Services;
+use crate::shortage::Shortage;
 use crate::step::Step;
 use sip_message::{Message, Method};
 use sip_proxy::transport::{always_rport, reply_flow};
 use sip_transaction::{Payer, Prepared, ServerId};
-use wire::Flow;
+use wire::{Flow, Time};
 
 /// A new request that is kept, and on whose account.
 #[derive(Clone, Copy)]
@@ -19,7 +21,7 @@ pub(crate) struct ServerSide {
     /// It is an INVITE outside dialogs.
     pub is_new_call: bool,
     /// Its sender has been sent a 100.
-    pub told: bool,
+    pub sent_trying: bool,
 }
 
 impl<S: Services> Step<'_, S> {
@@ -30,11 +32,34 @@ impl<S: Services> Step<'_, S> {
         request: &Prepared<'_>,
         a: &Admitted<'_>,
     ) -> Option<ServerSide> {
+        self.accept_if(flow, request, a, Calls::make_room)
+    }
+
+    /// The same for a request that waits first. Its call takes no place of another before
+    /// [`Step::keep_on`], as it may not come to be.
+    #[cold]
+    pub(crate) fn accept_to_wait(
+        &mut self,
+        flow: Flow,
+        request: &Prepared<'_>,
+        a: &Admitted<'_>,
+    ) -> Option<ServerSide> {
+        self.accept_if(flow, request, a, |calls, _, payer| calls.may_ring(payer))
+    }
+
+    #[inline]
+    fn accept_if(
+        &mut self,
+        flow: Flow,
+        request: &Prepared<'_>,
+        a: &Admitted<'_>,
+        room: impl FnOnce(&mut Calls, Time, Payer) -> Result<(), Shortage>,
+    ) -> Option<ServerSide> {
         // A To tag that no dialog of ours has (made up, or of a client that ignores the Record-Route) is no
         // way round the cap.
         let is_new_call = request.method() == Method::Invite && a.dialog.is_none();
         let (payer, receives) = self.ingress().standing(flow, request, a);
-        if is_new_call && let Err(shortage) = self.calls.make_room(self.now, payer) {
+        if is_new_call && let Err(shortage) = room(self.calls, self.now, payer) {
             self.crowded(flow, request, shortage);
             return None;
         }
@@ -43,7 +68,7 @@ impl<S: Services> Step<'_, S> {
                 if !receives {
                     self.layer.bound_replies(id, request.bytes().len());
                 }
-                Some(ServerSide { id, payer, bounded: !receives, is_new_call, told: false })
+                Some(ServerSide { id, payer, bounded: !receives, is_new_call, sent_trying: false })
             }
             Err(short) => {
                 self.crowded(flow, request, short.into());

@@ -13,7 +13,6 @@ use crate::services::Services;
 use crate::settings::Settings;
 use crate::shortage::Shortages;
 use crate::site::{Keys, Site};
-use core::mem;
 use sip_message::{Index, Message, Splices};
 use sip_transaction::{Layer, Limits, Timers};
 use std::sync::Arc;
@@ -159,7 +158,7 @@ pub(crate) struct Step<'a, S> {
 impl<'a, S: Services> Step<'a, S> {
     /// Routing by what is known here.
     pub const fn router(&self) -> Router<'_, S> {
-        Router::new(self.site, self.calls, Others::Left(Findings::NONE))
+        Router::new(self.site, self.calls, Others::Local(Findings::NONE))
     }
 
     /// What requests show.
@@ -174,8 +173,7 @@ impl<'a, S: Services> Step<'a, S> {
 
     /// Decides where a request goes. The memory of its targets comes back with [`Step::recycle`].
     pub fn plan(&mut self, flow: Flow, request: &Message<'_>, a: &Admitted<'_>, others: Others<'_>) -> Plan {
-        let room = mem::take(self.targets);
-        Router::new(self.site, self.calls, others).plan_into(room, self.now, flow, request, a)
+        Router::new(self.site, self.calls, others).plan_into(self.targets, self.now, flow, request, a)
     }
 
     /// Keeps the memory of a plan's targets.

@@ -250,7 +250,7 @@ impl Bench {
             let found = match argument & 3 {
                 0 => Err(StoreDown { retry_after: 5 }),
                 1 => Ok(BindingSet::default()),
-                _ => Ok(BindingSet::new(records.clone())),
+                _ => Ok(BindingSet::new(records.clone(), Vec::new())),
             };
             let located = Located::Bindings { aor: aor.into(), found };
             self.node.notice(self.now, Notice::Located(located), &mut self.out);

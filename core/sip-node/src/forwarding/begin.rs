@@ -30,7 +30,7 @@ impl Forwarder {
         let invite = request.method() == Method::Invite;
         // Stops the caller's retransmissions (sections 16.2, 17.2.1). An overloaded server sends it
         // at once.
-        let trying = if server.told { Time::FAR } else { self.trying(step, invite) };
+        let trying = if server.sent_trying { Time::FAR } else { self.trying(step, invite) };
         if trying == step.now {
             let source = Some((flow.remote, always_rport(flow, request)));
             step.answer(server.id, request, source, 100, b"");

@@ -83,6 +83,8 @@ pub(crate) struct StoredTarget {
     pub elsewhere: bool,
     /// Where its binding was registered from.
     pub registered_from: Option<IpAddr>,
+    /// It has refused the request at one of its addresses, so it is there.
+    pub refused: bool,
     /// It is a phone whose connection has ended, and there is no other way to reach it.
     pub gone: bool,
     /// What is tried in its place if it cannot be reached.
@@ -264,6 +266,7 @@ impl Proxied {
             flow_only: target.flow_only,
             elsewhere: target.elsewhere,
             registered_from: target.registered_from,
+            refused: false,
             gone: false,
             next: target.next,
         });
@@ -363,9 +366,25 @@ impl Proxied {
         } else {
             if let Some(target) = self.target_mut(branch) {
                 let connects = target.hops.iter().any(|hop| hop.transport != Transport::Udp);
-                target.gone = target.role == Role::Local && connects;
+                target.gone = target.role == Role::Local && connects && !target.refused;
             }
             self.context.branch_unreachable(now, branch, actions);
+        }
+    }
+
+    /// A branch was answered with a status that [gives way](Proxied::gives_way): the next address, the next
+    /// target in its place, or the end of it.
+    pub fn branch_gave_way(&mut self, now: Time, branch: BranchId, status: u16, actions: &mut Vec<Action>) {
+        if let Some(target) = self.target_mut(branch) {
+            // A 430 says that nothing was reached (RFC 5626 section 5.3.1).
+            target.refused |= status != 430;
+        }
+        if self.has_more(branch) {
+            self.context.branch_unreachable(now, branch, actions);
+        } else if self.replace(branch) {
+            self.context.branch_redirected(now, branch, actions);
+        } else {
+            self.context.branch_response(now, branch, status, actions);
         }
     }
 

@@ -84,13 +84,7 @@ impl Forwarder {
             proxied.context.branch_redirected(step.now, branch, &mut actions);
         } else if proxied.gives_way(branch, status) {
             branch_refused(step.now, &proxied, branch, status);
-            match proxied.has_more(branch) {
-                true => proxied.context.branch_unreachable(step.now, branch, &mut actions),
-                false if proxied.replace(branch) => {
-                    proxied.context.branch_redirected(step.now, branch, &mut actions);
-                }
-                false => proxied.context.branch_response(step.now, branch, status, &mut actions),
-            }
+            proxied.branch_gave_way(step.now, branch, status, &mut actions);
         } else {
             proxied.context.branch_response(step.now, branch, status, &mut actions);
         }

@@ -33,6 +33,9 @@ impl Forwarder {
     ) {
         let is_ack = request.method() == Method::Ack;
         if !is_ack && breadth(request, step.site.settings()) == Some(0) {
+            if let Plan::Forward(targets) = plan {
+                step.recycle(targets);
+            }
             return step.refuse(flow, request, 440, b"", b"");
         }
         match plan {
@@ -42,7 +45,7 @@ impl Forwarder {
             }
             // Neither ACK nor CANCEL begins anything, and in stateless mode no dialog is known.
             // Requests that can wait have a transaction.
-            Plan::Ask(_) => debug_assert!(false, "no question is asked for a request that cannot wait"),
+            Plan::Ask(_) => invariant::broken!("no question is asked for a request that cannot wait"),
             Plan::NoDialog => step.site.services().count(Counter::Stray),
             Plan::Refuse(_) | Plan::Offline | Plan::Redirect(_) if is_ack => {
                 step.site.services().count(Counter::Stray);

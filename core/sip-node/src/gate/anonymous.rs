@@ -132,7 +132,10 @@ impl<S: Services> Masked<'_, '_, S> {
         match step.ingress().bars(flow, request, a) {
             Some(why) => why != Refusal::NoDialog,
             None => {
-                matches!(step.router().plan_into(Vec::new(), step.now, flow, request, a), Plan::Refuse(403))
+                matches!(
+                    step.router().plan_into(&mut Vec::new(), step.now, flow, request, a),
+                    Plan::Refuse(403)
+                )
             }
         }
     }

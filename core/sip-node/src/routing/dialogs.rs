@@ -7,6 +7,7 @@ use crate::routing::Router;
 use crate::services::Services;
 use crate::settings::{Bounds, Mode};
 use crate::short::Short;
+use core::mem;
 use core::net::SocketAddr;
 use sip_message::{Message, Method, Uri};
 use sip_proxy::token::{Dialog, End, Role};
@@ -18,7 +19,7 @@ impl<S: Services> Router<'_, S> {
     /// token, unless the sender is trusted and names another.
     pub(super) fn within_dialog(
         &self,
-        mut room: Vec<(u16, Target)>,
+        room: &mut Vec<(u16, Target)>,
         now: Time,
         flow: Flow,
         request: &Message<'_>,
@@ -56,14 +57,14 @@ impl<S: Services> Router<'_, S> {
             }
         }
         room.push((1000, target));
-        Plan::Forward(room)
+        Plan::Forward(mem::take(room))
     }
 
     /// The same with a Route behind ours. The request must go to its host or nowhere (section 16.6 steps 6
     /// and 7): it is the other end's, or one that the sender might relay by.
     fn routed_dialog(
         &self,
-        mut room: Vec<(u16, Target)>,
+        room: &mut Vec<(u16, Target)>,
         now: Time,
         flow: Flow,
         request: &Message<'_>,
@@ -100,7 +101,7 @@ impl<S: Services> Router<'_, S> {
             }
         }
         room.push((1000, target));
-        Plan::Forward(room)
+        Plan::Forward(mem::take(room))
     }
 
     /// Whether a request with our token belongs to no dialog, and the other end may take it for a new one: a

@@ -25,6 +25,7 @@ use crate::settings::Bounds;
 use crate::site::{Aor, Site};
 use crate::uris::{escape_param, is_same, push_bracketed, transport_of, undotted};
 use crate::watch::List;
+use core::mem;
 use core::net::SocketAddr;
 use sip_message::{Message, Method, Scheme, Uri, canonical_user, request_target};
 use sip_proxy::token::Role;
@@ -50,9 +51,10 @@ impl<'a, S: Services> Router<'a, S> {
 }
 
 impl<S: Services> Router<'_, S> {
+    /// Where a request goes. Targets are put into the memory of `room`; it keeps what is not used.
     pub(crate) fn plan_into(
         &self,
-        room: Vec<(u16, Target)>,
+        room: &mut Vec<(u16, Target)>,
         now: Time,
         flow: Flow,
         request: &Message<'_>,
@@ -143,7 +145,7 @@ impl<S: Services> Router<'_, S> {
     /// For a user of one of our domains, or what looks like one.
     fn inward(
         &self,
-        room: Vec<(u16, Target)>,
+        room: &mut Vec<(u16, Target)>,
         now: Time,
         flow: Flow,
         request: &Message<'_>,
@@ -170,12 +172,12 @@ impl<S: Services> Router<'_, S> {
                 Ok(()) => {}
             }
         }
-        let targets = match self.bound_into(room, now, flow, self.site.grown(flow, request), aor) {
-            Ok(targets) => targets,
-            Err(ask) => return Plan::Ask(ask),
-        };
-        if !targets.is_empty() {
-            return Plan::Forward(targets);
+        if let Err(ask) = self.bound_into(room, now, flow, self.site.grown(flow, request), aor) {
+            room.clear();
+            return Plan::Ask(ask);
+        }
+        if !room.is_empty() {
+            return Plan::Forward(mem::take(room));
         }
         if self.site.services().is_user(aor.user(), aor.domain()) {
             return Plan::Offline;
@@ -201,18 +203,20 @@ impl<S: Services> Router<'_, S> {
         size: usize,
         aor: &Aor<'_>,
     ) -> Result<Vec<(u16, Target)>, Ask> {
-        self.bound_into(Vec::new(), now, near, size, aor)
+        let mut targets = Vec::new();
+        self.bound_into(&mut targets, now, near, size, aor)?;
+        Ok(targets)
     }
 
-    /// The same, in the memory of an empty list.
+    /// The same, added to an empty list.
     fn bound_into(
         &self,
-        mut targets: Vec<(u16, Target)>,
+        targets: &mut Vec<(u16, Target)>,
         now: Time,
         near: Flow,
         size: usize,
         aor: &Aor<'_>,
-    ) -> Result<Vec<(u16, Target)>, Ask> {
+    ) -> Result<(), Ask> {
         let large = size > self.site.settings().proxy.mtu;
         self.bindings(aor, now, &mut |binding| {
             let mut target = self.binding_target(near, binding);
@@ -224,8 +228,7 @@ impl<S: Services> Router<'_, S> {
                 Some((_, first)) => first.join(target, large),
                 None => targets.push((binding.q, target)),
             }
-        })?;
-        Ok(targets)
+        })
     }
 
     /// For somebody outside our domains.
@@ -326,7 +329,7 @@ impl<S: Services> Router<'_, S> {
     /// A telephone number (RFC 3966): the user of that name in the default domain, or over a trunk.
     fn number(
         &self,
-        room: Vec<(u16, Target)>,
+        room: &mut Vec<(u16, Target)>,
         now: Time,
         flow: Flow,
         request: &Message<'_>,

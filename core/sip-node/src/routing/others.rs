@@ -54,9 +54,9 @@ impl Findings {
 #[derive(Clone, Copy)]
 pub(crate) enum Others<'a> {
     /// It goes on with the bindings known here.
-    Left(&'a Findings),
+    Local(&'a Findings),
     /// It asks for them.
-    Asked(&'a Findings),
+    Ask(&'a Findings),
 }
 
 impl<'a> Others<'a> {
@@ -69,7 +69,7 @@ impl<'a> Others<'a> {
     }
 
     fn findings(self) -> &'a Findings {
-        let (Others::Asked(findings) | Others::Left(findings)) = self;
+        let (Others::Local(findings) | Others::Ask(findings)) = self;
         findings
     }
 }
@@ -97,7 +97,7 @@ impl<S: Services> Router<'_, S> {
     #[cold]
     fn partly(&self, aor: &Aor<'_>, until: Time) -> Result<(), Ask> {
         match self.others {
-            Others::Asked(findings) if findings.of(aor.text()).is_none() => {
+            Others::Ask(findings) if findings.of(aor.text()).is_none() => {
                 Err(Ask { aor: aor.text().into(), until })
             }
             _ => Ok(()),

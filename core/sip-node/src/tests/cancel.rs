@@ -245,12 +245,12 @@ fn what_waits_for_a_late_2xx_goes_with_the_last_branch_that_may_bring_one() {
         lab.pass(5_000);
         let end = lab.sent().into_iter().find(|s| s.status() == 487).unwrap();
         lab.send_on(caller, req.ack(&end).text());
-        assert_eq!((lab.report().transactions.server, lab.node.forwarder().proxied().len()), (1, 1));
+        assert_eq!((lab.report().transactions.server, lab.node.users().forwarder().proxied().len()), (1, 1));
         match answer {
             true => lab.send_on(got.flow, got.reply(487, "b", "")),
             false => lab.pass(32_000),
         }
         lab.pass(1);
-        assert_eq!((lab.report().transactions.client, lab.node.forwarder().proxied().len()), (0, 0));
+        assert_eq!((lab.report().transactions.client, lab.node.users().forwarder().proxied().len()), (0, 0));
     }
 }

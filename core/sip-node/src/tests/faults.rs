@@ -419,21 +419,30 @@ fn pending_requests_are_walked_a_bounded_number_at_a_time() {
     }
     lab.sent();
     assert_eq!((lab.report().pending, lab.report().held), (1_400, 1_500));
-    lab.node.forwarder().begin_walk();
+    assert_eq!(walked(&mut lab), (vec![1_024, 376], 1_400));
+    lab.rest();
+    // As those that wait for bindings.
+    lab.world.elsewhere.borrow_mut().push("dave");
+    (0..1_100).for_each(|_| lab.hand_over(udp(CAROL), Req::new("MESSAGE", "sip:dave@here.example").text()));
+    assert_eq!(walked(&mut lab), (vec![1_024, 76], 1_100));
+    lab.rest();
+}
+
+/// How many requests each step of a walk shows, and how many different ones there are.
+fn walked(lab: &mut Lab) -> (Vec<u32>, usize) {
+    lab.node.users().begin_walk();
     let mut steps = Vec::new();
     let mut seen = std::collections::BTreeSet::new();
     loop {
         let mut shown = 0;
-        lab.node.forwarder().walk_pending(|request| {
+        lab.node.users().walk_pending(|request| {
             shown += 1;
             // Each has a Call-ID of its own.
             seen.insert(request.to_vec());
         });
         if shown == 0 {
-            break;
+            return (steps, seen.len());
         }
         steps.push(shown);
     }
-    assert_eq!((steps, seen.len()), (vec![1_024, 376], 1_400));
-    lab.rest();
 }

@@ -47,7 +47,10 @@ impl Lab {
     /// An answer about a user, whether asked for or not.
     fn tell(&mut self, user: &str, found: Result<Vec<Record>, StoreDown>) {
         let aor = format!("{user}@here.example").into_bytes().into();
-        self.notice(Notice::Located(Located::Bindings { aor, found: found.map(BindingSet::new) }));
+        self.notice(Notice::Located(Located::Bindings {
+            aor,
+            found: found.map(|records| BindingSet::new(records, Vec::new())),
+        }));
     }
 
     /// The users whose bindings were asked for since the last call.
@@ -312,6 +315,78 @@ fn call_that_waited_finds_no_room_for_calls() {
     lab.tell("bob", Ok(vec![binding("bob", BOB, 1000)]));
     let end = lab.one();
     assert_eq!((end.status(), end.get("Retry-After")), (503, Some("5")));
+    lab.rest();
+}
+
+#[test]
+fn strangers_leave_users_room_to_wait() {
+    let room = Limits { server: 50_000, client: 100, bytes: 256 << 20 };
+    let mut lab = Lab::limited(room, |_| {});
+    lab.world.elsewhere.borrow_mut().push("bob");
+    let message = || Req::new("MESSAGE", "sip:bob@here.example").text();
+    (0..600).for_each(|_| lab.hand_over(udp(CAROL), message()));
+    assert_eq!((lab.report().pending, statuses(&lab.sent())), (512, vec![503; 88]));
+    assert_eq!(lab.report().shortages, [(Shortage::Share, "192.0.2.10".parse().unwrap())]);
+    for n in 0..100 {
+        (0..30).for_each(|_| lab.hand_over(udp(&format!("203.0.113.{n}:5060")), message()));
+    }
+    assert_eq!((lab.report().pending, lab.sent().len()), (2_048, 1_464), "half of all, together");
+    assert_eq!(statuses(&lab.as_user(ALICE, "alice", &Req::invite().alice())), [100]);
+    // They get their shares again.
+    lab.tell("bob", Ok(Vec::new()));
+    assert_eq!((lab.report().pending, lab.sent().len()), (0, 2_049));
+    lab.hand_over(udp(CAROL), message());
+    assert_eq!(lab.report().pending, 1);
+    lab.rest();
+}
+
+#[test]
+fn request_that_waits_takes_no_calls_place() {
+    let mut lab = lab(|s| s.calls = 1);
+    lab.bind("alice", &format!("<sip:alice@{ALICE}>"), udp(ALICE));
+    let invite = lab.invite(CAROL, Req::new("INVITE", "sip:alice@here.example").text()).remove(0);
+    assert_eq!(lab.ask(ALICE, invite.accept("a")).status(), 200);
+    let call = |lab: &Lab| lab.report().calls.into_iter().map(|call| (call.answered, call.to)).next();
+    let answered = call(&lab);
+    assert!(answered.as_ref().is_some_and(|(answered, _)| *answered));
+    lab.waits(&Req::invite());
+    assert_eq!(call(&lab), answered);
+    lab.tell("bob", Ok(Vec::new()));
+    assert_eq!((lab.one().status(), call(&lab)), (480, answered.clone()));
+    // It does once it becomes a call.
+    lab.waits(&Req::invite());
+    lab.tell("bob", Ok(vec![binding("bob", BOB, 1000)]));
+    assert_eq!(lab.one().to(), BOB);
+    assert!(call(&lab).is_some_and(|(answered, _)| !answered));
+    lab.rest();
+}
+
+#[test]
+fn requests_that_end_early_leave_their_question_to_others() {
+    let room = Limits { server: 10_000, client: 1_000, bytes: 64 << 20 };
+    let mut lab = Lab::limited(room, |_| {});
+    lab.world.elsewhere.borrow_mut().push("bob");
+    lab.world.patience.set(1_000);
+    // Each comes before the last one has ended, so that the question lasts.
+    let mut last: Option<Req> = None;
+    for _ in 0..500 {
+        let req = Req::invite();
+        assert_eq!(lab.invite(CAROL, req.text()).len(), 0);
+        if let Some(last) = last.replace(req) {
+            lab.send(CAROL, last.cancel().text());
+            assert_eq!(statuses(&lab.sent()), [200, 487]);
+        }
+    }
+    assert_eq!((lab.asked(), lab.report().pending), (vec!["bob".to_owned()], 1));
+    lab.tell("bob", Ok(vec![binding("bob", BOB, 1000)]));
+    assert_eq!(lab.one().to(), BOB);
+    // With the last one its question goes.
+    let req = Req::invite();
+    assert_eq!(lab.invite(CAROL, req.text()).len(), 0);
+    lab.send(CAROL, req.cancel().text());
+    lab.sent();
+    assert_eq!(lab.invite(CAROL, Req::invite().text()).len(), 0);
+    assert_eq!(lab.asked(), ["bob", "bob"]);
     lab.rest();
 }
 

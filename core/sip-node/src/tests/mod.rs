@@ -561,7 +561,7 @@ impl Lab {
         let counts = &report.transactions;
         assert_eq!((counts.server, counts.client, counts.timers), (0, 0, 0), "{report:?}");
         assert_eq!((report.pending, counts.held_bytes), (0, 0), "{report:?}");
-        assert_eq!(self.node.forwarder().proxied().len(), 0);
+        assert_eq!(self.node.users().forwarder().proxied().len(), 0);
         self.out.clear();
     }
 

@@ -314,6 +314,15 @@ fn caller_gets_480_when_a_phones_connection_is_gone() {
     let sent = lab.invite(CAROL, Req::invite().text());
     lab.send_on(sent[0].flow, sent[0].reply(503, "b", ""));
     assert_eq!(statuses(&lab.sent()), [500]);
+    // Even if nothing is at its other address.
+    let mut lab = Lab::new();
+    lab.bind("bob", "<sip:bob@192.0.2.20:5080;transport=tcp>", tcp("192.0.2.20:41000", 3));
+    let sent = lab.invite(CAROL, Req::invite().text());
+    lab.send_on(sent[0].flow, sent[0].reply(503, "b", ""));
+    let again = lab.sent().into_iter().find(|sent| sent.method() == "INVITE").unwrap();
+    assert_eq!(again.to(), "192.0.2.20:5080");
+    lab.undeliverable(&again);
+    assert_eq!(statuses(&lab.sent()), [500]);
 }
 
 #[test]

@@ -275,7 +275,7 @@ impl TransactionUsers {
     ) {
         if let Some(admitted) = admit_unproven(step, flow, request, addressing) {
             // Neither ACK nor CANCEL has a transaction to wait in.
-            let plan = step.plan(flow, request, &admitted, Others::Left(Findings::NONE));
+            let plan = step.plan(flow, request, &admitted, Others::Local(Findings::NONE));
             self.forwarder.forward_stateless(step, flow, request, &admitted, plan);
         }
     }
@@ -300,7 +300,7 @@ fn user_of<S: Services>(
     }
     // Credentials that were judged are used up: without memory a retransmission would be challenged.
     let again = a.caller.realm.is_none();
-    let asked = Others::Asked(Findings::NONE);
+    let asked = Others::Ask(Findings::NONE);
     if step.site.settings().proxy.mode == Mode::Stateless && again {
         // A request that must wait is handled with transactions (section 16.1).
         return match step.plan(flow, request, a, asked) {

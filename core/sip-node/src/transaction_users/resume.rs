@@ -10,7 +10,6 @@ use crate::located::Located;
 use crate::routing::{Ask, Finding, Others};
 use crate::server_side::ServerSide;
 use crate::services::{Counter, Services};
-use crate::shortage::Shortage;
 use crate::step::Step;
 use sip_message::{Limits, Method, Parsed, parse};
 use sip_proxy::token::Role;
@@ -46,19 +45,20 @@ impl TransactionUsers {
         a: &Admitted<'_>,
         ask: Ask,
     ) {
-        if self.waiting.is_full() {
+        let (payer, _) = step.ingress().standing(flow, request, a);
+        if let Err(shortage) = self.waiting.admits(payer) {
             step.site.services().count(Counter::LocationRefused);
-            return step.crowded(flow, request, Shortage::Waiting);
+            return step.crowded(flow, request, shortage);
         }
-        let Some(server) = step.accept(flow, request, a) else { return };
+        let Some(server) = step.accept_to_wait(flow, request, a) else { return };
         // The duration of the wait is unknown (section 17.2.1).
-        let told = request.method() == Method::Invite;
-        if told {
+        let sent_trying = request.method() == Method::Invite;
+        if sent_trying {
             step.answer_in(flow, request, server, 100, b"");
         }
         let realm = a.caller.realm.as_deref().map(|realm| Cow::Owned(realm.to_vec()));
         let caller = Caller { realm, ..a.caller };
-        let server = ServerSide { told, ..server };
+        let server = ServerSide { sent_trying, ..server };
         let stored = Original::new(request.bytes().to_vec());
         step.layer.hold(server.payer, &stored);
         self.waiting.add(step, Waiter::new(server, flow, caller, stored), ask);
@@ -115,12 +115,11 @@ impl TransactionUsers {
         step.site.services().count(Counter::LocationCancelled);
         step.site.services().count(Counter::CallsFailed);
         let (stored, flow, server) = (waiter.take_request(), waiter.flow, waiter.server);
-        step.with_index(|step, index| {
-            if let Parsed::Good(request) | Parsed::Bad(request, _) =
-                parse(&stored, index, &Limits::READ_BEFORE)
-            {
+        step.with_index(|step, index| match parse(&stored, index, &Limits::READ_BEFORE) {
+            Parsed::Good(request) | Parsed::Bad(request, _) => {
                 step.answer_in(flow, &request, server, 487, b"");
             }
+            Parsed::Garbage(_) => unreadable(step, server),
         });
         step.layer.release(server.payer, stored);
     }
@@ -143,7 +142,7 @@ impl TransactionUsers {
                 further
             }
             Parsed::Garbage(_) => {
-                debug_assert!(false, "it was read before");
+                unreadable(step, waiter.server);
                 None
             }
         });
@@ -176,11 +175,19 @@ impl TransactionUsers {
         let a = Admitted { uri: carried(uri, &routing), routing, dialog, caller };
         // For further users, only the bindings known here count.
         let asks = waiter.findings.len() < MOST_ANSWERS;
-        let others = if asks { Others::Asked(&waiter.findings) } else { Others::Left(&waiter.findings) };
+        let others = if asks { Others::Ask(&waiter.findings) } else { Others::Local(&waiter.findings) };
         match course_of(step, flow, request, &a, others) {
             Course::Wait(ask) => return Some((waiter, ask)),
             course => self.follow(step, flow, request, &a, course, Some(server)),
         }
         None
     }
+}
+
+/// A request that waited cannot be read again. Nothing can be written in answer to it, so its transaction is
+/// forgotten: what repeats it is a new request.
+#[cold]
+fn unreadable<S: Services>(step: &mut Step<'_, S>, server: ServerSide) {
+    invariant::broken!("a request that waits was read before");
+    step.layer.abandon_server(server.id);
 }

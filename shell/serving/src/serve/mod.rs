@@ -237,7 +237,7 @@ fn start_workers(
         let (resolver, courier) = (Arc::clone(&resolver), Arc::clone(courier));
         let ask: Ask = Arc::new(move |worker, question: sip_node::Question| {
             let sip_node::Question::Name { kind, name } = question else {
-                debug_assert!(false, "all bindings are here");
+                invariant::broken!("nobody asks for bindings, as all are here");
                 return;
             };
             let asked = resolver::Question { worker, id: 0, kind: world::kind_of(kind), name };

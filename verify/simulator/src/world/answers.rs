@@ -127,7 +127,8 @@ impl World {
         if self.mutates(Mutation::NoBindings) {
             records.clear();
         }
-        let found = if down { Err(StoreDown { retry_after: 5 }) } else { Ok(BindingSet::new(records)) };
+        let found =
+            if down { Err(StoreDown { retry_after: 5 }) } else { Ok(BindingSet::new(records, Vec::new())) };
         let notice = Notice::Located(Located::Bindings { aor, found });
         self.drive(site, worker, |node, now, out| node.notice(now, notice, out));
     }
