@@ -89,7 +89,7 @@ impl Record {
                 let _ = slot.set(place);
             }
         }
-        // Last, so that whoever sees the sum change finds the place.
+        // Last: a reader that sees the sum change finds the place.
         self.total.fetch_add(1, Ordering::Release);
     }
 
