@@ -6,7 +6,7 @@ use super::load::Context;
 use super::reader::{At, Reader, Section};
 use super::schema::{Checks, section};
 use super::types::HostPort;
-use super::values::{host_port, show_duration, shown};
+use super::values::{host_port, nowhere, show_duration, shown};
 use sip_balancer::{Algorithm, FailedDialogs, PathBy, Probing, RegisterBy, Rules, Settings};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -293,9 +293,7 @@ fn node(written: &str) -> Result<BalanceNode, Fault> {
     let bare = place.strip_prefix('[').and_then(|p| p.strip_suffix(']')).unwrap_or(place);
     let alone = || bare.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, 5060));
     let place = match place.parse::<SocketAddr>().ok().or_else(alone) {
-        Some(address)
-            if address.port() == 0 || address.ip().is_unspecified() || address.ip().is_multicast() =>
-        {
+        Some(address) if address.port() == 0 || nowhere(address.ip()) => {
             return Err(not("is nowhere to send to"));
         }
         Some(address) => NodePlace::Address(address),

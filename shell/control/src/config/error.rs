@@ -1,7 +1,7 @@
 //! What is wrong with a configuration, where, and how to mend it.
 
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use std::fmt::{self, Write};
 
 /// One finding in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,16 +20,27 @@ pub struct ConfigError {
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.file)?;
+        print(f, &self.file)?;
         if self.line > 0 {
             write!(f, ":{}:{}", self.line, self.column)?;
         }
-        write!(f, ": {}", self.message)?;
+        f.write_str(": ")?;
+        print(f, &self.message)?;
         if !self.mend.is_empty() {
-            write!(f, "; {}", self.mend)?;
+            f.write_str("; ")?;
+            print(f, &self.mend)?;
         }
         Ok(())
     }
+}
+
+/// Writes text of a file that somebody else may have written: control characters of it do nothing to a
+/// terminal, and begin no line.
+fn print(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    text.chars().try_for_each(|c| match c.is_control() {
+        true => write!(f, "{}", c.escape_debug()),
+        false => f.write_char(c),
+    })
 }
 
 impl std::error::Error for ConfigError {}
@@ -111,6 +122,19 @@ mod tests {
         assert_eq!(distance("", "abc"), 3);
         assert_eq!(distance("ABC", "abc"), 0);
         assert_eq!(distance(&"x".repeat(65), "x"), usize::MAX);
+    }
+
+    #[test]
+    fn control_characters_are_escaped() {
+        let error = ConfigError {
+            file: "a\nb".into(),
+            line: 1,
+            column: 1,
+            message: "unknown key `\u{1b}[2Jkey\nINFO forged`".into(),
+            mend: "remove \u{9b}1m".into(),
+        };
+        let text = "a\\nb:1:1: unknown key `\\u{1b}[2Jkey\\nINFO forged`; remove \\u{9b}1m";
+        assert_eq!(error.to_string(), text);
     }
 
     #[test]

@@ -55,4 +55,5 @@ pub use store::{OnStoreFailure, Store};
 pub use timers::Timers;
 pub use trunk::Trunk;
 pub use types::{Cidr, HostPort, Listener, Target};
+pub use values::nowhere;
 pub use voicemail::Voicemail;

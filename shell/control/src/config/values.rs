@@ -49,6 +49,12 @@ pub(super) fn shown(text: &str) -> String {
     shown
 }
 
+/// Whether nothing can be sent to one host at this address.
+pub fn nowhere(ip: IpAddr) -> bool {
+    let broadcast = matches!(ip.to_canonical(), IpAddr::V4(v4) if v4.is_broadcast());
+    ip.to_canonical().is_unspecified() || ip.to_canonical().is_multicast() || broadcast
+}
+
 /// A transport that this version has.
 pub(super) fn transport(name: &str) -> Result<Transport, Fault> {
     match Transport::from_name(name.as_bytes()) {

@@ -218,7 +218,7 @@ impl Lookup {
                 break;
             }
         }
-        found.retain(|ip| !ip.is_unspecified() && !ip.is_multicast());
+        found.retain(|ip| !control::config::nowhere(*ip));
         found.sort_unstable();
         found.truncate(MOST_ADDRESSES);
         Ok(found)

@@ -490,6 +490,7 @@ fn nodes_of_a_balancer_are_checked() {
         ("sip:192.0.2.1;wieght=1", "unknown parameter \"wieght\""),
         ("sip:bob@192.0.2.1", "names a user"),
         ("sip:0.0.0.0:5060", "nowhere to send to"),
+        ("sip:255.255.255.255:5060", "nowhere to send to"),
         ("sip:192.0.2.1:0", "nowhere to send to"),
         ("192.0.2.1:5060", "is not a SIP URI"),
         ("sip:a b", "has no usable address"),
