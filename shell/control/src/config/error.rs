@@ -34,8 +34,8 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// Writes text of a file from another author: its control characters have no effect on a terminal, and begin no
-/// line.
+/// Writes text of a file from another author: its control characters have no effect on a terminal, and
+/// begin no line.
 fn print(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     text.chars().try_for_each(|c| match c.is_control() {
         true => write!(f, "{}", c.escape_debug()),
