@@ -53,7 +53,7 @@ build-profiled: setup-bench ## a release binary optimised by a profile of the be
 
 # ---------------------------------------------------------------- check it
 .PHONY: check
-check: fmt clippy layers prose verdicts ## formatting, lints, layering and unit tests (under a minute when warm)
+check: fmt clippy layers prose verdicts ## formatting, lints, layering and unit tests (a minute and a half when warm)
 	$(call section,unit tests)
 	$(RUN_TESTS) --only quick
 
