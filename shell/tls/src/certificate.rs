@@ -1,0 +1,146 @@
+//! A certificate chain with its key, from files, and what it says of itself.
+
+use crate::names::Identities;
+use rustls::crypto::aws_lc_rs::sign::any_supported_type;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+/// Certificates that a chain may have.
+const MAX_CHAIN: usize = 30;
+
+/// Seconds of a day.
+const DAY: i64 = 86_400;
+
+/// What is wrong with a chain or a key.
+#[derive(Debug)]
+pub struct CertificateError {
+    /// The file at fault.
+    file: PathBuf,
+    /// What is wrong, and what helps.
+    what: String,
+}
+
+impl fmt::Display for CertificateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.file.display(), self.what)
+    }
+}
+
+impl std::error::Error for CertificateError {}
+
+impl CertificateError {
+    pub(crate) fn new(file: &Path, what: impl Into<String>) -> CertificateError {
+        CertificateError { file: file.to_owned(), what: what.into() }
+    }
+}
+
+/// A chain and its key, ready to be shown to peers.
+#[derive(Clone, Debug)]
+pub struct Certificate {
+    key: Arc<CertifiedKey>,
+    facts: Facts,
+}
+
+/// What the first certificate of a chain says.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// Domains and addresses, wildcards among them.
+    pub names: Identities,
+    /// Who issued it.
+    pub issuer: String,
+    /// From when on it is valid, in seconds since 1970.
+    pub not_before: i64,
+    /// Until when, in seconds since 1970.
+    pub not_after: i64,
+    /// Whether its key is of RSA, whose signature costs four times that of an elliptic curve.
+    pub is_rsa: bool,
+    /// Certificates in the chain.
+    pub chain: usize,
+}
+
+impl Facts {
+    /// Whole days until it expires; negative: since it did.
+    pub fn days_left(&self, now: i64) -> i64 {
+        (self.not_after - now).div_euclid(DAY)
+    }
+}
+
+impl Certificate {
+    /// Reads a chain, the server's own certificate first, and its key; both in PEM. They may be one file.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or has nothing of that kind; a key of another certificate; a chain that is
+    /// too long. Whether it has expired is not judged here: it may be the only one there is.
+    pub fn read(chain: &Path, key: &Path) -> Result<Certificate, CertificateError> {
+        let certificates = read_chain(chain)?;
+        let private = PrivateKeyDer::from_pem_slice(&bytes(key)?).map_err(|error| {
+            CertificateError::new(
+                key,
+                format!("no private key that can be read ({error}); it must be PEM, unencrypted"),
+            )
+        })?;
+        let facts = facts(&certificates).map_err(|what| CertificateError::new(chain, what))?;
+        let signing = any_supported_type(&private).map_err(|error| {
+            CertificateError::new(key, format!("this kind of key cannot be used: {error}"))
+        })?;
+        let certified = CertifiedKey::new(certificates, signing);
+        certified.keys_match().map_err(|_| {
+            CertificateError::new(key, format!("is not the key of the certificate in {}", chain.display()))
+        })?;
+        Ok(Certificate { key: Arc::new(certified), facts })
+    }
+
+    /// What it says.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// For rustls.
+    pub(crate) fn certified(&self) -> &Arc<CertifiedKey> {
+        &self.key
+    }
+}
+
+fn bytes(file: &Path) -> Result<Vec<u8>, CertificateError> {
+    std::fs::read(file).map_err(|error| CertificateError::new(file, error.to_string()))
+}
+
+/// The certificates in a file.
+///
+/// # Errors
+/// It cannot be read, has none, or too many.
+pub(crate) fn read_chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
+    let found: Result<Vec<_>, _> =
+        CertificateDer::pem_slice_iter(&bytes(file)?).take(MAX_CHAIN + 1).collect();
+    match found {
+        Ok(found) if found.is_empty() => {
+            Err(CertificateError::new(file, "no certificate is in it; it must be PEM (BEGIN CERTIFICATE)"))
+        }
+        Ok(found) if found.len() > MAX_CHAIN => {
+            Err(CertificateError::new(file, format!("more than {MAX_CHAIN} certificates; a chain has a few")))
+        }
+        Ok(found) => Ok(found),
+        Err(error) => Err(CertificateError::new(file, format!("not PEM: {error}"))),
+    }
+}
+
+/// What the first of a chain says.
+fn facts(chain: &[CertificateDer<'_>]) -> Result<Facts, String> {
+    let first = chain.first().ok_or("no certificate")?;
+    let (_, read) =
+        X509Certificate::from_der(first).map_err(|error| format!("not an X.509 certificate: {error}"))?;
+    let validity = read.validity();
+    Ok(Facts {
+        names: Identities::in_it(&read),
+        issuer: read.issuer().to_string(),
+        not_before: validity.not_before.timestamp(),
+        not_after: validity.not_after.timestamp(),
+        is_rsa: matches!(read.public_key().parsed(), Ok(x509_parser::public_key::PublicKey::RSA(_))),
+        chain: chain.len(),
+    })
+}

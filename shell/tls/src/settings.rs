@@ -1,0 +1,149 @@
+//! What all sessions of one server, or all towards some peers, have in common.
+
+use crate::certificate::{Certificate, CertificateError, read_chain};
+use crate::choice::Choice;
+use crate::verify::Judge;
+use rustls::client::Resumption;
+use rustls::crypto::aws_lc_rs::{self, Ticketer};
+use rustls::server::NoServerSessionStorage;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConfig, Error, KeyLog, RootCertStore, ServerConfig};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Sessions that a client keeps for resumption: servers that we connect to are few.
+const KEPT_SESSIONS: usize = 256;
+
+/// Whether clients are asked for a certificate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ClientCertificates {
+    /// They are not asked.
+    #[default]
+    Off,
+    /// They are asked. Who has none is served as anybody; a bad one ends the handshake.
+    Offered,
+    /// Who has none is not served.
+    Required,
+}
+
+/// What decides about connections that clients open.
+pub struct ServerSettings {
+    /// The certificates that clients are shown.
+    pub choice: Arc<Choice>,
+    /// Whether clients are asked for theirs.
+    pub clients: ClientCertificates,
+    /// Who is believed about clients.
+    pub roots: Arc<RootCertStore>,
+    /// Where the keys of sessions are written, for whoever decrypts a capture.
+    pub key_log: Option<Arc<dyn KeyLog>>,
+}
+
+/// What decides about connections that we open.
+pub struct ClientSettings {
+    /// Who is believed about servers.
+    pub roots: Arc<RootCertStore>,
+    /// Whether `*.example.org` counts for one label.
+    pub wildcards: bool,
+    /// What a server that asks is shown.
+    pub certificate: Option<Certificate>,
+    /// Whether an earlier session may be resumed.
+    pub resume: bool,
+    /// Where the keys of sessions are written.
+    pub key_log: Option<Arc<dyn KeyLog>>,
+}
+
+impl ServerSettings {
+    /// For rustls: TLS 1.3 and 1.2, and suites with forward secrecy only. Sessions are resumed by tickets, of
+    /// which the server keeps nothing but their keys.
+    ///
+    /// # Errors
+    /// Clients are to have a certificate, and there are no roots to judge it by.
+    pub fn config(&self) -> Result<Arc<ServerConfig>, Error> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&[&TLS13, &TLS12])?;
+        let judge = |mandatory| -> Result<Arc<dyn ClientCertVerifier>, Error> {
+            let judge = Judge::of_clients(Arc::clone(&self.roots), &provider, mandatory)
+                .map_err(|error| Error::General(error.to_string()))?;
+            Ok(Arc::new(judge))
+        };
+        let builder = match self.clients {
+            ClientCertificates::Off => builder.with_no_client_auth(),
+            ClientCertificates::Offered => builder.with_client_cert_verifier(judge(false)?),
+            ClientCertificates::Required => builder.with_client_cert_verifier(judge(true)?),
+        };
+        let choice: Arc<Choice> = Arc::clone(&self.choice);
+        let mut config = builder.with_cert_resolver(choice);
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.ticketer = Ticketer::new()?;
+        // Each is 200 bytes and a signature's share of the handshake; a phone resumes from one.
+        config.send_tls13_tickets = 1;
+        if let Some(log) = &self.key_log {
+            config.key_log = Arc::clone(log);
+        }
+        Ok(Arc::new(config))
+    }
+}
+
+impl ClientSettings {
+    /// For rustls.
+    ///
+    /// # Errors
+    /// The certificate cannot be used.
+    pub fn config(&self) -> Result<Arc<ClientConfig>, Error> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let judge = Judge::of_servers(Arc::clone(&self.roots), &provider, self.wildcards);
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&TLS13, &TLS12])?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(judge));
+        let mut config = match &self.certificate {
+            Some(certificate) => {
+                let shown =
+                    Arc::new(rustls::sign::SingleCertAndKey::from(Arc::clone(certificate.certified())));
+                builder.with_client_cert_resolver(shown)
+            }
+            None => builder.with_no_client_auth(),
+        };
+        config.resumption = match self.resume {
+            true => Resumption::in_memory_sessions(KEPT_SESSIONS),
+            false => Resumption::disabled(),
+        };
+        if let Some(log) = &self.key_log {
+            config.key_log = Arc::clone(log);
+        }
+        Ok(Arc::new(config))
+    }
+}
+
+/// The roots in a file of PEM.
+///
+/// # Errors
+/// It cannot be read, or has none.
+pub fn roots_in(file: &Path) -> Result<Arc<RootCertStore>, CertificateError> {
+    let mut roots = RootCertStore::empty();
+    let found = read_chain(file)?;
+    let (taken, _) = roots.add_parsable_certificates(found);
+    match taken {
+        0 => Err(CertificateError::new(file, "has no certificate of an authority that can be used")),
+        _ => Ok(Arc::new(roots)),
+    }
+}
+
+/// The roots of the system.
+///
+/// # Errors
+/// There are none: the package `ca-certificates` is missing.
+pub fn roots_of_system() -> Result<Arc<RootCertStore>, String> {
+    let mut roots = RootCertStore::empty();
+    let found = rustls_native_certs::load_native_certs();
+    let (taken, _) = roots.add_parsable_certificates(found.certs);
+    match taken {
+        0 => {
+            Err("the system has no certificates of authorities; install ca-certificates, or name a file"
+                .into())
+        }
+        _ => Ok(Arc::new(roots)),
+    }
+}
