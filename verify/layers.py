@@ -44,7 +44,8 @@ BELOW = {
     'sip-balancer': {'wire', 'timing', 'seal', 'sip-message', 'sip-proxy', 'sip-steering', 'sip-health'},
     # The shell handles no SIP: of the core it sees only the vocabulary, the wheel for deadlines and the form of
     # programs for the kernel.
-    'worker-runtime': {'wire', 'timing', 'kernel-programs', 'log-events'},
+    'tls': set(),
+    'worker-runtime': {'wire', 'timing', 'kernel-programs', 'log-events', 'tls'},
     # ... except the location service and the store, which keep bindings and credentials as the core defines them.
     'location': {'wire', 'sip-registrar', 'log-events'},
     'store': {'wire', 'location', 'sip-registrar', 'sip-auth', 'log-events'},

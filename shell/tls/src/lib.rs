@@ -22,4 +22,4 @@ pub use certificate::{Certificate, CertificateError};
 pub use choice::Choice;
 pub use names::Identities;
 pub use session::{Fault, Session, Standing};
-pub use settings::{ClientCertificates, ClientSettings, ServerSettings};
+pub use settings::{ClientCertificates, ClientSettings, Server, ServerSettings};

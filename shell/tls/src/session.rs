@@ -58,7 +58,7 @@ enum End {
 
 impl End {
     /// Lets rustls do one thing with `bytes`.
-    fn step(&mut self, bytes: &mut [u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) -> Round {
+    fn step(&mut self, bytes: &mut [u8], plain: &mut dyn FnMut(&[u8]), out: &mut Vec<u8>) -> Round {
         match self {
             End::Server(conn) => step(conn.process_tls_records(bytes), plain, out),
             End::Client(conn) => step(conn.process_tls_records(bytes), plain, out),
@@ -103,7 +103,7 @@ impl Session {
     ) -> Result<Session, Fault> {
         let end = UnbufferedClientConnection::new(Arc::clone(config), name).map_err(Fault::Tls)?;
         let mut session = Session::new(End::Client(end));
-        session.receive(&mut [], &mut Vec::new(), out)?;
+        session.receive(&mut [], &mut |_| {}, out)?;
         Ok(session)
     }
 
@@ -127,15 +127,15 @@ impl Session {
     }
 
     /// Takes bytes that came: those of [`Session::take_kept`], then the new ones. They are decrypted where they
-    /// are. Data go to the end of `plain`, what is to be sent to the end of `out`. Bytes of a record that is
-    /// not whole are kept.
+    /// are. Data are shown to `plain`, what is to be sent goes to the end of `out`. Bytes of a record that is not
+    /// whole are kept.
     ///
     /// # Errors
     /// The session is over. `out` has the alert that says so to the peer, if one is owed.
     pub fn receive(
         &mut self,
         bytes: &mut [u8],
-        plain: &mut Vec<u8>,
+        plain: &mut dyn FnMut(&[u8]),
         out: &mut Vec<u8>,
     ) -> Result<Standing, Fault> {
         debug_assert!(self.kept.is_empty(), "what was kept is received with what is new");
@@ -176,7 +176,7 @@ impl Session {
     /// which rustls does not look at while it has something to say.
     fn alert(&mut self, rest: &mut [u8], out: &mut Vec<u8>) {
         while self.common().wants_write() {
-            self.end.step(rest, &mut Vec::new(), out);
+            self.end.step(rest, &mut |_| {}, out);
         }
     }
 
@@ -236,7 +236,11 @@ impl Session {
 }
 
 /// Handles one state of a session.
-fn step<Data>(status: UnbufferedStatus<'_, '_, Data>, plain: &mut Vec<u8>, out: &mut Vec<u8>) -> Round {
+fn step<Data>(
+    status: UnbufferedStatus<'_, '_, Data>,
+    plain: &mut dyn FnMut(&[u8]),
+    out: &mut Vec<u8>,
+) -> Round {
     let UnbufferedStatus { mut discard, state } = status;
     let end = match state {
         Err(error) => Some(Err(Fault::Tls(error))),
@@ -244,7 +248,7 @@ fn step<Data>(status: UnbufferedStatus<'_, '_, Data>, plain: &mut Vec<u8>, out: 
             match traffic.next_record() {
                 Some(Ok(record)) => {
                     discard += record.discard;
-                    plain.extend_from_slice(record.payload);
+                    plain(record.payload);
                 }
                 Some(Err(error)) => break Some(Err(Fault::Tls(error))),
                 None => break None,

@@ -2,6 +2,7 @@
 
 use crate::certificate::{Certificate, CertificateError, read_chain};
 use crate::choice::Choice;
+use crate::session::{Fault, Session};
 use crate::verify::Judge;
 use rustls::client::Resumption;
 use rustls::crypto::aws_lc_rs::{self, Ticketer};
@@ -53,7 +54,29 @@ pub struct ClientSettings {
     pub key_log: Option<Arc<dyn KeyLog>>,
 }
 
+/// What sessions that clients open begin from.
+#[derive(Clone, Debug)]
+pub struct Server(Arc<ServerConfig>);
+
+impl Server {
+    /// A session that begins.
+    ///
+    /// # Errors
+    /// None is known.
+    pub fn session(&self) -> Result<Session, Fault> {
+        Session::server(&self.0)
+    }
+}
+
 impl ServerSettings {
+    /// What sessions begin from.
+    ///
+    /// # Errors
+    /// As for [`ServerSettings::config`].
+    pub fn server(&self) -> Result<Server, Error> {
+        self.config().map(Server)
+    }
+
     /// For rustls: TLS 1.3 and 1.2, and suites with forward secrecy only. Sessions are resumed by tickets, of
     /// which the server keeps nothing but their keys.
     ///

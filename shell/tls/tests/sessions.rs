@@ -81,7 +81,8 @@ impl End {
         let mut incoming = self.session.take_kept();
         incoming.extend_from_slice(bytes);
         let mut out = Vec::new();
-        match self.session.receive(&mut incoming, &mut self.got, &mut out) {
+        let got = &mut self.got;
+        match self.session.receive(&mut incoming, &mut |data| got.extend_from_slice(data), &mut out) {
             Ok(_) => Ok(out),
             Err(fault) => Err((fault, out)),
         }

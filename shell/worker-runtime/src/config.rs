@@ -11,7 +11,7 @@ use wire::Transport;
 /// [`ListenerId`](wire::ListenerId).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Listener {
-    /// UDP or TCP; the others are refused at start.
+    /// UDP, TCP or TLS; the others are refused at start.
     pub transport: Transport,
     /// The address. Port 0 takes any free one; [`Bound::listeners`](crate::Bound::listeners) says
     /// which. An IPv6 address takes no IPv4 traffic.
@@ -81,6 +81,8 @@ pub struct RuntimeConfig {
     pub patience: Duration,
     /// Stream connections.
     pub streams: StreamLimits,
+    /// What TLS listeners serve with. They need it.
+    pub tls: Option<tls::Server>,
     /// Called when a worker panics.
     pub on_panic: Option<PanicHook>,
 }
@@ -106,6 +108,7 @@ impl Default for RuntimeConfig {
             notices: 4_096,
             patience: Duration::from_secs(32),
             streams: StreamLimits::default(),
+            tls: None,
             on_panic: None,
         }
     }
@@ -250,6 +253,8 @@ pub enum StartError {
     Unusable(&'static str),
     /// A transport that this version does not have.
     NotInThisVersion(Listener),
+    /// A TLS listener has no certificate to show.
+    NoCertificate(Listener),
     /// An address could not be listened on.
     Listen {
         /// The address asked for.
@@ -304,6 +309,9 @@ impl fmt::Display for StartError {
                     l.transport, l.address, l.transport
                 )
             }
+            StartError::NoCertificate(l) => {
+                write!(f, "cannot listen on {}:{}: there is no certificate to show", l.transport, l.address)
+            }
             StartError::Listen { listener: l, error } => {
                 let mend = StartError::mend(error);
                 write!(f, "cannot listen on {}:{}: {error}; {mend}", l.transport, l.address)
@@ -322,9 +330,10 @@ impl std::error::Error for StartError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             StartError::Listen { error, .. } | StartError::System { error, .. } => Some(error),
-            StartError::Unusable(_) | StartError::NotInThisVersion(_) | StartError::Descriptors { .. } => {
-                None
-            }
+            StartError::Unusable(_)
+            | StartError::NotInThisVersion(_)
+            | StartError::NoCertificate(_)
+            | StartError::Descriptors { .. } => None,
         }
     }
 }

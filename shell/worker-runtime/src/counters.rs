@@ -144,6 +144,10 @@ counters! {
     tcp_closed_room,
     /// Connections closed by a socket error.
     tcp_closed_error,
+    /// TLS handshakes that were completed, with clients and with servers.
+    tls_handshakes,
+    /// TLS handshakes that failed, and connections that a fault of TLS ended.
+    tls_failures,
     /// Requests that would begin something, not sent because their connection took nothing and much waited
     /// for it.
     tcp_congested,

@@ -53,6 +53,7 @@ impl<N: Send + 'static> Runtime<N> {
                 config.streams.max_per_source,
             ),
             directory: Directory::new(),
+            tls: config.tls.clone(),
         };
         let system = |what| move |error| StartError::System { what, error };
         let shared = Shared::new(listeners, weak, sieves, streams, config.ring, config.notices)

@@ -25,7 +25,7 @@ pub struct WorkerSockets {
     /// Datagram sockets.
     pub udp: Vec<UdpSocket>,
     /// Listening stream sockets.
-    pub tcp: Vec<(ListenerId, OwnedFd)>,
+    pub tcp: Vec<(ListenerId, Transport, OwnedFd)>,
 }
 
 /// Listening sockets that are open and not yet served: the actual addresses are known, and machines
@@ -64,8 +64,11 @@ impl Bound {
         let mut listeners = Vec::with_capacity(config.listeners.len());
         for (index, &listener) in config.listeners.iter().enumerate() {
             let id = ListenerId(index as u16);
-            if !matches!(listener.transport, Transport::Udp | Transport::Tcp) {
-                return Err(StartError::NotInThisVersion(listener));
+            match listener.transport {
+                Transport::Udp | Transport::Tcp => {}
+                Transport::Tls if config.tls.is_some() => {}
+                Transport::Tls => return Err(StartError::NoCertificate(listener)),
+                _ => return Err(StartError::NotInThisVersion(listener)),
             }
             let owner = index.checked_sub(config.own_from).map(|nth| nth % workers);
             let opening = match owner.and_then(|owner| sockets.get_mut(owner..=owner)) {
@@ -133,7 +136,7 @@ fn open(
         let address = settle_address(config, listener)?;
         let opened = match listener.transport {
             Transport::Udp => open_udp(config, address, id, workers),
-            _ => open_tcp(config, address, id, workers),
+            transport => open_tcp(config, (transport, address), id, workers),
         };
         match opened {
             Ok(()) => {
@@ -164,7 +167,7 @@ fn open_udp(
 /// Opens a listening stream socket per worker, all or none.
 fn open_tcp(
     config: &RuntimeConfig,
-    address: SocketAddr,
+    (transport, address): (Transport, SocketAddr),
     id: ListenerId,
     workers: &mut [WorkerSockets],
 ) -> io::Result<()> {
@@ -172,7 +175,7 @@ fn open_tcp(
     let sockets: Vec<_> =
         workers.iter().map(|_| sys::tcp_listen(address, &options)).collect::<Result<_, _>>()?;
     for (worker, fd) in workers.iter_mut().zip(sockets) {
-        worker.tcp.push((id, fd));
+        worker.tcp.push((id, transport, fd));
     }
     Ok(())
 }

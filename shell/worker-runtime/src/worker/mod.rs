@@ -86,8 +86,8 @@ impl<H: Host> Worker<H> {
             Arc::clone(&counters),
             now,
         )?;
-        for (index, (id, fd)) in sockets.tcp.into_iter().enumerate() {
-            streams.listen(fd, id, (KIND_LISTENER << KIND_SHIFT) | index as u64, &poller)?;
+        for (index, listening) in sockets.tcp.into_iter().enumerate() {
+            streams.listen(listening, (KIND_LISTENER << KIND_SHIFT) | index as u64, &poller)?;
         }
         let alarm = (&poller, KIND_ALARM << KIND_SHIFT);
         let sleep = Sleep::new(config, !sockets.udp.is_empty(), alarm, Arc::clone(&counters), now)?;

@@ -2,11 +2,13 @@
 
 use super::Streams;
 use super::conn::Conn;
+use super::link::Link;
 use crate::sys::{self, Interest, Poller, errno, is_transient};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
-use wire::{ListenerId, Time};
+use tls::{Fault, Session};
+use wire::{ListenerId, Time, Transport};
 
 /// Connections taken from one listening socket before others get their turn.
 const ACCEPT_BUDGET: usize = 32;
@@ -19,6 +21,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 struct Listening {
     fd: OwnedFd,
     id: ListenerId,
+    transport: Transport,
     data: u64,
 }
 
@@ -98,9 +101,14 @@ enum Attempt {
 
 impl Streams {
     /// Adds a listening socket, reported by epoll as `data`.
-    pub fn listen(&mut self, fd: OwnedFd, id: ListenerId, data: u64, poller: &Poller) -> io::Result<()> {
+    pub fn listen(
+        &mut self,
+        (id, transport, fd): (ListenerId, Transport, OwnedFd),
+        data: u64,
+        poller: &Poller,
+    ) -> io::Result<()> {
         poller.add(fd.as_fd(), Interest::READ, data)?;
-        self.acceptor.sockets.push(Some(Listening { fd, id, data }));
+        self.acceptor.sockets.push(Some(Listening { fd, id, transport, data }));
         Ok(())
     }
 
@@ -123,7 +131,7 @@ impl Streams {
 
     fn accept_one(&mut self, index: usize, poller: &Poller, now: Time) -> Attempt {
         let Some(Some(socket)) = self.acceptor.sockets.get(index) else { return Attempt::Empty };
-        let listener = socket.id;
+        let (listener, transport) = (socket.id, socket.transport);
         self.counters.syscalls.one();
         let (fd, remote) = match sys::accept(socket.fd.as_fd()) {
             Ok(accepted) => accepted,
@@ -143,7 +151,9 @@ impl Streams {
             sys::reset_on_close(fd.as_fd());
             return Attempt::Passed;
         }
-        let conn = Conn::accepted(fd, remote, listener, now + self.limits.first_message, now);
+        let Ok(session) = self.session(transport) else { return Attempt::Passed };
+        let link = Link::accepted(fd, session);
+        let conn = Conn::accepted(link, remote, listener, now + self.limits.first_message, now);
         match self.add(conn, poller) {
             Ok(id) => {
                 self.enlist(id);
@@ -156,6 +166,14 @@ impl Streams {
             }
         }
         Attempt::Accepted
+    }
+
+    /// The session that a connection of this transport begins with.
+    fn session(&self, transport: Transport) -> Result<Option<Session>, Fault> {
+        match (transport, &self.shared.tls) {
+            (Transport::Tls, Some(server)) => server.session().map(Some),
+            _ => Ok(None),
+        }
     }
 
     /// Takes in what has already come, then closes the listening sockets: new peers are refused by

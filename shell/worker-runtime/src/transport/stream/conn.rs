@@ -6,6 +6,7 @@ use super::input::Input;
 use super::link::Link;
 use super::output::{Outgoing, Output, Ticket};
 use super::phase::{Phase, State};
+use super::secure::Took;
 use super::standing::Standing;
 use crate::config::StreamLimits;
 use crate::sys::{Interest, Poller};
@@ -18,7 +19,8 @@ use wire::{ConnId, Flow, ListenerId, Time};
 
 /// The other end of a connection, and ours.
 struct Peer {
-    remote: SocketAddr,
+    /// What it is found by: how, and at which address.
+    key: Key,
     /// Our end.
     listener: ListenerId,
     /// Whether the peer opened it (and is counted for its source).
@@ -63,22 +65,19 @@ pub enum Queue {
 }
 
 impl Conn {
-    /// One that a peer opened, which has until then for its first message.
-    pub fn accepted(
-        fd: OwnedFd,
-        remote: SocketAddr,
-        listener: ListenerId,
-        deadline: Time,
-        now: Time,
-    ) -> Conn {
-        let peer = Peer { remote, listener, inbound: true, useful: false };
-        Conn::new((Link::accepted(fd), peer), Phase::open(), Standing::accepted(), deadline, now)
+    /// One that a peer opened, which has until then for its first message, or for its handshake.
+    pub fn accepted(link: Link, remote: SocketAddr, listener: ListenerId, deadline: Time, now: Time) -> Conn {
+        let key = Key::new(link.transport(), remote);
+        let peer = Peer { key, listener, inbound: true, useful: false };
+        let phase = if link.is_ready() { Phase::open() } else { Phase::connecting() };
+        Conn::new((link, peer), phase, Standing::accepted(), deadline, now)
     }
 
     /// One that is being opened, for which the peer has until then.
     pub fn begun(fd: OwnedFd, remote: SocketAddr, listener: ListenerId, deadline: Time, now: Time) -> Conn {
-        let peer = Peer { remote, listener, inbound: false, useful: true };
-        Conn::new((Link::begun(fd), peer), Phase::connecting(), Standing::begun(), deadline, now)
+        let link = Link::begun(fd);
+        let peer = Peer { key: Key::new(link.transport(), remote), listener, inbound: false, useful: true };
+        Conn::new((link, peer), Phase::connecting(), Standing::begun(), deadline, now)
     }
 
     fn new((link, peer): (Link, Peer), phase: Phase, standing: Standing, deadline: Time, now: Time) -> Conn {
@@ -90,18 +89,18 @@ impl Conn {
 
     /// What it is found by.
     pub fn key(&self) -> Key {
-        Key::new(self.link.transport(), self.peer.remote)
+        self.peer.key
     }
 
     /// The peer's address.
     pub fn remote(&self) -> SocketAddr {
-        self.peer.remote
+        self.peer.key.remote()
     }
 
     /// The flow of messages that come in on it.
     pub fn flow(&self, id: ConnId) -> Flow {
-        let Peer { remote, listener, .. } = self.peer;
-        Flow { transport: self.link.transport(), listener, remote, conn: Some(id) }
+        let Peer { key, listener, .. } = self.peer;
+        Flow { transport: key.transport(), listener, remote: key.remote(), conn: Some(id) }
     }
 
     /// Whether the peer opened it.
@@ -263,11 +262,42 @@ impl Conn {
     }
 
     /// Writes as much as the kernel takes. How many bytes that was; `None` if nothing can be written now.
-    pub fn send(&mut self, now: Time) -> Option<io::Result<usize>> {
-        if self.phase.state() == State::Connecting || self.outgoing.is_blocked() {
+    pub fn send(&mut self, scratch: &mut Vec<u8>, now: Time) -> Option<io::Result<usize>> {
+        if (self.phase.state() == State::Connecting && !self.link.owes()) || self.outgoing.is_blocked() {
             return None;
         }
-        self.outgoing.send(&self.link, now)
+        self.outgoing.send(&mut self.link, scratch, now)
+    }
+
+    /// Whether the socket has to have room before more can be done: for what a layer owes, or for what is queued.
+    #[inline]
+    pub fn lacks_room(&self) -> bool {
+        self.link.owes() || (self.link.is_ready() && self.outgoing.pending() > 0)
+    }
+
+    /// Sees that what a layer owes is sent like what is queued; `true` if it owes something.
+    #[inline]
+    pub fn queue_owed(&mut self, fresh: impl FnOnce() -> Box<Output>) -> bool {
+        if self.link.owes() {
+            self.outgoing.push(&[], Ticket::none(0), fresh);
+        }
+        self.link.owes()
+    }
+
+    /// Whether bytes of the stream can be written, once its socket is open.
+    pub fn is_ready(&self) -> bool {
+        self.link.is_ready()
+    }
+
+    /// Whether its socket is open and its handshake goes on.
+    pub fn shakes_hands(&self) -> bool {
+        self.phase.state() == State::Connecting && !self.link.is_ready()
+    }
+
+    /// Whether the peer has ended its direction within a layer.
+    #[inline]
+    pub fn peer_closed(&self) -> bool {
+        self.link.peer_closed()
     }
 
     /// The kernel has no room for the rest of the output. It must have some by `until`.
@@ -296,14 +326,14 @@ impl Conn {
         self.link.opened()
     }
 
-    /// Reads without waiting. Zero is the end of the stream.
+    /// Reads without waiting; `scratch`: room for a layer.
     #[inline]
-    pub fn read(&self, room: &mut [u8]) -> io::Result<usize> {
-        self.link.read(room)
+    pub fn read(&mut self, room: &mut [u8], scratch: &mut Vec<u8>) -> io::Result<Took> {
+        self.link.read(room, scratch)
     }
 
     /// Ends our direction.
-    pub fn finish(&self) -> io::Result<()> {
+    pub fn finish(&mut self) -> io::Result<()> {
         self.link.finish()
     }
 

@@ -3,7 +3,7 @@
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use std::hash::{BuildHasher, RandomState};
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::Mutex;
 use wire::{ConnId, Transport};
 
@@ -29,6 +29,21 @@ impl Key {
             SocketAddr::V6(v6) => (v6.ip().octets(), v6.scope_id()),
         };
         Key { ip, scope, port: remote.port(), transport }
+    }
+
+    /// The transport.
+    pub fn transport(&self) -> Transport {
+        self.transport
+    }
+
+    /// The peer's address. No peer over IPv6 has an address that stands for one of IPv4: the sockets of
+    /// IPv6 take no IPv4 traffic.
+    pub fn remote(&self) -> SocketAddr {
+        let ip = Ipv6Addr::from(self.ip);
+        match ip.to_ipv4_mapped() {
+            Some(v4) => SocketAddr::from((v4, self.port)),
+            None => SocketAddrV6::new(ip, self.port, 0, self.scope).into(),
+        }
     }
 }
 

@@ -1,20 +1,26 @@
 //! The socket of a connection, and the layers between its bytes and those of the stream.
 
+use super::secure::{Secure, Took};
 use crate::sys::{self, Interest, Poller};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use tls::Session;
 use wire::{ConnId, Transport};
+
+/// Bytes asked for in one system call: about as many messages as one connection has handled in a turn.
+const READ: usize = 32 << 10;
 
 /// What stands between the bytes of the socket and the bytes of the stream.
 ///
-/// A layer that changes bytes (TLS, the frames of WebSocket, one on top of the other for WSS) is a variant
-/// with its session. It changes [`Link::read`], [`Link::write`], [`Link::finish`] and [`Link::transport`],
-/// and where a connection begins ([`Link::accepted`], [`Link::begun`]). `docs/design/transport-seam.md` has
-/// the other files. Where a layer keeps the boundaries of messages ([`Transport::keeps_boundaries`]) it
-/// stands for the machine's framing as well.
+/// A layer that changes bytes is a variant with its session. It changes [`Link::read`], [`Link::write`],
+/// [`Link::finish`] and [`Link::transport`], and where a connection begins ([`Link::accepted`],
+/// [`Link::begun`]). `docs/design/transport-seam.md` has the other files. Where a layer keeps the boundaries
+/// of messages ([`Transport::keeps_boundaries`]) it stands for the machine's framing as well.
 enum Layer {
     /// They are the same.
     Plain,
+    /// They are encrypted.
+    Tls(Box<Secure>),
 }
 
 /// The lower end of a connection.
@@ -26,9 +32,10 @@ pub struct Link {
 }
 
 impl Link {
-    /// Of a connection that a peer opened.
-    pub fn accepted(socket: OwnedFd) -> Link {
-        Link { socket, interest: Interest::READ, layer: Layer::Plain }
+    /// Of a connection that a peer opened, with the session that it has to begin, if there is one.
+    pub fn accepted(socket: OwnedFd, session: Option<Session>) -> Link {
+        let layer = session.map_or(Layer::Plain, |session| Layer::Tls(Box::new(Secure::new(session))));
+        Link { socket, interest: Interest::READ, layer }
     }
 
     /// Of a connection that is being opened.
@@ -40,6 +47,33 @@ impl Link {
     pub fn transport(&self) -> Transport {
         match self.layer {
             Layer::Plain => Transport::Tcp,
+            Layer::Tls(_) => Transport::Tls,
+        }
+    }
+
+    /// Whether bytes of the stream can be written, once its socket is open.
+    pub fn is_ready(&self) -> bool {
+        match &self.layer {
+            Layer::Plain => true,
+            Layer::Tls(secure) => secure.is_ready(),
+        }
+    }
+
+    /// Whether a layer has bytes that the socket has not taken.
+    #[inline]
+    pub fn owes(&self) -> bool {
+        match &self.layer {
+            Layer::Plain => false,
+            Layer::Tls(secure) => secure.owes(),
+        }
+    }
+
+    /// Whether the peer has ended its direction within a layer.
+    #[inline]
+    pub fn peer_closed(&self) -> bool {
+        match &self.layer {
+            Layer::Plain => false,
+            Layer::Tls(secure) => secure.peer_closed(),
         }
     }
 
@@ -68,27 +102,38 @@ impl Link {
         sys::take_error(self.socket.as_fd())
     }
 
-    /// Reads bytes of the stream without waiting. Zero is the end of it.
+    /// Reads bytes of the stream without waiting, to `room` for [`secure::MOST`](super::secure::MOST) bytes;
+    /// `scratch`: room for a layer.
     #[inline]
-    pub fn read(&self, room: &mut [u8]) -> io::Result<usize> {
-        match self.layer {
-            Layer::Plain => sys::recv(self.socket.as_fd(), room),
+    pub fn read(&mut self, room: &mut [u8], scratch: &mut Vec<u8>) -> io::Result<Took> {
+        match &mut self.layer {
+            Layer::Plain => {
+                Ok(match sys::recv(self.socket.as_fd(), room.get_mut(..READ).unwrap_or_default())? {
+                    0 => Took::Ended,
+                    n => Took::Bytes(n),
+                })
+            }
+            Layer::Tls(secure) => secure.read(self.socket.as_fd(), room, scratch),
         }
     }
 
-    /// Writes bytes of the stream without waiting. How many were taken.
+    /// Writes bytes of the stream without waiting, those that a layer still [owes](Link::owes) first. How many
+    /// were taken.
     #[inline]
-    pub fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        match self.layer {
+    pub fn write(&mut self, bytes: &[u8], scratch: &mut Vec<u8>) -> io::Result<usize> {
+        match &mut self.layer {
             Layer::Plain => sys::send(self.socket.as_fd(), bytes),
+            Layer::Tls(secure) if bytes.is_empty() => secure.flush(self.socket.as_fd()).map(|()| 0),
+            Layer::Tls(secure) => secure.write(self.socket.as_fd(), bytes, scratch),
         }
     }
 
     /// Ends our direction.
-    pub fn finish(&self) -> io::Result<()> {
-        match self.layer {
-            Layer::Plain => sys::shutdown_write(self.socket.as_fd()),
+    pub fn finish(&mut self) -> io::Result<()> {
+        if let Layer::Tls(secure) = &mut self.layer {
+            secure.finish(self.socket.as_fd());
         }
+        sys::shutdown_write(self.socket.as_fd())
     }
 
     /// Makes its close a reset.

@@ -16,6 +16,7 @@ mod loose;
 mod output;
 mod phase;
 mod reading;
+mod secure;
 mod standing;
 mod table;
 
@@ -53,6 +54,8 @@ pub struct StreamShared {
     pub caps: Caps,
     /// Where they lead.
     pub directory: Directory,
+    /// What TLS listeners serve with.
+    pub tls: Option<tls::Server>,
 }
 
 /// What the machines have to know of connections.
@@ -259,7 +262,7 @@ impl Streams {
     /// Writes as much as the kernel takes.
     fn send(&mut self, id: ConnId, poller: &Poller, now: Time) {
         let Some(conn) = self.table.get_mut(id) else { return };
-        let Some(sent) = conn.send(now) else { return };
+        let Some(sent) = conn.send(&mut self.reading.layer, now) else { return };
         self.counters.syscalls.one();
         match sent {
             Ok(n) => {
@@ -267,13 +270,16 @@ impl Streams {
                 self.buffers.let_go(n);
             }
             Err(error) if is_transient(&error) => {}
-            Err(error) => return self.close(id, reason_of(&error)),
+            Err(error) => return self.fails(id, &error),
         }
-        if conn.pending() == 0 {
-            self.sent(id, poller, now);
-        } else {
+        if conn.lacks_room() {
             conn.block(now + self.limits.write_stall, now, id, poller);
             self.arm(id);
+        } else if conn.pending() == 0 {
+            self.sent(id, poller, now);
+        } else {
+            // What is queued waits for the peer's part of a handshake.
+            conn.watch(Interest::READ, id, poller);
         }
     }
 
@@ -290,26 +296,43 @@ impl Streams {
                 conn.watch(Interest::READ, id, poller);
             }
             State::HalfClosed | State::Ending => conn.watch(Interest::NONE, id, poller),
-            State::Connecting | State::Lingering => {}
+            State::Connecting => conn.watch(Interest::READ, id, poller),
+            State::Lingering => {}
         }
     }
 
     /// The socket has room, or its connect has come to an end.
     pub fn writable(&mut self, id: ConnId, poller: &Poller, now: Time) {
         let Some(conn) = self.table.get_mut(id) else { return };
-        if conn.state() == State::Connecting {
+        if conn.state() == State::Connecting && !conn.shakes_hands() {
             if let Err(error) = conn.outcome() {
                 tracing::debug!(remote = %conn.remote(), %error, "connect failed");
                 self.counters.tcp_connects_refused.add(u64::from(is_refusal(&error)));
                 return self.close(id, Reason::Connect);
             }
-            conn.phase_mut().opens();
-            conn.set_deadline(now + self.limits.idle);
-            conn.watch(Interest::READ, id, poller);
+            return self.opened(id, poller, now);
         }
         if conn.unblock() {
             self.send(id, poller, now);
         }
+        self.end_once_sent(id, poller, now);
+    }
+
+    /// Messages can go both ways from now on.
+    fn opened(&mut self, id: ConnId, poller: &Poller, now: Time) {
+        let Some(conn) = self.table.get_mut(id) else { return };
+        conn.phase_mut().opens();
+        let silence = if conn.is_useful() { self.limits.idle } else { self.limits.first_message };
+        conn.set_deadline(now + silence);
+        conn.watch(Interest::READ, id, poller);
+        if conn.unblock() {
+            self.send(id, poller, now);
+        }
+        self.end_once_sent(id, poller, now);
+    }
+
+    /// Closes a connection that was to be closed once it is open.
+    fn end_once_sent(&mut self, id: ConnId, poller: &Poller, now: Time) {
         if let Some(reason) = self.table.get_mut(id).and_then(|conn| conn.phase_mut().take_end()) {
             self.close_gently(id, reason, poller, now);
         }
@@ -400,6 +423,7 @@ impl Streams {
             }
             let reason = match conn.state() {
                 _ if conn.is_stalled(now) => Reason::Stalled,
+                State::Connecting if conn.is_inbound() => Reason::Useless,
                 State::Connecting => Reason::Connect,
                 // It is we who are late.
                 State::Open if conn.is_waiting() => {

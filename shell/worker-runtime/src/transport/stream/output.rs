@@ -167,10 +167,12 @@ impl Outgoing {
         output.pending()
     }
 
-    /// Writes as much as the socket takes. How many bytes that was; `None` if nothing is to be written.
-    pub fn send(&mut self, link: &Link, now: Time) -> Option<io::Result<usize>> {
+    /// Writes as much as the socket takes, what a layer owes first. How many bytes that was; `None` if nothing is
+    /// to be written.
+    pub fn send(&mut self, link: &mut Link, scratch: &mut Vec<u8>, now: Time) -> Option<io::Result<usize>> {
         let output = self.output.as_mut()?;
-        let sent = link.write(&output.bytes[output.sent..]);
+        let bytes = if link.is_ready() { &output.bytes[output.sent..] } else { &[] };
+        let sent = link.write(bytes, scratch);
         if let Ok(n) = sent {
             let recent = &mut self.recent;
             output.advance(n, |ticket| recent.get_or_insert_default().add(now, ticket));

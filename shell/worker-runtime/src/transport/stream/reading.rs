@@ -1,14 +1,14 @@
 //! Reading from connections, and the bytes of theirs that are left over.
 
 use super::input::{Begun, Input};
-use super::phase::State;
+use super::phase::{Reason, State};
+use super::secure::{MOST, Took};
 use super::{Streams, reason_of};
 use crate::sys::{Poller, is_transient};
 use std::collections::VecDeque;
+use std::io;
 use wire::{ConnId, Flow, Time};
 
-/// Bytes asked for in one system call: about as many messages as one connection has handled in a turn.
-const READ: usize = 32 << 10;
 /// Bytes left over that are put in front of what is read next; of more, it is put behind them.
 const CARRIED: usize = 4 << 10;
 
@@ -16,6 +16,8 @@ const CARRIED: usize = 4 << 10;
 pub(super) struct Reading {
     /// Room for one read.
     scratch: Vec<u8>,
+    /// Room for a layer's own bytes, while it reads or writes.
+    pub layer: Vec<u8>,
     /// Connections whose input waits for their next turn.
     ready: VecDeque<ConnId>,
     /// Some input is left over only because another worker's ring is full.
@@ -25,7 +27,8 @@ pub(super) struct Reading {
 impl Reading {
     /// Nothing is left over.
     pub fn new() -> Reading {
-        Reading { scratch: vec![0; READ + CARRIED], ready: VecDeque::new(), ring_full: false }
+        let scratch = vec![0; MOST + CARRIED];
+        Reading { scratch, layer: Vec::new(), ready: VecDeque::new(), ring_full: false }
     }
 }
 
@@ -74,9 +77,9 @@ impl Streams {
 
     /// Reads once from a connection that has something.
     pub fn read(&mut self, id: ConnId, poller: &Poller, now: Time) -> Read {
-        let Some(conn) = self.table.get(id) else { return Read::Nothing };
+        let Some(conn) = self.table.get_mut(id) else { return Read::Nothing };
         // Its earlier input waits for its turn; the kernel keeps the rest, and so does the sender.
-        if conn.is_waiting() || conn.state() == State::Connecting {
+        if conn.is_waiting() || (conn.state() == State::Connecting && !conn.shakes_hands()) {
             return Read::Nothing;
         }
         // The beginning of a message that is there already goes in front, so that what comes need not be
@@ -87,19 +90,55 @@ impl Streams {
             Some(bytes.len())
         });
         let carried = begun.unwrap_or(0);
-        let room = self.reading.scratch.get_mut(carried..carried + READ).unwrap_or_default();
-        let result = conn.read(room);
+        let room = self.reading.scratch.get_mut(carried..carried + MOST).unwrap_or_default();
+        let result = conn.read(room, &mut self.reading.layer);
         self.counters.syscalls.one();
-        match result {
-            Ok(0) => self.ended(id, poller, now),
-            Ok(n) => {
-                self.counters.tcp_bytes_in.add(n as u64);
-                return self.take_up(id, begun.is_some(), carried + n, now);
+        let took = match result {
+            Ok(took) => took,
+            Err(error) if is_transient(&error) => return Read::Nothing,
+            Err(error) => {
+                self.fails(id, &error);
+                return Read::Nothing;
             }
-            Err(error) if is_transient(&error) => {}
-            Err(error) => self.close(id, reason_of(&error)),
+        };
+        self.go_on(id, poller, now);
+        match took {
+            Took::Ended => self.ended(id, poller, now),
+            Took::Nothing => {}
+            Took::Bytes(n) => {
+                self.counters.tcp_bytes_in.add(n as u64);
+                let read = self.take_up(id, begun.is_some(), carried + n, now);
+                if self.table.get(id).is_some_and(|conn| conn.peer_closed() && conn.is_useful()) {
+                    self.ended(id, poller, now);
+                }
+                return read;
+            }
         }
         Read::Nothing
+    }
+
+    /// What the bytes that came mean for a layer: it may owe an answer, and its handshake may be over.
+    fn go_on(&mut self, id: ConnId, poller: &Poller, now: Time) {
+        let Some(conn) = self.table.get_mut(id) else { return };
+        if conn.queue_owed(|| self.buffers.output()) {
+            self.send(id, poller, now);
+        }
+        let Some(conn) = self.table.get_mut(id) else { return };
+        if conn.state() == State::Connecting && conn.is_ready() {
+            self.counters.tls_handshakes.one();
+            self.opened(id, poller, now);
+        }
+    }
+
+    /// A read or a write says that the connection is over.
+    pub(super) fn fails(&mut self, id: ConnId, error: &io::Error) {
+        let Some(conn) = self.table.get(id) else { return };
+        if error.kind() != io::ErrorKind::InvalidData {
+            return self.close(id, reason_of(error));
+        }
+        tracing::debug!(remote = %conn.remote(), %error, "TLS failed");
+        self.counters.tls_failures.one();
+        self.close(id, Reason::Error);
     }
 
     /// The first `len` bytes of the scratch buffer have come, and what was left over is `in_front` of them.

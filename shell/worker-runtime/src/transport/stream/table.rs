@@ -125,6 +125,7 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
+    use super::super::link::Link;
     use super::*;
     use crate::sys::null_descriptor;
     use wire::{ListenerId, Time};
@@ -132,7 +133,7 @@ mod tests {
     fn conn() -> Conn {
         let fd = null_descriptor().expect("a descriptor");
         let remote = "10.0.0.1:5060".parse().expect("an address");
-        Conn::accepted(fd, remote, ListenerId(0), Time::ZERO, Time::ZERO)
+        Conn::accepted(Link::accepted(fd, None), remote, ListenerId(0), Time::ZERO, Time::ZERO)
     }
 
     #[test]

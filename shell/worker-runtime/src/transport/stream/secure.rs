@@ -1,0 +1,147 @@
+//! The layer of TLS between the bytes of a socket and those of the stream.
+
+use crate::sys::{self, is_transient};
+use std::io;
+use std::os::fd::BorrowedFd;
+use tls::{Session, Standing};
+
+/// Bytes asked for in one system call: two records of the largest size.
+const READ: usize = 32 << 10;
+/// Bytes of the stream that one read brings at most: what was asked for, and a record begun before.
+pub const MOST: usize = READ + (17 << 10);
+/// Bytes of the stream that are encrypted at a time.
+const WRITE: usize = 64 << 10;
+
+/// What a read brought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Took {
+    /// The end of the stream.
+    Ended,
+    /// So many bytes of the stream.
+    Bytes(usize),
+    /// Bytes that are none of the stream: of a handshake, or the beginning of a record.
+    Nothing,
+}
+
+/// The TLS of a connection. An idle one holds no buffer.
+pub struct Secure {
+    session: Session,
+    /// Encrypted bytes that the socket has not taken.
+    owed: Vec<u8>,
+}
+
+impl Secure {
+    /// Of a connection that a client opened.
+    pub fn new(session: Session) -> Secure {
+        Secure { session, owed: Vec::new() }
+    }
+
+    /// Whether bytes of the stream can be written.
+    pub fn is_ready(&self) -> bool {
+        self.session.standing() != Standing::Handshake
+    }
+
+    /// Whether the peer has said that it sends no more.
+    pub fn peer_closed(&self) -> bool {
+        self.session.standing() == Standing::PeerClosed
+    }
+
+    /// Whether encrypted bytes wait for room in the socket.
+    pub fn owes(&self) -> bool {
+        !self.owed.is_empty()
+    }
+
+    /// Reads once from the socket and decrypts what came, to `room`, which has [`MOST`] bytes. `scratch` is for encrypted
+    /// ones.
+    ///
+    /// # Errors
+    /// Those of the socket; of kind `InvalidData`: the peer's, whom an alert has been sent.
+    pub fn read(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        room: &mut [u8],
+        scratch: &mut Vec<u8>,
+    ) -> io::Result<Took> {
+        scratch.clear();
+        scratch.extend_from_slice(self.session.kept());
+        let kept = scratch.len();
+        scratch.resize(kept + READ, 0);
+        let n = sys::recv(socket, scratch.get_mut(kept..).unwrap_or_default())?;
+        if n == 0 {
+            return Ok(Took::Ended);
+        }
+        drop(self.session.take_kept());
+        let (mut len, mut fits) = (0, true);
+        let mut data = |data: &[u8]| match room.get_mut(len..len + data.len()) {
+            Some(place) => {
+                place.copy_from_slice(data);
+                len += data.len();
+            }
+            None => fits = false,
+        };
+        let came = scratch.get_mut(..kept + n).unwrap_or_default();
+        let received = self.session.receive(came, &mut data, &mut self.owed);
+        self.flush(socket)?;
+        received.map_err(|fault| io::Error::new(io::ErrorKind::InvalidData, fault))?;
+        if !fits {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "records between the parts of a message"));
+        }
+        Ok(if len == 0 { Took::Nothing } else { Took::Bytes(len) })
+    }
+
+    /// Encrypts bytes of the stream and writes them. How many were taken; those are sent before others, here or
+    /// with the next call.
+    ///
+    /// # Errors
+    /// Those of the socket, if it takes nothing because it has no room among them.
+    pub fn write(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        bytes: &[u8],
+        scratch: &mut Vec<u8>,
+    ) -> io::Result<usize> {
+        self.flush(socket)?;
+        if self.owes() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let taken = bytes.get(..WRITE).unwrap_or(bytes);
+        scratch.clear();
+        self.session
+            .send(taken, scratch)
+            .map_err(|fault| io::Error::new(io::ErrorKind::InvalidData, fault))?;
+        let sent = match sys::send(socket, scratch) {
+            Err(error) if is_transient(&error) => 0,
+            sent => sent?,
+        };
+        self.owed.extend_from_slice(scratch.get(sent..).unwrap_or_default());
+        Ok(taken.len())
+    }
+
+    /// Sends what is owed, as far as the socket takes it.
+    ///
+    /// # Errors
+    /// Those of the socket, but for a lack of room.
+    pub fn flush(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        if self.owed.is_empty() {
+            return Ok(());
+        }
+        let sent = match sys::send(socket, &self.owed) {
+            Err(error) if is_transient(&error) => 0,
+            sent => sent?,
+        };
+        self.owed.drain(..sent);
+        if self.owed.is_empty() {
+            self.owed = Vec::new();
+        }
+        Ok(())
+    }
+
+    /// Says that we send no more, if the socket has room for that.
+    pub fn finish(&mut self, socket: BorrowedFd<'_>) {
+        if !self.owes() {
+            self.session.finish(&mut self.owed);
+            // The end of the socket's own direction says it as well.
+            let _ = self.flush(socket);
+        }
+    }
+}
