@@ -39,6 +39,17 @@ impl CertificateError {
     }
 }
 
+/// Why a chain and a key are no certificate.
+#[derive(Debug)]
+pub enum Unfit {
+    /// What is wrong with the chain.
+    Chain(String),
+    /// What is wrong with the key.
+    Key(String),
+    /// The key is of another certificate.
+    Pair,
+}
+
 /// A chain and its key, ready to be shown to peers.
 #[derive(Clone, Debug)]
 pub struct Certificate {
@@ -79,19 +90,32 @@ impl Certificate {
     pub fn read(chain: &Path, key: &Path) -> Result<Certificate, CertificateError> {
         let certificates = read_chain(chain)?;
         let private = PrivateKeyDer::from_pem_slice(&bytes(key)?).map_err(|error| {
-            CertificateError::new(
-                key,
-                format!("no private key that can be read ({error}); it must be PEM, unencrypted"),
-            )
+            let what = format!("no private key that can be read ({error}); it must be PEM, unencrypted");
+            CertificateError::new(key, what)
         })?;
-        let facts = facts(&certificates).map_err(|what| CertificateError::new(chain, what))?;
-        let signing = any_supported_type(&private).map_err(|error| {
-            CertificateError::new(key, format!("this kind of key cannot be used: {error}"))
-        })?;
-        let certified = CertifiedKey::new(certificates, signing);
-        certified.keys_match().map_err(|_| {
-            CertificateError::new(key, format!("is not the key of the certificate in {}", chain.display()))
-        })?;
+        Certificate::new(certificates, &private).map_err(|unfit| match unfit {
+            Unfit::Chain(what) => CertificateError::new(chain, what),
+            Unfit::Key(what) => CertificateError::new(key, what),
+            Unfit::Pair => {
+                let what = format!("is not the key of the certificate in {}", chain.display());
+                CertificateError::new(key, what)
+            }
+        })
+    }
+
+    /// Of a chain, the server's own certificate first, and its key.
+    ///
+    /// # Errors
+    /// They cannot be used, or not together.
+    pub fn new(
+        chain: Vec<CertificateDer<'static>>,
+        key: &PrivateKeyDer<'static>,
+    ) -> Result<Certificate, Unfit> {
+        let facts = facts(&chain).map_err(Unfit::Chain)?;
+        let signing = any_supported_type(key)
+            .map_err(|error| Unfit::Key(format!("this kind of key cannot be used: {error}")))?;
+        let certified = CertifiedKey::new(chain, signing);
+        certified.keys_match().map_err(|_| Unfit::Pair)?;
         Ok(Certificate { key: Arc::new(certified), facts })
     }
 

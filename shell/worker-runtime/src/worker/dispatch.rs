@@ -39,8 +39,8 @@ impl<H: Host> Worker<H> {
         for (index, transmit) in out.transmits().iter().enumerate() {
             let taken = match transmit.flow.transport {
                 Transport::Udp => self.datagrams.enqueue(&transmit.flow, index as u32),
-                Transport::Tcp => self.dispatch_stream(transmit, &out, &mut fresh),
-                Transport::Tls | Transport::Ws | Transport::Wss | Transport::Sctp => false,
+                Transport::Tcp | Transport::Tls => self.dispatch_stream(transmit, &out, &mut fresh),
+                Transport::Ws | Transport::Wss | Transport::Sctp => false,
             };
             if !taken {
                 self.streams.fail(ticket(transmit, origin));
@@ -120,6 +120,10 @@ impl<H: Host> Worker<H> {
     /// Begins a connection for a transmit, from the address of its listener.
     fn connect(&mut self, transmit: &Transmit) -> Option<ConnId> {
         let flow = &transmit.flow;
+        // Whose certificate would have to be seen nobody says.
+        if flow.transport != Transport::Tcp {
+            return None;
+        }
         let listener = self.driver.rings().shared().listeners.get(usize::from(flow.listener.0))?;
         let (local, now) = (listener.address.ip(), self.driver.now());
         match self.streams.connect(local, flow.listener, flow.remote, &self.poller, now) {

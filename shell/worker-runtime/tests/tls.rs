@@ -1,0 +1,196 @@
+//! TLS: handshakes, messages, ends, faults.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod common;
+
+use common::*;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConnection, RootCertStore, StreamOwned};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use tls::{Certificate, Choice, ClientCertificates, ClientSettings, ServerSettings};
+use wire::Transport;
+use worker_runtime::{Listener, RuntimeConfig};
+
+type Stream = StreamOwned<ClientConnection, TcpStream>;
+
+/// A certificate that signs itself, and what a client needs to believe it.
+fn certificate() -> (Certificate, Arc<RootCertStore>) {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(vec!["example.org".to_owned()]).unwrap();
+    let signed = params.self_signed(&key).unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(signed.der().clone()).unwrap();
+    let private = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let chain: Vec<CertificateDer<'static>> = vec![signed.der().clone()];
+    (Certificate::new(chain, &private).unwrap(), Arc::new(roots))
+}
+
+/// A server with a TLS listener behind the two of [`config`], and its clients' settings.
+struct Tls {
+    server: Server,
+    client: Arc<rustls::ClientConfig>,
+}
+
+impl Tls {
+    fn start(workers: u16) -> Tls {
+        Tls::with(config("127.0.0.1"), workers)
+    }
+
+    fn with(mut config: RuntimeConfig, workers: u16) -> Tls {
+        let (certificate, roots) = certificate();
+        let settings = ServerSettings {
+            choice: Arc::new(Choice::new([(&certificate, &[][..])])),
+            clients: ClientCertificates::Off,
+            roots: Arc::clone(&roots),
+            key_log: None,
+        };
+        let client =
+            ClientSettings { roots, wildcards: false, certificate: None, resume: true, key_log: None };
+        config
+            .listeners
+            .push(Listener { transport: Transport::Tls, address: "127.0.0.1:0".parse().unwrap() });
+        config.tls = Some(settings.server().unwrap());
+        Tls { server: Server::with(config, workers), client: client.config().unwrap() }
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.server.handle.listeners()[2].address
+    }
+
+    fn tcp(&self) -> TcpStream {
+        patient(TcpStream::connect(self.address()).unwrap())
+    }
+
+    fn connect(&self) -> Stream {
+        let name = ServerName::try_from("example.org").unwrap();
+        StreamOwned::new(ClientConnection::new(Arc::clone(&self.client), name).unwrap(), self.tcp())
+    }
+}
+
+fn hear(stream: &mut impl Read, len: usize) -> String {
+    let mut buffer = vec![0; len];
+    stream.read_exact(&mut buffer).unwrap();
+    String::from_utf8(buffer).unwrap()
+}
+
+#[test]
+fn lines_are_answered_within_tls() {
+    for workers in [1, 2] {
+        let tls = Tls::start(workers);
+        let mut stream = tls.connect();
+        for _ in 0..10 {
+            stream.write_all(b"hello\n").unwrap();
+            assert_eq!(hear(&mut stream, 6), "hello\n");
+        }
+        let counts = tls.server.counts();
+        assert_eq!((counts.tcp_open, counts.tls_handshakes, counts.tls_failures), (1, 1, 0));
+    }
+}
+
+#[test]
+fn long_message_and_many_short_ones_are_answered_in_order() {
+    let tls = Tls::start(1);
+    let mut stream = tls.connect();
+    let long = format!("{}\n", "y".repeat(90_000));
+    stream.write_all(long.as_bytes()).unwrap();
+    assert_eq!(hear(&mut stream, long.len()), long);
+    let short: String = (0..5_000).map(|n| format!("line {n}\n")).collect();
+    stream.write_all(short.as_bytes()).unwrap();
+    assert_eq!(hear(&mut stream, short.len()), short);
+}
+
+#[test]
+fn answers_wait_for_a_client_that_reads_late() {
+    let tls = Tls::start(1);
+    let mut stream = tls.connect();
+    let text: String = (0..40_000).map(|n| format!("line {n} of many that nobody reads yet\n")).collect();
+    let mut writer = text.as_bytes();
+    // More than both kernels hold, in pieces, so that the server meets a socket without room.
+    while !writer.is_empty() {
+        let (piece, rest) = writer.split_at(writer.len().min(10_000));
+        stream.write_all(piece).unwrap();
+        writer = rest;
+        if tls.server.counts().tcp_messages_in > 20_000 {
+            break;
+        }
+    }
+    let sent = text.len() - writer.len();
+    let whole = text[..sent].rfind('\n').unwrap() + 1;
+    assert!(hear(&mut stream, whole) == text[..whole]);
+}
+
+#[test]
+fn handshake_byte_by_byte_is_one() {
+    let tls = Tls::start(1);
+    let name = ServerName::try_from("example.org").unwrap();
+    let mut client = ClientConnection::new(Arc::clone(&tls.client), name).unwrap();
+    let mut tcp = tls.tcp();
+    while client.is_handshaking() || client.wants_write() {
+        let mut bytes = Vec::new();
+        while client.wants_write() {
+            client.write_tls(&mut bytes).unwrap();
+        }
+        bytes.iter().for_each(|byte| tcp.write_all(&[*byte]).unwrap());
+        if client.is_handshaking() {
+            client.read_tls(&mut tcp).unwrap();
+            client.process_new_packets().unwrap();
+        }
+    }
+    let mut stream = StreamOwned::new(client, tcp);
+    stream.write_all(b"hello\n").unwrap();
+    assert_eq!(hear(&mut stream, 6), "hello\n");
+}
+
+#[test]
+fn close_at_the_machines_wish_says_so_within_tls() {
+    let tls = Tls::start(1);
+    let mut stream = tls.connect();
+    stream.write_all(b"one\nbye\n").unwrap();
+    let mut all = String::new();
+    // Without the end within TLS this is an error.
+    stream.read_to_string(&mut all).unwrap();
+    assert_eq!(all, "one\nfarewell\n");
+}
+
+#[test]
+fn client_that_ends_its_side_is_answered_first() {
+    let tls = Tls::start(1);
+    let mut stream = tls.connect();
+    stream.write_all(b"hello\n").unwrap();
+    stream.conn.send_close_notify();
+    stream.flush().unwrap();
+    assert_eq!(hear(&mut stream, 6), "hello\n");
+    drop(stream);
+    tls.server.wait_count("the end", |c| c.tcp_open == 0);
+}
+
+#[test]
+fn plain_bytes_get_an_alert_and_the_end() {
+    let tls = Tls::start(1);
+    let mut tcp = tls.tcp();
+    tcp.write_all(b"OPTIONS sip:example.org SIP/2.0\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    let _ = tcp.read_to_end(&mut answer);
+    assert_eq!(answer.first(), Some(&21), "an alert, RFC 8446 section 5.1: {answer:?}");
+    tls.server.wait_count("the end", |c| c.tls_failures == 1 && c.tcp_open == 0);
+}
+
+#[test]
+fn half_a_handshake_ends_in_time() {
+    let mut config = config("127.0.0.1");
+    config.streams.first_message = std::time::Duration::from_millis(50);
+    let tls = Tls::with(config, 1);
+    let mut tcp = tls.tcp();
+    tcp.write_all(&[22, 3, 1, 2, 0, 1]).unwrap();
+    tls.server.wait_count("the end", |c| c.tcp_closed_useless == 1 && c.tcp_open == 0);
+    assert!(tls.server.told().is_empty(), "the machine knows of no connection");
+}
+
+#[test]
+fn client_that_leaves_in_the_handshake_is_nobodys() {
+    let tls = Tls::start(1);
+    drop(tls.tcp());
+    tls.server.wait_count("the end", |c| c.tcp_closed_peer == 1 && c.tcp_open == 0);
+    assert!(tls.server.told().is_empty());
+}
