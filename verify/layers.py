@@ -51,7 +51,7 @@ BELOW = {
     'store': {'wire', 'location', 'sip-registrar', 'sip-auth', 'log-events'},
     # ... and control, whose keys and counters are those of the core: it reads into the core's settings, and names
     # what a node counts.
-    'control': {'wire', 'log-events', 'sip-message', 'sip-auth', 'sip-registrar', 'sip-proxy', 'sip-node', 'sip-balancer'},
+    'control': {'wire', 'log-events', 'sip-message', 'sip-auth', 'sip-registrar', 'sip-proxy', 'sip-node', 'sip-balancer', 'tls'},
     'resolver': {'wire', 'log-events'},
     # Below the whole shell: the log events.
     'log-events': set(),

@@ -72,10 +72,16 @@ SIGTERM or Ctrl-C drains and stops, a second one stops at once; SIGHUP reloads t
 pub struct ServeArgs {
     #[command(flatten)]
     pub config: ConfigFile,
-    /// Where to listen: udp:ADDR:PORT or tcp:ADDR:PORT; may be repeated [default: both, port 5060 of
-    /// every address]
+    /// Where to listen: udp:ADDR:PORT, tcp:ADDR:PORT or tls:ADDR:PORT; may be repeated [default: UDP and TCP,
+    /// port 5060 of every address]
     #[arg(long, value_name = "TRANSPORT:ADDR:PORT")]
     pub listen: Vec<String>,
+    /// The certificate chain for TLS, PEM
+    #[arg(long, value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+    /// The key of --tls-cert, PEM
+    #[arg(long, value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
     /// A domain this server is responsible for; may be repeated
     #[arg(long, value_name = "NAME")]
     pub domain: Vec<String>,

@@ -29,6 +29,8 @@ pub fn run(args: &ServeArgs) -> ExitCode {
 fn overrides(args: &ServeArgs) -> Overrides {
     Overrides {
         listen: args.listen.clone(),
+        tls_cert: args.tls_cert.clone(),
+        tls_key: args.tls_key.clone(),
         domains: args.domain.clone(),
         data_dir: args.data_dir.clone(),
         workers: args.workers,

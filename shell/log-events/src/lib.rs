@@ -10,6 +10,7 @@ mod declare;
 pub mod admin;
 pub mod balancer;
 pub mod bindings;
+pub mod certificates;
 pub mod dns;
 pub mod process;
 mod reference;
@@ -21,7 +22,7 @@ pub use declare::{Event, Field};
 pub use reference::fill;
 
 /// Every event, by subject, with the heading of each.
-pub fn sections() -> [(&'static str, &'static [Event]); 8] {
+pub fn sections() -> [(&'static str, &'static [Event]); 9] {
     [
         ("Start, reload and end", process::EVENTS),
         ("Server", server::EVENTS),
@@ -29,6 +30,7 @@ pub fn sections() -> [(&'static str, &'static [Event]); 8] {
         ("Bindings on disk", bindings::EVENTS),
         ("Subscribers and data directory", subscribers::EVENTS),
         ("Workers and sockets", workers::EVENTS),
+        ("Certificates", certificates::EVENTS),
         ("DNS", dns::EVENTS),
         ("Admin API", admin::EVENTS),
     ]

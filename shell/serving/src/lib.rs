@@ -6,6 +6,7 @@
 
 mod balance;
 mod bugs;
+mod certificates;
 mod counters;
 mod interfaces;
 mod keys;

@@ -1,5 +1,6 @@
 //! What `serve` and `balance` do alike: from the configuration to open sockets, and the end.
 
+use crate::certificates::Certificates;
 use crate::memory::Room;
 use crate::steering::{self, Helmsman};
 use crate::{absolute, interfaces};
@@ -29,6 +30,8 @@ pub struct Startup {
 /// The open sockets.
 pub struct Sockets {
     pub bound: Bound,
+    /// What TLS listeners show, if there is something.
+    pub certificates: Option<Certificates>,
     pub admin: Option<AdminSocket>,
 }
 
@@ -56,8 +59,10 @@ impl Startup {
 
     /// Opens every socket.
     pub fn bind(&self, config: &Config) -> Result<Sockets, Failure> {
-        let bound = Bound::new(runtime_config(config, &self.listeners, self.workers), self.workers)?;
-        Ok(Sockets { bound, admin: bind_admin(&config.admin)? })
+        let (certificates, tls) = Certificates::start(&config.tls)?.unzip();
+        let runtime = RuntimeConfig { tls, ..runtime_config(config, &self.listeners, self.workers) };
+        let bound = Bound::new(runtime, self.workers)?;
+        Ok(Sockets { bound, certificates, admin: bind_admin(&config.admin)? })
     }
 }
 

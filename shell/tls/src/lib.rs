@@ -21,5 +21,6 @@ pub mod verify;
 pub use certificate::{Certificate, CertificateError};
 pub use choice::Choice;
 pub use names::Identities;
+pub use rustls::RootCertStore;
 pub use session::{Fault, Session, Standing};
 pub use settings::{ClientCertificates, ClientSettings, Server, ServerSettings};

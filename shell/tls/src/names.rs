@@ -115,7 +115,7 @@ fn sip_domain(uri: &str) -> Option<&str> {
 }
 
 /// Whether this can be the name of a domain: letters, digits, hyphens and dots, something in each label.
-pub(crate) fn is_domain(name: &str) -> bool {
+pub fn is_domain(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     let of_label = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
     name.len() <= 253 && name.split('.').all(|label| !label.is_empty() && label.bytes().all(of_label))

@@ -20,6 +20,10 @@ const SECRET_BYTES: u64 = 32;
 pub struct Overrides {
     /// `--listen`: replaces the whole list.
     pub listen: Vec<String>,
+    /// `--tls-cert`: the first certificate.
+    pub tls_cert: Option<PathBuf>,
+    /// `--tls-key`: its key.
+    pub tls_key: Option<PathBuf>,
     /// `--domain`: replaces the whole list.
     pub domains: Vec<String>,
     /// `--data-dir`.
@@ -72,13 +76,15 @@ const OF_SERVE: &[&str] = &[
 impl Loaded {
     /// Its paths made whole, so that it means the same in a file elsewhere.
     pub fn with_whole_paths(mut self) -> Loaded {
-        let Config { server, admin, balance, .. } = &mut self.config;
-        let others = [&mut admin.token_file, &mut balance.previous_secret];
-        for path in others.into_iter().flatten().chain([&mut server.data_dir]) {
+        let Config { server, tls, admin, balance, .. } = &mut self.config;
+        let whole = |path: &mut PathBuf| {
             if let Ok(whole) = std::path::absolute(&*path) {
                 *path = whole;
             }
-        }
+        };
+        let others = [&mut admin.token_file, &mut balance.previous_secret];
+        others.into_iter().flatten().chain([&mut server.data_dir]).for_each(whole);
+        tls.each_path(whole);
         self
     }
 
@@ -198,6 +204,7 @@ impl Config {
         if let Some(token) = &mut self.admin.token_file {
             *token = base.join(&*token);
         }
+        self.tls.resolve_paths(base, overrides);
         if let Some(secret) = &mut self.balance.previous_secret {
             *secret = base.join(&*secret);
         }

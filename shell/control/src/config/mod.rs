@@ -29,6 +29,7 @@ mod syntax;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod tls;
 mod trunk;
 mod types;
 mod values;
@@ -53,6 +54,7 @@ pub use sections::Config;
 pub use server::{Advertise, Pin, Server, Steering};
 pub use store::{OnStoreFailure, Store};
 pub use timers::Timers;
+pub use tls::{CertificateFiles, Tls};
 pub use trunk::Trunk;
 pub use types::{Cidr, HostPort, Listener, Target};
 pub use values::nowhere;

@@ -302,8 +302,8 @@ fn missing(name: &str, section: &str) -> Option<Fault> {
         "backend" | "database" | "db" | "db_url" | "postgres" | "postgresql" | "mysql" | "redis" => {
             (super::values::OTHER_DATABASES.to_owned(), "users and bindings are in SQLite below `data_dir`")
         }
-        "tls" | "websocket" | "ws" | "wss" | "sctp" => {
-            (format!("{name} is not in this version"), "listen on udp and tcp")
+        "websocket" | "ws" | "wss" | "sctp" => {
+            (format!("{name} is not in this version"), "listen on udp, tcp and tls")
         }
         "cluster" | "presence" => (format!("{name} is not in this version"), ""),
         _ => return None,

@@ -7,7 +7,7 @@ use super::schema::{self, Checks, Described};
 use super::types::Listener;
 use super::{
     AdminAccess, Auth, Balance, Dns, Emergency, Limits, Log, Overload, Proxy, Registrar, Route, Server,
-    Store, Timers, Trunk, Voicemail, route, trunk,
+    Store, Timers, Tls, Trunk, Voicemail, route, trunk,
 };
 
 /// The whole configuration. Immutable once built: a reload builds a new one.
@@ -15,6 +15,8 @@ use super::{
 pub struct Config {
     /// The keys at the top of the file.
     pub server: Server,
+    /// Certificates, and who is believed.
+    pub tls: Tls,
     /// Digest authentication.
     pub auth: Auth,
     /// The registrar.
@@ -51,6 +53,7 @@ pub struct Config {
 pub(super) fn sections() -> Vec<Described> {
     vec![
         Described::of::<Server>(false),
+        Described::of::<Tls>(false),
         Described::of::<Auth>(false),
         Described::of::<Registrar>(false),
         Described::of::<Proxy>(false),
@@ -80,6 +83,7 @@ impl Config {
         // Taken apart in full, so that a new section cannot be forgotten here.
         let Config {
             server,
+            tls,
             auth,
             registrar,
             proxy,
@@ -97,6 +101,7 @@ impl Config {
             routes: _,
         } = self;
         visit.section(server, &there.server);
+        visit.section(tls, &there.tls);
         visit.section(auth, &there.auth);
         visit.section(registrar, &there.registrar);
         visit.section(proxy, &there.proxy);
@@ -157,6 +162,7 @@ pub(super) fn read(reader: &mut Reader<'_>, mut top: Section<'_, '_>, context: &
     let server: Server = schema::read(&mut top, reader, context);
     let context = &Context { server: &server, ..*context };
     let config = Config {
+        tls: one(reader, &mut top, context),
         auth: one(reader, &mut top, context),
         registrar: one(reader, &mut top, context),
         proxy: one(reader, &mut top, context),

@@ -59,7 +59,7 @@ section! {
         /// there is any; else from the one that the request came to. In the default list the IPv6 ones may be
         /// missing.
         listen: Vec<Listener> =
-            everywhere(), list(text("`udp:ADDRESS:PORT` or `tcp:ADDRESS:PORT`", listener)), restart;
+            everywhere(), list(text("`udp:ADDRESS:PORT`, `tcp:ADDRESS:PORT` or `tls:ADDRESS:PORT`", listener)), restart;
         /// `"host"` or `"host:port"` to write into Via and Record-Route instead of the bound address; or a
         /// table with one entry for each listener: `advertise = { "udp:10.0.0.1:5060" = "sip.example.com" }`.
         advertise: Advertise = Advertise::default(), Advertised, restart;

@@ -66,7 +66,7 @@ pub(super) fn transport(name: &str) -> Result<Transport, Fault> {
 
 /// `udp:0.0.0.0:5060`.
 pub(super) fn listener(written: &str) -> Result<Listener, Fault> {
-    let example = "write it as \"udp:0.0.0.0:5060\" or \"tcp:[::]:5060\"";
+    let example = "write it as \"udp:0.0.0.0:5060\" or \"tls:[::]:5061\"";
     let Some((name, address)) = written.split_once(':') else {
         return Err(Fault::new(format!("\"{}\" is not a listener", shown(written)), example));
     };
@@ -74,7 +74,10 @@ pub(super) fn listener(written: &str) -> Result<Listener, Fault> {
     if let Some(fault) = without_transport(written).filter(|_| !known) {
         return Err(fault);
     }
-    let transport = transport(name)?;
+    let transport = match Transport::from_name(name.as_bytes()) {
+        Some(Transport::Tls) => Transport::Tls,
+        _ => transport(name)?,
+    };
     match address.parse::<SocketAddr>() {
         Ok(address) if address.ip().is_multicast() => {
             Err(Fault::new("cannot listen on a multicast address", example))

@@ -3,6 +3,7 @@
 use super::build;
 use super::trunks;
 use crate::METHODS;
+use crate::certificates::Certificates;
 use crate::operator::{self, Reloads, lock, no_file, post_all, silence};
 use crate::steering::Grade;
 use crate::{bugs, counters};
@@ -40,6 +41,7 @@ pub struct Running {
     pub workers: usize,
     pub grade: Grade,
     pub log: LogHandle,
+    pub certificates: Option<Certificates>,
 }
 
 /// The control side.
@@ -264,6 +266,9 @@ impl Control {
         // A report comes after the settings in a worker's queue: once all are here, all are in force.
         self.reports();
         running.log.set_level(new.config.log.level);
+        if let Some(certificates) = &running.certificates {
+            certificates.read_anew(&new.config.tls);
+        }
         *config = Arc::new(new.config);
         *lock(&self.gateways) = settings.gateways.clone();
         Ok(report)

@@ -77,6 +77,7 @@ pub fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
         workers,
         grade,
         log: startup.log,
+        certificates: sockets.certificates,
     }));
     let admin = startup::start_admin(sockets.admin, control.clone())?;
     control.ready();
