@@ -4,7 +4,6 @@ use crate::startup::Failure;
 use control::config as c;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 use tls::settings::{roots_in, roots_of_system};
 use tls::{Certificate, CertificateError, Choice, ClientCertificates, RootCertStore, Server, ServerSettings};
 
@@ -48,6 +47,7 @@ impl Certificates {
         self.choice.replace(all.iter().map(|(certificate, domains)| (certificate, &domains[..])));
         Ok(())
     }
+
     /// The same for a reload, with what is wrong in the log.
     pub fn read_anew(&self, config: &c::Tls) {
         if let Err(error) = self.read(config) {
@@ -59,8 +59,7 @@ impl Certificates {
 /// Logs what an operator should know of a certificate.
 fn look_at(certificate: &Certificate, chain: &Path) {
     let facts = certificate.facts();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let days = facts.days_left(i64::try_from(now).unwrap_or(i64::MAX));
+    let days = facts.days_left(crate::serve::wall_micros() / 1_000_000);
     let file = chain.display();
     match days {
         ..0 => log_events::certificates::certificate_expired(&file, &facts.names, -days),

@@ -23,8 +23,8 @@ struct Table {
 }
 
 impl Choice {
-    /// Of these certificates, each with the domains that it is for; without any, those in it. The first is the
-    /// default. Of two for one domain the earlier counts.
+    /// Of these certificates, each with the domains that it is for; without any, those in it. The first is
+    /// the default. Of two for one domain the earlier counts.
     pub fn new<'a>(certificates: impl IntoIterator<Item = (&'a Certificate, &'a [String])>) -> Choice {
         let choice = Choice::default();
         choice.replace(certificates);

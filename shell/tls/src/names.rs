@@ -71,8 +71,8 @@ impl Identities {
         self.domains.is_empty() && self.addresses.is_empty()
     }
 
-    /// Whether it proves this domain: the whole of it, in any case (section 7.2). `wildcards`: `*.example.org`
-    /// counts for one label, which the RFC forbids and certificates of public authorities often need.
+    /// Whether it proves this domain: the whole of it, in any case (section 7.2). `wildcards`: a name such as
+    /// `*.example.org` counts for one label. The RFC forbids it, but public certificates often need it.
     pub fn prove(&self, domain: &str, wildcards: bool) -> bool {
         let domain = domain.strip_suffix('.').unwrap_or(domain);
         self.domains().any(|name| {

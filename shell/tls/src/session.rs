@@ -126,9 +126,9 @@ impl Session {
         std::mem::take(&mut self.kept)
     }
 
-    /// Takes bytes that came: those of [`Session::take_kept`], then the new ones. They are decrypted where they
-    /// are. Data are shown to `plain`, what is to be sent goes to the end of `out`. Bytes of a record that is not
-    /// whole are kept.
+    /// Takes bytes that came: those of [`Session::take_kept`], then the new ones. They are
+    /// decrypted in place. Data are shown to `plain`; what is to be sent is appended to `out`. Bytes of an
+    /// unfinished record are kept.
     ///
     /// # Errors
     /// The session is over. `out` has the alert that says so to the peer, if one is owed.
@@ -172,8 +172,8 @@ impl Session {
         Ok(self.standing)
     }
 
-    /// Appends what a failed session still owes its peer: the alert that says why. `rest`: bytes not done with,
-    /// which rustls does not look at while it has something to say.
+    /// Appends what a failed session still owes its peer: the alert that says why. `rest`: bytes that are not
+    /// processed yet. rustls ignores them while it has something to send.
     fn alert(&mut self, rest: &mut [u8], out: &mut Vec<u8>) {
         while self.common().wants_write() {
             self.end.step(rest, &mut |_| {}, out);
@@ -311,8 +311,8 @@ fn write<Data>(
     }
 }
 
-/// Appends to `out` what `write` writes into the room that it gets; it answers how much it wants if that is too
-/// little, or nothing if it has nothing to write.
+/// Appends to `out` what `write` writes into the room that it gets. `write` says how much it needs if that is
+/// too little, or nothing if it has nothing to write.
 fn append(out: &mut Vec<u8>, guess: usize, mut write: impl FnMut(&mut [u8]) -> Result<usize, Option<usize>>) {
     let start = out.len();
     let mut room = guess;

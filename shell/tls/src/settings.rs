@@ -36,7 +36,7 @@ pub struct ServerSettings {
     pub clients: ClientCertificates,
     /// Who is believed about clients.
     pub roots: Arc<RootCertStore>,
-    /// Where the keys of sessions are written, for whoever decrypts a capture.
+    /// Where the keys of sessions are written, so that a capture can be decrypted.
     pub key_log: Option<Arc<dyn KeyLog>>,
 }
 

@@ -16,7 +16,7 @@ use rustls::{
 use std::fmt;
 use std::sync::Arc;
 
-/// A certificate that is valid, but of somebody else. For the log.
+/// A certificate that is valid, but for another name. For the log.
 #[derive(Debug)]
 pub struct OtherName {
     /// Who was wanted.

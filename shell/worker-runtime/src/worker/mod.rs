@@ -181,8 +181,8 @@ impl<H: Host> Worker<H> {
     }
 
     /// How long the worker may wait.
-    fn may_wait(&self) -> Wait {
-        if self.streams.has_news() || self.datagrams.has_reports() || self.streams.has_turns() {
+    fn may_wait(&mut self) -> Wait {
+        if !self.streams.news().is_empty() || self.datagrams.has_reports() || self.streams.has_turns() {
             return Wait::No;
         }
         let deadline = match (self.driver.machine().next_deadline(), self.streams.next_deadline()) {
@@ -305,11 +305,11 @@ impl<H: Host> Worker<H> {
         let now = self.driver.now();
         for _ in 0..SETTLE_ROUNDS {
             self.streams.flush(&self.poller, now);
-            if !self.streams.has_news() && !self.datagrams.has_reports() {
+            if self.streams.news().is_empty() && !self.datagrams.has_reports() {
                 break;
             }
             self.report_returned();
-            let news = self.streams.take_news();
+            let news = std::mem::take(self.streams.news());
             for ticket in news.failed {
                 self.tell_origin(ticket, Hop::Failed(ticket.token), |m, now, token, out| {
                     m.undeliverable(now, token, out);

@@ -167,6 +167,8 @@ fn the_command_line_wins() {
         auth: Some(false),
         nodes: vec!["sip:192.0.2.9".into()],
         algorithm: Some("CJSQ".into()),
+        tls_cert: Some("chain.pem".into()),
+        tls_key: Some("key.pem".into()),
     };
     let loaded = Config::parse("t.toml", FULL, &over, METHODS).unwrap();
     let config = loaded.config;
@@ -181,6 +183,7 @@ fn the_command_line_wins() {
     assert!(!config.auth.enabled);
     assert_eq!(config.balance.nodes[0].to_string(), "sip:192.0.2.9:5060");
     assert_eq!(config.balance.algorithm, sip_balancer::Algorithm::Cjsq);
+    assert_eq!(config.tls.certificates[0].chain, Path::new("chain.pem"));
     assert_eq!(loaded.warnings.len(), 1, "authentication off is worth a warning");
     let off = Overrides { admin: Some("off".into()), ..Overrides::default() };
     assert_eq!(Config::parse("t", "", &off, METHODS).unwrap().config.admin.listen, None);

@@ -269,7 +269,7 @@ impl Conn {
         self.outgoing.send(&mut self.link, scratch, now)
     }
 
-    /// Whether the socket has to have room before more can be done: for what a layer owes, or for what is queued.
+    /// Whether the socket needs room before more can be done: for what a layer owes, or for what is queued.
     #[inline]
     pub fn lacks_room(&self) -> bool {
         self.link.owes() || (self.link.is_ready() && self.outgoing.pending() > 0)

@@ -117,8 +117,8 @@ impl Link {
         }
     }
 
-    /// Writes bytes of the stream without waiting, those that a layer still [owes](Link::owes) first. How many
-    /// were taken.
+    /// Writes bytes of the stream without waiting, those that a layer still [owes](Link::owes) first. Returns
+    /// how many were taken.
     #[inline]
     pub fn write(&mut self, bytes: &[u8], scratch: &mut Vec<u8>) -> io::Result<usize> {
         match &mut self.layer {

@@ -239,14 +239,9 @@ impl Streams {
         }
     }
 
-    /// Whether there is something to report.
-    pub fn has_news(&self) -> bool {
-        !self.news.is_empty()
-    }
-
     /// What there is to report.
-    pub fn take_news(&mut self) -> News {
-        std::mem::take(&mut self.news)
+    pub fn news(&mut self) -> &mut News {
+        &mut self.news
     }
 
     /// Gives the kernel what was queued since the last flush.
@@ -389,25 +384,9 @@ impl Streams {
             self.news.cut_off.extend(left);
         }
         self.counters.tcp_open.set(self.table.len() as u64);
-        self.count_close(reason);
+        count_close(&self.counters, reason);
         // A peer that sees the end finds it counted.
         drop(link);
-    }
-
-    fn count_close(&self, reason: Reason) {
-        let c = &self.counters;
-        match reason {
-            Reason::Peer => c.tcp_closed_peer.one(),
-            Reason::Asked => c.tcp_closed_asked.one(),
-            Reason::Idle => c.tcp_closed_idle.one(),
-            Reason::Useless => c.tcp_closed_useless.one(),
-            Reason::Slow => c.tcp_closed_slow.one(),
-            Reason::Broken => c.tcp_closed_broken.one(),
-            Reason::Stalled => c.tcp_closed_stalled.one(),
-            Reason::Room => c.tcp_closed_room.one(),
-            Reason::Error => c.tcp_closed_error.one(),
-            Reason::Connect => c.tcp_connect_failures.one(),
-        }
     }
 
     /// Closes connections whose deadline has passed, and goes on accepting after a pause.
@@ -458,6 +437,22 @@ impl Streams {
 /// The part of an identifier that epoll keeps; the worker's number is left out.
 fn sequence(id: ConnId) -> u64 {
     id.as_u64() & 0xffff_ffff_ffff
+}
+
+/// Counts the end of a connection.
+fn count_close(c: &Counters, reason: Reason) {
+    match reason {
+        Reason::Peer => c.tcp_closed_peer.one(),
+        Reason::Asked => c.tcp_closed_asked.one(),
+        Reason::Idle => c.tcp_closed_idle.one(),
+        Reason::Useless => c.tcp_closed_useless.one(),
+        Reason::Slow => c.tcp_closed_slow.one(),
+        Reason::Broken => c.tcp_closed_broken.one(),
+        Reason::Stalled => c.tcp_closed_stalled.one(),
+        Reason::Room => c.tcp_closed_room.one(),
+        Reason::Error => c.tcp_closed_error.one(),
+        Reason::Connect => c.tcp_connect_failures.one(),
+    }
 }
 
 /// Why a connection whose socket says `error` is closed.

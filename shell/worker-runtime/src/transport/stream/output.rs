@@ -167,8 +167,8 @@ impl Outgoing {
         output.pending()
     }
 
-    /// Writes as much as the socket takes, what a layer owes first. How many bytes that was; `None` if nothing is
-    /// to be written.
+    /// Writes as much as the socket takes, what a layer owes first. Returns the number of bytes; `None` if
+    /// there is nothing to write.
     pub fn send(&mut self, link: &mut Link, scratch: &mut Vec<u8>, now: Time) -> Option<io::Result<usize>> {
         let output = self.output.as_mut()?;
         let bytes = if link.is_ready() { &output.bytes[output.sent..] } else { &[] };

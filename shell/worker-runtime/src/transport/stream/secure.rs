@@ -17,7 +17,7 @@ const WRITE: usize = 64 << 10;
 pub enum Took {
     /// The end of the stream.
     Ended,
-    /// So many bytes of the stream.
+    /// This number of bytes of the stream.
     Bytes(usize),
     /// Bytes that are none of the stream: of a handshake, or the beginning of a record.
     Nothing,
@@ -51,11 +51,11 @@ impl Secure {
         !self.owed.is_empty()
     }
 
-    /// Reads once from the socket and decrypts what came, to `room`, which has [`MOST`] bytes. `scratch` is for encrypted
-    /// ones.
+    /// Reads once from the socket and decrypts what came, to `room`, which has [`MOST`] bytes. `scratch`
+    /// is for encrypted ones.
     ///
     /// # Errors
-    /// Those of the socket; of kind `InvalidData`: the peer's, whom an alert has been sent.
+    /// Those of the socket; of kind `InvalidData`: the peer's, which has been sent an alert.
     pub fn read(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -89,8 +89,8 @@ impl Secure {
         Ok(if len == 0 { Took::Nothing } else { Took::Bytes(len) })
     }
 
-    /// Encrypts bytes of the stream and writes them. How many were taken; those are sent before others, here or
-    /// with the next call.
+    /// Encrypts bytes of the stream and writes them. Returns how many it took. Those are sent before others,
+    /// now or with the next call.
     ///
     /// # Errors
     /// Those of the socket, if it takes nothing because it has no room among them.
