@@ -144,7 +144,8 @@ miri: ## the unsafe code that Miri can run, under Miri (needs a nightly toolchai
 reference: ## writes the tables of docs/reference anew, from the program
 	$(CARGO) run $(LOCKED) --quiet -p control --example reference
 	$(CARGO) build $(LOCKED) -p strowger
-	STROWGER_BIN=$(abspath $(DEBUG)) STROWGER_WRITE_REFERENCE=1 $(CARGO) test -p live --test documents --test balance every_metric
+	STROWGER_BIN=$(abspath $(DEBUG)) STROWGER_WRITE_REFERENCE=1 $(CARGO) test -p live --test documents every_metric
+	STROWGER_BIN=$(abspath $(DEBUG)) STROWGER_WRITE_REFERENCE=1 $(CARGO) test -p live --test balance every_metric
 
 .PHONY: simulate
 simulate: ## only the simulator; SIM_SEEDS=n for more seeds than 1,000

@@ -100,13 +100,12 @@ fn a_probe_does_not_wait_for_longer_than_until_the_next() {
 #[test]
 fn what_is_not_there_yet_is_said_to_be_missing() {
     let text =
-        "data_dir = \"postgres://db/sip\"\n[store]\nbackend = \"mysql\"\n[tls]\n[presence]\n[database]\n";
+        "data_dir = \"postgres://db/sip\"\n[store]\nbackend = \"mysql\"\n[presence]\n[database]\n";
     let expected = "\
 1:12: databases other than SQLite are not in this version; write a folder's name
 3:1: databases other than SQLite are not in this version; users and bindings are in SQLite below `data_dir`
-4:2: tls is not in this version; listen on udp and tcp
-5:2: presence is not in this version
-6:2: databases other than SQLite are not in this version; users and bindings are in SQLite below `data_dir`
+4:2: presence is not in this version
+5:2: databases other than SQLite are not in this version; users and bindings are in SQLite below `data_dir`
 ";
     assert_eq!(errors(text), expected);
 }
@@ -119,7 +118,6 @@ fn columns_count_characters() {
 #[test]
 fn listeners_are_checked() {
     let cases = [
-        ("tls:0.0.0.0:5061", "transport tls: not in this version"),
         ("ws:0.0.0.0:80", "transport ws: not in this version"),
         ("SCTP:0.0.0.0:5060", "transport sctp: not in this version"),
         ("dccp:0.0.0.0:5060", "unknown transport \"dccp\""),
@@ -133,7 +131,7 @@ fn listeners_are_checked() {
         ),
         ("::1", "names no transport; write it as \"udp:[::1]:5060\""),
         ("localhost:5060", "\"localhost:5060\" names no transport; write it as \"udp:0.0.0.0:5060\""),
-        ("tls:5061", "transport tls: not in this version"),
+        ("tls:5061", "\"5061\" is not an IP address and port"),
         ("udp:224.0.0.1:5060", "multicast"),
     ];
     for (written, expected) in cases {
@@ -146,6 +144,8 @@ fn listeners_are_checked() {
     }
     let twice = errors("listen = ['udp:0.0.0.0:5060',\n 'tcp:0.0.0.0:5060', 'udp:0.0.0.0:5060']");
     assert_eq!(twice, "2:22: duplicate listener; the first is at 1:11; remove one\n");
+    let bare = errors("listen = ['tls:0.0.0.0:5061']");
+    assert!(bare.contains("a tls listener needs a certificate"), "{bare}");
     assert!(errors("listen = []").contains("no listener"));
     good("listen = ['udp:127.0.0.1:0', 'udp:127.0.0.1:0']");
 }
@@ -155,9 +155,9 @@ fn advertised_addresses_are_checked() {
     assert!(errors("advertise = '0.0.0.0'").starts_with("1:13: nobody can send"));
     assert!(errors("advertise = 'a:0'").contains("has no usable port"));
     assert!(errors("advertise = 5").starts_with("1:13: expected a string"));
-    let found = errors("[advertise]\n'udp:192.0.2.1:1' = 'a'\n'tls:1.2.3.4:1' = 'a'");
+    let found = errors("[advertise]\n'udp:192.0.2.1:1' = 'a'\n'wss:1.2.3.4:1' = 'a'");
     assert!(found.contains("2:1: \"udp:192.0.2.1:1\" is not among the listeners"), "{found}");
-    assert!(found.contains("3:1: transport tls: not in this version"), "{found}");
+    assert!(found.contains("3:1: transport wss: not in this version"), "{found}");
 }
 
 #[test]
