@@ -191,8 +191,8 @@ fn row_10_a_websocket_handshake_gets_nothing() {
 }
 
 #[test]
-fn row_11_sctp_tls_and_websocket_are_refused_by_name() {
-    for transport in ["sctp", "tls", "ws", "wss"] {
+fn row_11_sctp_and_websocket_are_refused_by_name() {
+    for transport in ["sctp", "ws", "wss"] {
         let listen = format!("{transport}:127.0.0.1:5999");
         let out = run(["serve", "--listen", &listen, "--data-dir", "/nonexistent", "--admin", "off"]);
         let said = String::from_utf8_lossy(&out.stderr).to_lowercase();

@@ -99,8 +99,7 @@ fn a_probe_does_not_wait_for_longer_than_until_the_next() {
 
 #[test]
 fn what_is_not_there_yet_is_said_to_be_missing() {
-    let text =
-        "data_dir = \"postgres://db/sip\"\n[store]\nbackend = \"mysql\"\n[presence]\n[database]\n";
+    let text = "data_dir = \"postgres://db/sip\"\n[store]\nbackend = \"mysql\"\n[presence]\n[database]\n";
     let expected = "\
 1:12: databases other than SQLite are not in this version; write a folder's name
 3:1: databases other than SQLite are not in this version; users and bindings are in SQLite below `data_dir`
