@@ -108,11 +108,13 @@ deny:
 	    cat $(TARGET)/advisories.log; exit 1; \
 	fi
 
-# All tests of the workspace, several programs at a time: verify/run_tests.py says which. INTEROP and the build of the
-# fuzz targets run among them in `make test`.
+# All tests of the workspace, several programs at a time: verify/run_tests.py says which. INTEROP, the tests of
+# SCTP in user-mode Linux and the build of the fuzz targets run among them in `make test`.
 RUN_TESTS = python3 verify/run_tests.py $(LOCKED)
 INTEROP = $(PYTHON) verify/interop/run.py --smoke $(if $(CI)$(LOCKED),--strict)
-AMONG_TESTS = --waiting 'interop 1/2=$(INTEROP) --bin {bin} --part 1/2' \
+# Debian has user-mode Linux for x86 alone.
+UML = $(if $(filter x86_64,$(shell uname -m)),--waiting 'sctp=verify/uml/run.sh -t 300 python3 verify/uml/sctp.py --bin {bin}')
+AMONG_TESTS = $(UML) --waiting 'interop 1/2=$(INTEROP) --bin {bin} --part 1/2' \
 	--waiting 'interop 2/2=$(INTEROP) --bin {bin} --part 2/2' --computing 'fuzz targets=verify/fuzz/smoke.sh build'
 
 unit all-tests: export STROWGER_SIM_SEEDS = $(SIM_SEEDS)

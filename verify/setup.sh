@@ -157,6 +157,8 @@ test_tools() {
     build
     apt_for c++ g++ python3 python3 sysctl procps sipp sip-tester kamailio kamailio baresip baresip-core prlimit util-linux \
         faketime faketime ip iproute2 keepalived keepalived bird bird2
+    # The kernel with SCTP that verify/uml boots; Debian has it for x86 alone.
+    [ "$(uname -m)" != x86_64 ] || apt_for linux.uml user-mode-linux insmod kmod
     rust_tool cargo-clippy clippy rust-clippy
     rust_tool cargo-fmt rustfmt rustfmt
     cargo_tool cargo-deny cargo-deny
