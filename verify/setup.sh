@@ -155,7 +155,8 @@ rust_tool() {
 
 test_tools() {
     build
-    apt_for c++ g++ python3 python3 sysctl procps sipp sip-tester kamailio kamailio baresip baresip-core prlimit util-linux \
+    apt_for c++ g++ python3 python3 sysctl procps sipp sip-tester kamailio kamailio baresip baresip-core linphonec linphone-cli sslscan sslscan testssl testssl.sh \
+        openssl openssl prlimit util-linux \
         faketime faketime ip iproute2 keepalived keepalived bird bird2
     # The kernel with SCTP that verify/uml boots; Debian has it for x86 alone.
     [ "$(uname -m)" != x86_64 ] || apt_for linux.uml user-mode-linux insmod kmod

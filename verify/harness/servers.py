@@ -11,6 +11,7 @@ import time
 import urllib.request
 
 from . import net
+from .authority import Authority
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -96,7 +97,8 @@ class Strowger:
     """`strowger serve` on an address of its own. Use as a context manager."""
 
     def __init__(self, binary, domain='example.com', workers=2, auth=True, users=(), config='', data=None, cpu=None,
-                 also=(), steering='auto', ip=None, prefix=()):
+                 also=(), steering='auto', ip=None, prefix=(), secure=False):
+        """`secure`: it listens for TLS as well, with a certificate of its own authority."""
         self.steering, self.prefix = steering, list(prefix)
         self.binary, self.workers, self.auth, self.cpu, self.also = binary, workers, auth, cpu, also
         self.ip, self.port = ip or net.fresh_ip(), 5060
@@ -113,12 +115,19 @@ class Strowger:
         self.config = os.path.join(self.dir, 'strowger.toml')
         with open(self.config, 'w') as f:
             f.write(config)
+        self.authority = Authority(os.path.join(self.dir, 'tls')) if secure else None
+        if secure:
+            self.chain, self.key = self.authority.issue(self.domain, [self.domain, 'IP:' + self.ip, self.ip])  # linphone reads no addresses
         if users:
             import_users(binary, users, self.data, self.domain)
 
     @property
     def address(self):
         return (self.ip, self.port)
+
+    def place(self, transport):
+        """The address and port for phones on this transport."""
+        return (self.ip, 5061 if transport == 'tls' else self.port)
 
     def start(self):
         listen = '%s:%d' % self.address
@@ -128,6 +137,8 @@ class Strowger:
                 '--steering', self.steering, '--admin', self.admin, '--auth', 'on' if self.auth else 'off']
         for domain in self.also:
             cmd += ['--domain', domain]
+        if self.authority:
+            cmd += ['--listen', 'tls:%s:%d' % self.place('tls'), '--tls-cert', self.chain, '--tls-key', self.key]
         self.process = Process(cmd)
         try:
             self.wait('ready')

@@ -1,6 +1,7 @@
-"""Two kinds of real phones behind one face: baresip and PJSIP, each a process on its own address."""
+"""Three kinds of real phones behind one face: baresip, PJSIP and linphone, each a process on its own address."""
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -27,6 +28,11 @@ class Phone:
         self.user, self.password, self.server, self.transport = user, password, server, transport
         self.uri = 'sip:%s@%s' % (user, server.domain)
         self.events, self.changed = [], threading.Condition()
+
+    @property
+    def place(self):
+        """Where the server is for this phone."""
+        return self.server.place(self.transport) if self.transport == 'tls' else self.server.address
 
     def __str__(self):
         return '%s/%s(%s)' % (self.kind, self.transport, self.user)
@@ -62,8 +68,9 @@ class Pjsip(Phone):
 
     def start(self):
         options = dict(user=self.user, password=self.password, domain=self.server.domain, transport=self.transport,
-                       proxy='%s:%d' % self.server.address, ip=net.fresh_ip(), listening=self.listening,
-                       padding=self.padding)
+                       proxy='%s:%d' % self.place, ip=net.fresh_ip(), listening=self.listening,
+                       padding=self.padding,
+                       roots=self.server.authority.roots if self.transport == 'tls' else None)
         if self.behind:
             options.update(proxy='%s:%d' % self.behind.inside, claims=net.fresh_ip())
         self.proc = subprocess.Popen(
@@ -110,6 +117,10 @@ class Pjsip(Phone):
     def message(self, to, text):
         self._do('message', to=to, text=text)
 
+    def register(self):
+        """Registers anew, now."""
+        self._do('register')
+
     def stop(self):
         try:
             self._do('quit')
@@ -131,15 +142,18 @@ class Baresip(Phone):
         ip = net.fresh_ip()
         modules = next((d for d in ('/usr/lib/baresip/modules', '/usr/lib/x86_64-linux-gnu/baresip/modules',
                                     '/usr/local/lib/baresip/modules') if os.path.isdir(d)), '/usr/lib/baresip/modules')
+        secure = []
+        if self.transport == 'tls':
+            secure = ['sip_cafile ' + self.server.authority.roots, 'sip_verify_server yes']
         with open(os.path.join(self.dir, 'config'), 'w') as f:
-            f.write('\n'.join([
+            f.write('\n'.join(secure + [
                 'sip_listen %s:5060' % ip, 'net_interface %s' % ip, 'module_path ' + modules,
                 'audio_player aubridge,nil', 'audio_source aubridge,nil', 'audio_alert aubridge,nil', 'audio_channels 1',
                 'rtp_ports 10000-10100', 'call_local_timeout 120', 'call_max_calls 4', 'ctrl_tcp_listen %s:4444' % ip,
                 'module g711.so', 'module aubridge.so', 'module_app account.so', 'module_app menu.so', 'module_app ctrl_tcp.so', '']))
         with open(os.path.join(self.dir, 'accounts'), 'w') as f:
             f.write('<%s;transport=%s>;auth_user=%s;auth_pass=%s;outbound="sip:%s:%d;transport=%s";regint=600;answermode=manual;'
-                    'audio_codecs=pcmu\n' % (self.uri, self.transport, self.user, self.password, *self.server.address, self.transport))
+                    'audio_codecs=pcmu\n' % (self.uri, self.transport, self.user, self.password, *self.place, self.transport))
         self.process = Process(['baresip', '-f', self.dir, '-s'] if os.environ.get('BARESIP_TRACE') else ['baresip', '-f', self.dir])
         self.sock = net.poll('%s opens its control port' % self, 15, lambda: self._connect(ip))
         self.reported = False
@@ -215,4 +229,70 @@ class Baresip(Phone):
         except OSError:
             pass
         self.process.stop(2)
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+class Linphone(Phone):
+    """linphonec, with commands on its standard input; what happens to it stands in its log."""
+
+    kind = 'linphone'
+    STATE = re.compile(r'(?:CallSession|Account) \[.* moving from state \[?\w+\]? to \[?(\w+)')
+    NAMES = {'LinphoneCallIncomingReceived': 'incoming', 'LinphoneCallOutgoingRinging': 'ringing',
+             'LinphoneCallStreamsRunning': 'established', 'LinphoneCallEnd': 'closed', 'LinphoneCallError': 'closed',
+             'LinphoneRegistrationOk': 'registered', 'LinphoneRegistrationFailed': 'unregistered'}
+
+    def start(self):
+        self.dir = tempfile.mkdtemp(prefix='strowger-linphone-')
+        self.log = os.path.join(self.dir, 'log')
+        ports = {kind: (5061 if kind == 'tls' else 5060) if kind == self.transport else 0 for kind in ('udp', 'tcp', 'tls')}
+        proxy = '<sip:%s:%d;transport=%s>' % (*self.place, self.transport)
+        sections = {
+            'sip': dict(bind_address=net.fresh_ip(), sip_port=ports['udp'], sip_tcp_port=ports['tcp'], default_proxy=0,
+                        sip_tls_port=ports['tls'], root_ca=self.server.authority.roots if self.server.authority else ''),
+            'proxy_0': dict(reg_proxy=proxy, reg_route=proxy, reg_identity=self.uri, reg_sendregister=1, reg_expires=600),
+            'auth_info_0': dict(username=self.user, passwd=self.password, realm=self.server.domain)}
+        with open(os.path.join(self.dir, 'linphonerc'), 'w') as f:
+            for name, keys in sections.items():
+                f.write('[%s]\n%s\n' % (name, ''.join('%s=%s\n' % pair for pair in keys.items())))
+        # What it keeps goes below its home, where it makes no folder itself.
+        os.makedirs(os.path.join(self.dir, '.local/share/linphone'))
+        command = ['linphonec', '-c', os.path.join(self.dir, 'linphonerc'), '-d', '6', '-l', self.log]
+        self.proc = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                     start_new_session=True, env=dict(os.environ, HOME=self.dir))
+        threading.Thread(target=self._read, daemon=True).start()
+        return self
+
+    def _do(self, line):
+        self.proc.stdin.write(line.encode() + b'\n')
+        self.proc.stdin.flush()
+
+    def _read(self):
+        net.poll('%s writes its log' % self, 15, lambda: os.path.exists(self.log))
+        with open(self.log, errors='replace') as f:
+            line = ''
+            while self.proc.poll() is None:
+                line += f.readline()
+                if not line.endswith('\n'):
+                    time.sleep(0.02)
+                    continue
+                state, line = self.STATE.search(line), ''
+                if state and state.group(1) in self.NAMES:
+                    self.put({'event': self.NAMES[state.group(1)], 'code': 0})
+
+    def call(self, to):
+        self._do('call ' + to)
+
+    def answer(self):
+        self._do('answer')
+
+    def hangup(self):
+        self._do('terminate')
+
+    def stop(self):
+        try:
+            self._do('quit')
+            self.proc.wait(3)
+        except (OSError, subprocess.TimeoutExpired):
+            self.proc.kill()
+            self.proc.wait()
         shutil.rmtree(self.dir, ignore_errors=True)

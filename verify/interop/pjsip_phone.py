@@ -5,7 +5,7 @@
                      "transport": "udp", "ip": "127.64.1.9"}'
 
 Commands: {"do": "call", "to": URI}, {"do": "answer", "code": 200}, {"do": "hangup"}, {"do": "quit"},
-          {"do": "hold"}, {"do": "resume"}, {"do": "heard"}, {"do": "message", "to": URI, "text": TEXT}.
+          {"do": "hold"}, {"do": "resume"}, {"do": "heard"}, {"do": "message", "to": URI, "text": TEXT}, {"do": "register"}.
 Events:   {"event": "registered", "code": 200}, {"event": "incoming", "from": URI},
           {"event": "ringing"}, {"event": "established"}, {"event": "closed", "code": 486}; of its media
           {"event": "speaking"}, {"event": "holding"} (by itself), {"event": "held"} (by the other one) and
@@ -115,6 +115,8 @@ def do(account, command):
     elif what == 'resume':
         parameter.opt.flag = pj.PJSUA_CALL_UNHOLD
         offer(lambda: Account.call.reinvite(parameter))
+    elif what == 'register':
+        account.setRegistration(True)
     elif what == 'heard':
         tell('heard', packets=Account.call.getStreamStat(0).rtcp.rxStat.pkt)
     elif what == 'message':
@@ -143,11 +145,14 @@ def main():
     endpoint.audDevManager().setNullDev()
     place = pj.TransportConfig()
     place.boundAddress = o['ip']
-    place.port = 5060
+    place.port = 5061 if o['transport'] == 'tls' else 5060
+    if o.get('roots'):
+        place.tlsConfig.CaListFile = o['roots']
+        place.tlsConfig.verifyServer = True
     if o.get('claims'):
         place.publicAddress = o['claims']
     Call.padding = o.get('padding', 0)
-    kinds = {'udp': pj.PJSIP_TRANSPORT_UDP, 'tcp': pj.PJSIP_TRANSPORT_TCP}
+    kinds = {'udp': pj.PJSIP_TRANSPORT_UDP, 'tcp': pj.PJSIP_TRANSPORT_TCP, 'tls': pj.PJSIP_TRANSPORT_TLS}
     endpoint.transportCreate(kinds[o['transport']], place)
     endpoint.libStart()
     account_config = pj.AccountConfig()
