@@ -12,11 +12,12 @@ pub fn run(file: &ConfigFile) -> ExitCode {
     let Some(file) = file.path() else { return fail(&"no configuration file; name it") };
     match Config::load(Some(file), &Overrides::default(), METHODS) {
         Ok(loaded) => {
-            let errors = loaded.check_files();
+            let certificates = loaded.check_certificates(wall_seconds());
+            let errors = [loaded.check_files(), certificates.errors].concat();
             if !errors.is_empty() {
                 return refuse(&errors, file);
             }
-            for warning in &loaded.warnings {
+            for warning in loaded.warnings.iter().chain(&certificates.warnings) {
                 say::err(format_args!("warning: {warning}"));
             }
             say::out(format_args!("# {} is good; this is what it means\n", file.display()));
@@ -25,6 +26,12 @@ pub fn run(file: &ConfigFile) -> ExitCode {
         }
         Err(errors) => refuse(&errors, file),
     }
+}
+
+#[allow(clippy::disallowed_methods, reason = "whether a certificate has expired is a matter of today")]
+fn wall_seconds() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
 }
 
 fn refuse(errors: &[ConfigError], file: &Path) -> ExitCode {

@@ -304,6 +304,20 @@ pub enum CtlCommand {
     Calls,
     /// [serve] Targets of trunks, routes, voicemail and emergency calls: state, calls, last error
     Trunks,
+    /// Stream connections: peer, verified name, age, bytes, TLS
+    Connections {
+        /// Only those of tcp, tls, ws or wss
+        #[arg(long)]
+        transport: Option<String>,
+        /// Only those to this address, with a port or without
+        #[arg(long, value_name = "ADDR[:PORT]")]
+        peer: Option<String>,
+        /// Show at most N
+        #[arg(long, value_name = "N", default_value_t = 1000)]
+        limit: usize,
+    },
+    /// Certificates of TLS listeners: names, expiry, kind of key, which domains each is for
+    Certificates,
     /// [balance] The nodes
     Nodes,
     /// [balance] Give a node calls again

@@ -63,6 +63,10 @@ pub fn run(args: &CtlArgs) -> ExitCode {
         CtlCommand::Calls => Command::Calls,
         CtlCommand::Reload => Command::Reload,
         CtlCommand::Trunks => Command::Trunks,
+        CtlCommand::Connections { transport, peer, limit } => {
+            Command::Connections { transport: transport.clone(), peer: peer.clone(), limit: *limit }
+        }
+        CtlCommand::Certificates => Command::Certificates,
         CtlCommand::Drain { node: None, all } => Command::Drain { all: *all },
         CtlCommand::Drain { node: Some(node), .. } => order(node, NodeOrder::Drain),
         CtlCommand::Undrain { node } => order(node, NodeOrder::Serve),

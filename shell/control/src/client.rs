@@ -1,8 +1,10 @@
 //! The other end of the admin API: what `strowger ctl` does.
 
+mod streams;
+
 use crate::admin::{
-    Audit, BalancedNode, Binding, Call, Draining, Listing, NodeOrder, Nodes, Page, Refusal, Role, State,
-    Status, TrunkTarget, uptime,
+    Audit, BalancedNode, Binding, Call, CertificateStatus, Connection, Draining, Listing, NodeOrder, Nodes,
+    Page, Refusal, Role, State, Status, TrunkTarget, uptime,
 };
 use crate::config::{ConfigError, ReloadReport};
 use crate::log::{LONGEST_SHOWN, Safe};
@@ -35,6 +37,17 @@ pub enum Command {
     Calls,
     /// Targets of trunks and other lists.
     Trunks,
+    /// Stream connections.
+    Connections {
+        /// Those of this transport.
+        transport: Option<String>,
+        /// Those to this address, with a port or without.
+        peer: Option<String>,
+        /// How many at most.
+        limit: usize,
+    },
+    /// Certificates of TLS listeners.
+    Certificates,
     /// Read the configuration again.
     Reload,
     /// Take no new calls.
@@ -205,6 +218,24 @@ impl Client {
         self.get("/v1/trunks", &paging(page))
     }
 
+    /// One page of stream connections.
+    pub fn connections(
+        &self,
+        transport: Option<&str>,
+        peer: Option<&str>,
+        page: &Page,
+    ) -> Result<Listing<Connection>, ClientError> {
+        let mut query = paging(page);
+        query.extend(transport.map(|transport| ("transport", transport.to_owned())));
+        query.extend(peer.map(|peer| ("peer", peer.to_owned())));
+        self.get("/v1/connections", &query)
+    }
+
+    /// The certificates of TLS listeners.
+    pub fn certificates(&self) -> Result<Listing<CertificateStatus>, ClientError> {
+        self.get("/v1/certificates", &[])
+    }
+
     /// Has the configuration read again.
     pub fn reload(&self) -> Result<ReloadReport, ClientError> {
         self.post("/v1/reload", &[])
@@ -336,20 +367,31 @@ pub fn run(
         Command::Bindings { aor } => {
             let fetch = |page: &Page| client.bindings(aor.as_deref(), page);
             let head = ["AOR", "CONTACT", "Q", "EXPIRES", "RECEIVED", "USER AGENT"];
-            let shown = list(fetch, head, binding_row, output, out)?;
-            match aor.as_deref().filter(|_| shown == 0 && output == Output::Table) {
+            let listed = list(fetch, head, binding_row, (output, usize::MAX), out)?;
+            match aor.as_deref().filter(|_| listed.shown == 0 && output == Output::Table) {
                 Some(aor) => Ok(out.write_all(no_bindings(aor).as_bytes())?),
                 None => Ok(()),
             }
         }
         Command::Calls => {
             let head = ["CALL-ID", "FROM", "TO", "STATE", "AGE", "WORKER"];
-            list(|page| client.calls(page), head, call_row, output, out).map(drop)
+            list(|page| client.calls(page), head, call_row, (output, usize::MAX), out).map(drop)
         }
         Command::Trunks => {
             let head = ["LIST", "TARGET", "STATE", "WHY", "SINCE", "CALLS", "FAILED", "LAST ERROR"];
-            list(|page| client.trunks(page), head, trunk_row, output, out).map(drop)
+            list(|page| client.trunks(page), head, trunk_row, (output, usize::MAX), out).map(drop)
         }
+        Command::Connections { transport, peer, limit } => {
+            let fetch = |page: &Page| client.connections(transport.as_deref(), peer.as_deref(), page);
+            let listed = list(fetch, streams::CONNECTIONS, streams::connection_row, (output, *limit), out)?;
+            match listed.more && output == Output::Table {
+                true => {
+                    Ok(writeln!(out, "there are more; raise --limit, or ask for a --transport or a --peer")?)
+                }
+                false => Ok(()),
+            }
+        }
+        Command::Certificates => show_certificates(client, output, out),
     }
 }
 
@@ -370,22 +412,46 @@ fn show<T: Serialize>(
     Ok(())
 }
 
+fn show_certificates(client: &Client, output: Output, out: &mut dyn Write) -> Result<(), ClientError> {
+    let fetch = |_: &Page| client.certificates();
+    let listed = list(fetch, streams::CERTIFICATES, streams::certificate_row, (output, usize::MAX), out)?;
+    if output == Output::Table {
+        if listed.shown == 0 {
+            writeln!(out, "no certificate: name one in [tls], or by --tls-cert and --tls-key")?;
+        }
+        for certificate in &client.certificates()?.items {
+            if let Some(fault) = &certificate.fault {
+                writeln!(out, "FAULT: {}", whole(fault))?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// The output for an address-of-record without binding.
 fn no_bindings(aor: &str) -> String {
     let form = if aor.contains('@') { "" } else { "; an address-of-record is written USER@DOMAIN" };
     format!("no binding of {}{form}\n", cell(aor))
 }
 
-/// Writes a list, page after page; answers how many items it has.
+/// What was written of a list.
+struct Listed {
+    /// Items.
+    shown: usize,
+    /// Whether there are more.
+    more: bool,
+}
+
+/// Writes a list, page after page, up to `most` items.
 fn list<T: Serialize, const N: usize>(
     fetch: impl Fn(&Page) -> Result<Listing<T>, ClientError>,
     head: [&str; N],
     row: impl Fn(&T) -> [String; N],
-    output: Output,
+    (output, most): (Output, usize),
     out: &mut dyn Write,
-) -> Result<usize, ClientError> {
-    let mut page = Page { after: None, limit: Page::MOST };
-    let mut written = 0_usize;
+) -> Result<Listed, ClientError> {
+    let mut page = Page { after: None, limit: Page::MOST.min(most).max(1) };
+    let (mut written, mut more) = (0_usize, false);
     loop {
         let listing = fetch(&page)?;
         match output {
@@ -409,14 +475,18 @@ fn list<T: Serialize, const N: usize>(
         if listing.next.is_none() || listing.next == page.after {
             break;
         }
-        page.after = listing.next;
+        if written >= most {
+            more = true;
+            break;
+        }
+        page = Page { after: listing.next, limit: Page::MOST.min(most - written) };
     }
     match (output, written) {
         (Output::Json, 0) => writeln!(out, "[]")?,
         (Output::Json, _) => writeln!(out, "\n]")?,
         (Output::Table, _) => {}
     }
-    Ok(written)
+    Ok(Listed { shown: written, more })
 }
 
 /// Columns, each as wide as its widest cell; the last is not padded.

@@ -11,7 +11,7 @@ use worker_runtime::{RuntimeHandle, monotonic_now};
 
 /// How long a worker may take to report. It answers between two batches, so this is never reached
 /// unless it hangs.
-const PATIENCE: Duration = Duration::from_secs(1);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

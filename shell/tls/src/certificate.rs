@@ -9,6 +9,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::public_key::PublicKey;
+use x509_parser::x509::SubjectPublicKeyInfo;
 
 /// Certificates that a chain may have.
 const MAX_CHAIN: usize = 30;
@@ -68,13 +70,18 @@ pub struct Facts {
     pub not_before: i64,
     /// Until when, in seconds since 1970.
     pub not_after: i64,
-    /// Whether its key is of RSA, whose signature costs four times that of an elliptic curve.
-    pub is_rsa: bool,
+    /// The kind of its key: `ECDSA P-256`, `RSA 2048`, `Ed25519`.
+    pub key: String,
     /// Certificates in the chain.
     pub chain: usize,
 }
 
 impl Facts {
+    /// Whether its key is of RSA, whose signature costs four times that of an elliptic curve.
+    pub fn is_rsa(&self) -> bool {
+        self.key.starts_with("RSA")
+    }
+
     /// Whole days until it expires; negative: since it did.
     pub fn days_left(&self, now: i64) -> i64 {
         (self.not_after - now).div_euclid(DAY)
@@ -124,6 +131,17 @@ impl Certificate {
         &self.facts
     }
 
+    /// The domains that it is for, wildcards among them: `listed`, if there are any, else its own.
+    pub fn domains<'a>(&'a self, listed: &'a [String]) -> impl Iterator<Item = &'a str> {
+        let own = self.facts.names.domains().filter(|_| listed.is_empty());
+        listed.iter().map(String::as_str).chain(own)
+    }
+
+    /// Whether it is the same certificate, with the same chain.
+    pub fn is_same(&self, other: &Certificate) -> bool {
+        self.key.cert == other.key.cert
+    }
+
     /// For rustls.
     pub(crate) fn certified(&self) -> &Arc<CertifiedKey> {
         &self.key
@@ -164,7 +182,18 @@ fn facts(chain: &[CertificateDer<'_>]) -> Result<Facts, String> {
         issuer: read.issuer().to_string(),
         not_before: validity.not_before.timestamp(),
         not_after: validity.not_after.timestamp(),
-        is_rsa: matches!(read.public_key().parsed(), Ok(x509_parser::public_key::PublicKey::RSA(_))),
+        key: kind(read.public_key()),
         chain: chain.len(),
     })
+}
+
+/// The kind of a key, in a word or two.
+fn kind(key: &SubjectPublicKeyInfo<'_>) -> String {
+    match (key.parsed(), key.algorithm.algorithm.to_id_string().as_str()) {
+        (Ok(PublicKey::RSA(rsa)), _) => format!("RSA {}", rsa.key_size()),
+        (Ok(PublicKey::EC(point)), _) => format!("ECDSA P-{}", point.key_size()),
+        // RFC 8410 section 3.
+        (_, "1.3.101.112") => "Ed25519".to_owned(),
+        (_, other) => other.to_owned(),
+    }
 }

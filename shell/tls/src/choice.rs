@@ -52,11 +52,7 @@ impl Table {
     fn add(&mut self, certificate: &Certificate, domains: &[String]) {
         let key = certificate.certified();
         self.default.get_or_insert_with(|| Arc::clone(key));
-        let own: Vec<&str> = match domains {
-            [] => certificate.facts().names.domains().collect(),
-            listed => listed.iter().map(String::as_str).collect(),
-        };
-        for name in own {
+        for name in certificate.domains(domains) {
             let (names, name) = match name.strip_prefix("*.") {
                 Some(parent) => (&mut self.wildcards, parent),
                 None => (&mut self.exact, name),

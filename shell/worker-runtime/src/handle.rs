@@ -5,7 +5,7 @@ use crate::counters::Counts;
 use crate::listen::Bound;
 use crate::shared::Shared;
 use crate::sys;
-use crate::transport::stream::{Caps, Directory, StreamShared};
+use crate::transport::stream::{Caps, Directory, Question, StreamShared};
 use crate::worker::{Host, Notice, Worker};
 use std::fmt;
 use std::io;
@@ -250,6 +250,17 @@ impl<N: Send + 'static> RuntimeHandle<N> {
         N: Clone,
     {
         (0..self.workers()).filter(|&worker| self.post(worker, notice.clone()).is_ok()).count()
+    }
+
+    /// Asks a worker for some of its connections. It answers between two rounds. Never waits.
+    ///
+    /// # Errors
+    /// The question, if too many wait there or there is no such worker.
+    pub fn ask_connections(&self, worker: u16, question: Question) -> Result<(), Question> {
+        let Some(mailbox) = self.shared.mailboxes.get(usize::from(worker)) else { return Err(question) };
+        mailbox.questions.push(question)?;
+        mailbox.rouse();
+        Ok(())
     }
 
     /// The counters of all workers together.

@@ -35,6 +35,7 @@ pub use counters::Counts;
 pub use handle::{PostError, Runtime, RuntimeHandle};
 pub use listen::Bound;
 pub use steering::{Sifter, SteerError};
+pub use transport::stream::{Agreed, ConnectionView, Portion, Question, Wanted};
 
 /// Has the calling thread run in turns twice as long as a worker's, for one beside the workers that offers
 /// the processor (sched_yield(2)) more often than that: to the kernel, who offers it gives up the rest of his

@@ -4,7 +4,7 @@ use crate::config::{Listener, WorkerPanic};
 use crate::counters::Counters;
 use crate::sieve::Sieves;
 use crate::sys::WakeUp;
-use crate::transport::stream::{StreamShared, Ticket};
+use crate::transport::stream::{Question, StreamShared, Ticket};
 use crossbeam_queue::ArrayQueue;
 use std::io;
 use std::net::SocketAddr;
@@ -58,6 +58,9 @@ const SMALL: usize = 2 << 10;
 /// Bytes of longer ones that may wait in a ring.
 const LARGE_WAITING: usize = 16 << 20;
 
+/// Questions for connections that may wait for a worker.
+const QUESTIONS: usize = 8;
+
 impl Hop {
     /// Bytes of a message that is not small.
     fn large(&self) -> usize {
@@ -76,6 +79,8 @@ pub struct Mailbox<N> {
     large: AtomicUsize,
     /// From other threads.
     pub notices: ArrayQueue<N>,
+    /// Questions of other threads for connections.
+    pub questions: ArrayQueue<Question>,
     /// Buffers of this worker that come back from the others.
     pub spare: ArrayQueue<Vec<u8>>,
     /// Rung to wake the worker.
@@ -89,6 +94,7 @@ impl<N> Mailbox<N> {
             ring: ArrayQueue::new(ring.max(1)),
             large: AtomicUsize::new(0),
             notices: ArrayQueue::new(notices.max(1)),
+            questions: ArrayQueue::new(QUESTIONS),
             spare: ArrayQueue::new(ring.max(1)),
             wake: WakeUp::new()?,
             asleep: AtomicBool::new(false),
@@ -126,7 +132,7 @@ impl<N> Mailbox<N> {
 
     /// Whether there is nothing to take.
     pub fn is_empty(&self) -> bool {
-        self.ring.is_empty() && self.notices.is_empty()
+        self.ring.is_empty() && self.notices.is_empty() && self.questions.is_empty()
     }
 
     /// The owner says that it is about to sleep. It must look into the mailbox once more after this.

@@ -8,9 +8,10 @@ use rustls::{ClientConnection, RootCertStore, StreamOwned};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
 use tls::{Certificate, Choice, ClientCertificates, ClientSettings, ServerSettings};
 use wire::Transport;
-use worker_runtime::{Listener, RuntimeConfig};
+use worker_runtime::{ConnectionView, Listener, Portion, Question, RuntimeConfig, Wanted};
 
 type Stream = StreamOwned<ClientConnection, TcpStream>;
 
@@ -193,4 +194,52 @@ fn client_that_leaves_in_the_handshake_is_nobodys() {
     drop(tls.tcp());
     tls.server.wait_count("the end", |c| c.tcp_closed_peer == 1 && c.tcp_open == 0);
     assert!(tls.server.told().is_empty());
+}
+
+/// All connections that a worker has of these, by portions of `most`.
+fn listed(server: &Server, wanted: Wanted, most: usize) -> Vec<ConnectionView> {
+    let (mut all, mut from) = (Vec::new(), 0);
+    loop {
+        let (send, receive) = sync_channel::<Portion>(1);
+        let show = Box::new(move |portion| send.send(portion).unwrap());
+        assert!(server.handle.ask_connections(0, Question { wanted, from, most, show }).is_ok());
+        let portion = receive.recv().unwrap();
+        assert!(portion.items.len() <= most);
+        all.extend(portion.items);
+        match portion.next {
+            Some(next) => from = next,
+            None => return all,
+        }
+    }
+}
+
+#[test]
+fn connections_are_listed_with_what_tls_agreed_on() {
+    let tls = Tls::start(1);
+    let mut stream = tls.connect();
+    stream.write_all(b"hello\n").unwrap();
+    assert_eq!(hear(&mut stream, 6), "hello\n");
+    let mut plain = patient(TcpStream::connect(tls.server.handle.listeners()[1].address).unwrap());
+    plain.write_all(b"hello\n").unwrap();
+    assert_eq!(hear(&mut plain, 6), "hello\n");
+    let silent = tls.tcp();
+    tls.server.wait_count("all three", |c| c.tcp_open == 3);
+
+    let mut all = listed(&tls.server, Wanted::default(), 2);
+    all.sort_by_key(|view| view.tls.is_none());
+    assert_eq!(all.len(), 3);
+    let agreed = all[0].tls.as_ref().unwrap();
+    assert_eq!((agreed.version, agreed.peer.as_ref()), ("1.3", None));
+    assert!(agreed.suite.starts_with("TLS13_"), "{agreed:?}");
+    assert!(all[0].inbound && all[0].state == "open" && all[0].bytes_in > 100 && all[0].bytes_out > 100);
+    let of = |wanted| {
+        listed(&tls.server, wanted, 10).into_iter().map(|v| (v.transport, v.state)).collect::<Vec<_>>()
+    };
+    let tcp = Wanted { transport: Some(Transport::Tcp), ..Wanted::default() };
+    assert_eq!(of(tcp), [(Transport::Tcp, "open")]);
+    let port = Some(silent.local_addr().unwrap().port());
+    assert_eq!(of(Wanted { port, ..Wanted::default() }), [(Transport::Tls, "handshake")]);
+    assert_eq!(of(Wanted { ip: Some([127, 0, 0, 2].into()), ..Wanted::default() }), []);
+    let plain = listed(&tls.server, tcp, 1).remove(0);
+    assert_eq!((plain.bytes_in, plain.tls), (6, None));
 }

@@ -27,7 +27,6 @@ mod repeats;
 mod routeless;
 mod shares;
 mod sieve;
-mod sips;
 mod stateless;
 mod strangers;
 mod tolerance;

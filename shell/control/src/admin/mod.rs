@@ -8,6 +8,7 @@ mod model;
 mod page;
 mod routes;
 mod server;
+mod streams;
 #[cfg(test)]
 mod tests;
 
@@ -18,3 +19,4 @@ pub use model::{
 pub(crate) use page::uptime;
 pub(crate) use server::read_token;
 pub use server::{Bound, Server};
+pub use streams::{CertificateStatus, Connection, ConnectionFilter};

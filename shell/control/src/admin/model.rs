@@ -1,5 +1,6 @@
 //! What the admin API says, as values: the server fills them in, the client reads them back.
 
+use super::streams::{CertificateStatus, Connection, ConnectionFilter};
 use crate::config::{ConfigError, ReloadReport};
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +27,12 @@ pub trait Admin: Send + Sync + 'static {
         let _ = page;
         None
     }
+
+    /// Stream connections, worker by worker. `None` as for bindings.
+    fn connections(&self, filter: &ConnectionFilter, page: &Page) -> Option<Listing<Connection>>;
+
+    /// The certificates of TLS listeners, in the order of the configuration.
+    fn certificates(&self) -> Vec<CertificateStatus>;
 
     /// Reads the configuration again and brings it into force, all of it or nothing.
     fn reload(&self) -> Result<ReloadReport, Vec<ConfigError>>;

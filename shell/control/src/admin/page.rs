@@ -21,6 +21,8 @@ const OF_BALANCER: &[(&str, &str)] = &[("/v1/nodes", "nodes"), ("/v1/nodes/audit
 /// What both have.
 const OF_BOTH: &[(&str, &str)] = &[
     ("/v1/status", "status"),
+    ("/v1/connections", "connections"),
+    ("/v1/certificates", "certificates"),
     ("/metrics", "metrics"),
     ("/healthz", "alive"),
     ("/readyz", "ready"),

@@ -5,6 +5,7 @@ use super::model::{
     Admin, Draining, Listing, NO_BALANCER, NO_LISTS, NodeOrder, Page, Refusal, State as ServerState,
 };
 use super::page;
+use super::streams::ConnectionFilter;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
@@ -46,6 +47,8 @@ pub(super) const ROUTES: &[Entry] = &[
     ("get", "/v1/bindings", || get(bindings)),
     ("get", "/v1/calls", || get(calls)),
     ("get", "/v1/trunks", || get(trunks)),
+    ("get", "/v1/connections", || get(connections)),
+    ("get", "/v1/certificates", || get(certificates)),
     ("post", "/v1/reload", || post(reload)),
     ("post", "/v1/drain", || post(drain)),
     ("get", "/v1/nodes", || get(nodes)),
@@ -211,6 +214,37 @@ async fn trunks(State(shared): State<Shared>, asked: AskedQuery) -> Result<Respo
     listed(&shared, move |admin| admin.trunks(&page)).await
 }
 
+/// What connections may be asked with.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AskedConnections {
+    transport: Option<String>,
+    peer: Option<String>,
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+async fn connections(
+    State(shared): State<Shared>,
+    asked: Result<Query<AskedConnections>, QueryRejection>,
+) -> Result<Response, No> {
+    let bad = |why: &str| refusal(StatusCode::BAD_REQUEST, why);
+    let Query(AskedConnections { transport, peer, after, limit }) =
+        asked.map_err(|error| bad(&error.body_text()))?;
+    let filter = ConnectionFilter::parse(transport.as_deref(), peer.as_deref()).map_err(|why| bad(&why))?;
+    let (_, page) = Asked::checked(Ok(Query(Asked { aor: None, after, limit })))?;
+    let page = ask(&shared, move |admin| admin.connections(&filter, &page)).await?;
+    Ok(Json(page.ok_or_else(|| bad(NO_SUCH_MARK))?).into_response())
+}
+
+async fn certificates(State(shared): State<Shared>) -> Result<Response, No> {
+    let items = ask(&shared, |admin| admin.certificates()).await?;
+    Ok(Json(Listing { items, next: None }).into_response())
+}
+
+/// What is said to who asks for a page by a mark that ends none.
+const NO_SUCH_MARK: &str = "after must be the `next` of an earlier page";
+
 /// A page of a list, of a server that has such lists.
 async fn listed<T: Serialize + Send + 'static>(
     shared: &Shared,
@@ -218,7 +252,7 @@ async fn listed<T: Serialize + Send + 'static>(
 ) -> Result<Response, No> {
     let page = ask(shared, |admin| (!admin.is_balancer()).then(|| list(admin))).await?;
     let page = page.ok_or_else(|| refusal(StatusCode::NOT_FOUND, NO_LISTS))?;
-    let no_such_mark = || refusal(StatusCode::BAD_REQUEST, "after must be the `next` of an earlier page");
+    let no_such_mark = || refusal(StatusCode::BAD_REQUEST, NO_SUCH_MARK);
     Ok(Json(page.ok_or_else(no_such_mark)?).into_response())
 }
 

@@ -14,6 +14,46 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 /// Bindings that the pretended server has.
 const BINDINGS: usize = 2500;
 
+/// Connections that it has.
+const CONNECTIONS: usize = 1500;
+
+fn peer(at: usize) -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, 1], 10_000 + at as u16))
+}
+
+fn connection(at: usize) -> Connection {
+    Connection {
+        transport: "tls".into(),
+        peer: peer(at).to_string(),
+        names: vec!["peer.example".into()],
+        inbound: true,
+        state: "open".into(),
+        age_s: 75,
+        idle_s: 3,
+        bytes_in: 4_000,
+        bytes_out: 5_000,
+        queued: 0,
+        tls: Some("1.3".into()),
+        suite: Some("TLS13_AES_256_GCM_SHA384".into()),
+        worker: 1,
+    }
+}
+
+fn certificate() -> CertificateStatus {
+    CertificateStatus {
+        chain: "fullchain.pem".into(),
+        key: "privkey.pem".into(),
+        names: vec!["example.com".into(), "*.example.com".into()],
+        serves: vec!["example.com".into()],
+        default: true,
+        issuer: Some("CN=Some Authority".into()),
+        not_after: Some("Sat, 13 Nov 2027 23:29:00 GMT".into()),
+        days_left: Some(12),
+        key_kind: Some("ECDSA P-256".into()),
+        fault: Some("privkey.pem: is not the key".into()),
+    }
+}
+
 /// What a balancer has.
 fn balance() -> Role {
     let records = Records { alive: 3, ended: 40, transactions: 90 };
@@ -90,6 +130,18 @@ impl Admin for Pretend {
 
     fn trunks(&self, page: &Page) -> Option<Listing<TrunkTarget>> {
         page.after.is_none().then(|| Listing { items: vec![trunk_target()], next: None })
+    }
+
+    fn connections(&self, filter: &ConnectionFilter, page: &Page) -> Option<Listing<Connection>> {
+        let from = page.after.as_ref().map_or(Some(0), |after| after.parse().ok())?;
+        let all = (0..CONNECTIONS).filter(|at| filter.port.is_none_or(|port| port == peer(*at).port()));
+        let mut rest = all.skip(from);
+        let items = rest.by_ref().take(page.limit).map(connection).collect();
+        Some(Listing { items, next: rest.next().map(|_| (from + page.limit).to_string()) })
+    }
+
+    fn certificates(&self) -> Vec<CertificateStatus> {
+        vec![certificate()]
     }
 
     fn reload(&self) -> Result<ReloadReport, Vec<ConfigError>> {
@@ -305,6 +357,8 @@ fn the_description_names_every_field() {
     same_keys(schemas, "TrunkTarget", &serde_json::to_value(trunk_target()).unwrap());
     let trunks = pretend.trunks(&Page::default()).unwrap();
     same_keys(schemas, "TrunkTargets", &serde_json::to_value(trunks).unwrap());
+    same_keys(schemas, "Connection", &serde_json::to_value(connection(1)).unwrap());
+    same_keys(schemas, "CertificateStatus", &serde_json::to_value(certificate()).unwrap());
     same_keys(schemas, "ReloadReport", &serde_json::to_value(pretend.reload().unwrap()).unwrap());
     pretend.bad_config.store(true, SeqCst);
     let findings = pretend.reload().unwrap_err();
@@ -491,6 +545,40 @@ fn ctl_fetches_every_page() {
     let none = Command::Bindings { aor: Some("user+name&x@example.com".into()) };
     assert_eq!(ctl(server.address(), &none, Output::Json).unwrap(), "[]\n");
     assert_eq!(ctl(server.address(), &Command::Calls, Output::Json).unwrap(), "[]\n");
+}
+
+#[test]
+fn ctl_shows_connections_up_to_a_limit() {
+    let (_, server) = start();
+    let ask = |transport: Option<&str>, peer: Option<&str>, limit| Command::Connections {
+        transport: transport.map(str::to_owned),
+        peer: peer.map(str::to_owned),
+        limit,
+    };
+    let text = ctl(server.address(), &ask(None, None, 1_200), Output::Table).unwrap();
+    assert_eq!(text.lines().count(), 1 + 1_200 + 1, "head, rows, and that there are more");
+    assert!(text.ends_with("ask for a --transport or a --peer\n"), "{text}");
+    let text = ctl(server.address(), &ask(None, None, 1_500), Output::Json).unwrap();
+    let all: Vec<Connection> = serde_json::from_str(&text).unwrap();
+    assert_eq!(all, (0..CONNECTIONS).map(connection).collect::<Vec<_>>());
+    let text = ctl(server.address(), &ask(Some("tls"), Some("192.0.2.1:10007"), 9), Output::Table).unwrap();
+    let row = text.lines().nth(1).unwrap();
+    let words =
+        "tls 192.0.2.1:10007 peer.example peer open 1 min 15 s 3 s 4000 5000 1.3 TLS13_AES_256_GCM_SHA384 1";
+    assert_eq!(row.split_whitespace().collect::<Vec<_>>().join(" "), words);
+    assert_eq!(text.lines().count(), 2);
+    let wrong = ctl(server.address(), &ask(Some("udp"), None, 9), Output::Table).unwrap_err();
+    assert_eq!(wrong.to_string(), "refused (400): transport is one of tcp, tls, ws, wss");
+}
+
+#[test]
+fn ctl_shows_certificates_and_their_faults() {
+    let (_, server) = start();
+    let text = ctl(server.address(), &Command::Certificates, Output::Table).unwrap();
+    assert!(text.contains("example.com; all others") && text.contains("ECDSA P-256"), "{text}");
+    assert!(text.ends_with("FAULT: privkey.pem: is not the key\n"), "{text}");
+    let text = ctl(server.address(), &Command::Certificates, Output::Json).unwrap();
+    assert_eq!(serde_json::from_str::<Vec<CertificateStatus>>(&text).unwrap(), [certificate()]);
 }
 
 #[test]

@@ -58,6 +58,9 @@ pub struct Loaded {
 /// The keys that name a file which must exist at the start.
 const FILES: [(&str, &str); 2] = [("admin", "token_file"), ("balance", "previous_secret")];
 
+/// The key that names certificates, which are checked apart.
+const CERTIFICATES: (&str, &str) = ("tls", "certificates");
+
 /// What only `strowger serve` reads.
 const OF_SERVE: &[&str] = &[
     "domains",
@@ -176,7 +179,7 @@ impl Config {
             let place = reader.place(key.span().start);
             reader.places.insert(key.get_ref().to_string(), place);
         }
-        for (section, key) in FILES {
+        for (section, key) in FILES.into_iter().chain([CERTIFICATES]) {
             if let Some(DeValue::Table(inside)) = table.get(section).map(|value| value.get_ref())
                 && let Some(value) = inside.get(key)
             {

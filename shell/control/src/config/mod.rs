@@ -6,6 +6,7 @@
 mod admin;
 mod auth;
 mod balance;
+mod certificates;
 mod claims;
 mod diff;
 mod dns;
@@ -38,6 +39,7 @@ mod voicemail;
 pub use admin::AdminAccess;
 pub use auth::Auth;
 pub use balance::{Balance, BalanceNode, NodePlace};
+pub use certificates::CertificateFindings;
 pub use diff::{Changes, ReloadReport, diff, plan_reload};
 pub use dns::Dns;
 pub use emergency::Emergency;

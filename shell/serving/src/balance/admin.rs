@@ -3,12 +3,13 @@
 use super::names::{self, Names};
 use super::{build, metrics};
 use crate::METHODS;
-use crate::bugs;
+use crate::certificates::Certificates;
 use crate::operator::{self, Reloads, lock, no_file, post_all, silence};
 use crate::steering::Grade;
+use crate::{bugs, connections};
 use control::admin::{
-    Admin, AnswerTimes, Audit, BalanceStatus, BalancedNode, Binding, Call, Listing, NodeOrder, Nodes, Page,
-    Records, Role, State, Status,
+    Admin, AnswerTimes, Audit, BalanceStatus, BalancedNode, Binding, Call, CertificateStatus, Connection,
+    ConnectionFilter, Listing, NodeOrder, Nodes, Page, Records, Role, State, Status,
 };
 use control::config::{
     BalanceNode, Config, ConfigError, Loaded, NodePlace, Overrides, ReloadReport, plan_reload,
@@ -34,6 +35,7 @@ pub struct Running {
     pub workers: usize,
     pub grade: Grade,
     pub log: LogHandle,
+    pub certificates: Option<Certificates>,
 }
 
 /// The control side.
@@ -156,6 +158,11 @@ impl Control {
         *seen = now;
     }
 
+    /// Looks whether files of certificates have changed.
+    pub fn look_at_certificates(&self) {
+        self.running.certificates.iter().for_each(Certificates::look);
+    }
+
     fn loads(&self) -> Vec<Load> {
         let cluster = &self.running.cluster;
         cluster.indexes().map(|at| cluster.load(at)).collect()
@@ -196,6 +203,7 @@ impl Control {
         let short = self.running.handle.short_of_streams();
         alarms.extend(crate::room::streams_alarm(short, now, lock(&self.force).0.limits.connections));
         alarms.extend(lock(&self.names).alarms());
+        alarms.extend(self.running.certificates.iter().flat_map(Certificates::alarms));
         alarms.extend(bugs::alarm());
         alarms
     }
@@ -226,6 +234,7 @@ impl Control {
         self.bring_intoforce(&settings).map_err(|errors| (errors, SOME_WORKERS))?;
         let changed = self.change_nodes(&force.0, &new.config, &nodes);
         running.log.set_level(new.config.log.level);
+        running.certificates.iter().for_each(|certificates| certificates.follow(&new.config.tls));
         let before = std::mem::replace(&mut *force, (new.config, settings));
         changed.map_err(|message| {
             // What is missing of these is done by the next reload, which compares with what was before.
@@ -481,7 +490,17 @@ impl Admin for Control {
         None
     }
 
+    fn connections(&self, filter: &ConnectionFilter, page: &Page) -> Option<Listing<Connection>> {
+        connections::list(&self.running.handle, filter, page)
+    }
+
+    fn certificates(&self) -> Vec<CertificateStatus> {
+        self.running.certificates.as_ref().map(Certificates::list).unwrap_or_default()
+    }
+
     fn reload(&self) -> Result<ReloadReport, Vec<ConfigError>> {
+        // Whatever is wrong with the configuration.
+        self.running.certificates.iter().for_each(Certificates::look_now);
         let result = self.try_reload();
         self.reloads.note(result.as_ref().map_err(|(errors, changed)| (&errors[..], *changed)));
         result.map_err(|(errors, _)| errors)

@@ -15,6 +15,7 @@ pub(super) fn write(text: &mut Text<'_>, running: &Running, sum: &Sum, up: bool,
     crate::process::metrics(text);
     counters::reloads(reloads, text);
     crate::bugs::metrics(text);
+    crate::certificates::metrics(running.certificates.as_ref(), text);
     counters::metrics(&running.handle.counts(), text);
     messages(text, &sum.reports);
     states(text, running);

@@ -74,8 +74,9 @@ pub fn balance(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     };
     let runtime: Runtime<Notice> = bound.start((0..workers as u16).map(machine).collect())?;
     let handle = runtime.handle();
-    let format = config.log.format;
-    let running = Running { loaded, overrides, handle, cluster, workers, grade, log: startup.log };
+    let (format, certificates) = (config.log.format, sockets.certificates);
+    let running =
+        Running { loaded, overrides, handle, cluster, workers, grade, log: startup.log, certificates };
     let control = Arc::new(Control::new(running, settings, names));
     let admin = startup::start_admin(sockets.admin, control.clone())?;
     let notifier = Notifier::from_env();
@@ -111,6 +112,7 @@ fn wait(signals: &Receiver<Signal>, control: &Control, notifier: &Notifier) {
         worker_runtime::give_back_memory();
         control.look_up();
         control.tell_changes(&mut seen);
+        control.look_at_certificates();
         bugs.look();
         control.is_whole()
     };

@@ -3,12 +3,13 @@
 use super::build;
 use super::trunks;
 use crate::METHODS;
-use crate::certificates::Certificates;
+use crate::certificates::{self, Certificates};
 use crate::operator::{self, Reloads, lock, no_file, post_all, silence};
 use crate::steering::Grade;
-use crate::{bugs, counters};
+use crate::{bugs, connections, counters};
 use control::admin::{
-    Admin, Binding, Call, Listing, Logins, Page, Role, ServeStatus, State, Status, StoreStatus, TrunkTarget,
+    Admin, Binding, Call, CertificateStatus, Connection, ConnectionFilter, Listing, Logins, Page, Role,
+    ServeStatus, State, Status, StoreStatus, TrunkTarget,
 };
 use control::config::{Config, ConfigError, HostPort, Loaded, Overrides, ReloadReport, plan_reload};
 use control::log::LogHandle;
@@ -94,6 +95,11 @@ impl Control {
     /// Forwarded requests without a final answer.
     pub fn pending(&self) -> usize {
         self.reports().iter().map(|r| r.pending).sum()
+    }
+
+    /// Looks whether files of certificates have changed.
+    pub fn look_at_certificates(&self) {
+        self.running.certificates.iter().for_each(Certificates::look);
     }
 
     /// How long a request may be under way without an answer: timers B and F (RFC 3261 section 17.1).
@@ -195,6 +201,7 @@ impl Control {
             alarms.push("authentication is off".into());
         }
         alarms.extend(trunks::alarms(&self.targets()));
+        alarms.extend(self.running.certificates.iter().flat_map(Certificates::alarms));
         alarms.extend(bugs::alarm());
         alarms
     }
@@ -267,7 +274,7 @@ impl Control {
         self.reports();
         running.log.set_level(new.config.log.level);
         if let Some(certificates) = &running.certificates {
-            certificates.read_anew(&new.config.tls);
+            certificates.follow(&new.config.tls);
         }
         *config = Arc::new(new.config);
         *lock(&self.gateways) = settings.gateways.clone();
@@ -345,7 +352,17 @@ impl Admin for Control {
         Some(Listing { next: rest.next().map(|_| (after + items.len()).to_string()), items })
     }
 
+    fn connections(&self, filter: &ConnectionFilter, page: &Page) -> Option<Listing<Connection>> {
+        connections::list(&self.running.handle, filter, page)
+    }
+
+    fn certificates(&self) -> Vec<CertificateStatus> {
+        self.running.certificates.as_ref().map(Certificates::list).unwrap_or_default()
+    }
+
     fn reload(&self) -> Result<ReloadReport, Vec<ConfigError>> {
+        // Whatever is wrong with the configuration.
+        self.running.certificates.iter().for_each(Certificates::look_now);
         let result = self.try_reload();
         self.reloads.note(result.as_ref().map_err(|errors| (&errors[..], "nothing was changed")));
         result
@@ -378,6 +395,7 @@ impl Admin for Control {
         counters::metrics(&self.running.handle.counts(), &mut text);
         self.running.grade.metric(&mut text);
         counters::reloads(self.reloads.counts(), &mut text);
+        certificates::metrics(self.running.certificates.as_ref(), &mut text);
         bugs::metrics(&mut text);
     }
 }

@@ -337,6 +337,7 @@ fn wait(
                 worker_runtime::give_back_memory();
                 courier.retry();
                 unserved.look(control.config());
+                control.look_at_certificates();
                 bugs.look();
             }
             Ok(Signal::Stop | Signal::Interrupt) | Err(RecvTimeoutError::Disconnected) => break,

@@ -4,6 +4,7 @@ use super::{RawAddr, check, check_len, check_long, errno};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 /// Bytes of a stream that wait in the kernel before it takes no more, besides what is on its way to the peer.
 const UNSENT: libc::c_int = 32 << 10;
@@ -350,6 +351,48 @@ pub fn received(fd: BorrowedFd<'_>) -> Received {
     match result {
         Ok(_) => Received { waiting: info[SK_MEMINFO_RMEM_ALLOC], drops: info[SK_MEMINFO_DROPS] },
         Err(_) => Received::default(),
+    }
+}
+
+/// What went over a TCP connection.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Traffic {
+    /// Since data came or were sent last.
+    pub idle: Duration,
+    /// Bytes received.
+    pub received: u64,
+    /// Bytes that the peer has acknowledged.
+    pub acknowledged: u64,
+}
+
+/// What the kernel counts of a TCP connection (tcp(7), `TCP_INFO`; `struct tcp_info` in
+/// `include/uapi/linux/tcp.h`). All of it is zero where the kernel does not say.
+pub fn traffic(fd: BorrowedFd<'_>) -> Traffic {
+    /// Places of 32-bit fields.
+    const LAST_DATA_SENT: usize = 11;
+    const LAST_DATA_RECV: usize = 13;
+    /// Places of 64-bit fields.
+    const BYTES_ACKED: usize = 15;
+    const BYTES_RECEIVED: usize = 16;
+    let mut info = [0u64; 32];
+    let mut len = size_of_val(&info) as libc::socklen_t;
+    let value = info.as_mut_ptr().cast();
+    // SAFETY: `info` is writable for `len` bytes.
+    let asked =
+        unsafe { libc::getsockopt(fd.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, value, &raw mut len) };
+    if check(asked).is_err() {
+        return Traffic::default();
+    }
+    let half = |at: usize| {
+        let bytes = info[at / 2].to_ne_bytes();
+        let [a, b, c, d, e, f, g, h] = bytes;
+        u32::from_ne_bytes(if at.is_multiple_of(2) { [a, b, c, d] } else { [e, f, g, h] })
+    };
+    let idle = half(LAST_DATA_SENT).min(half(LAST_DATA_RECV));
+    Traffic {
+        idle: Duration::from_millis(idle.into()),
+        received: info[BYTES_RECEIVED],
+        acknowledged: info[BYTES_ACKED],
     }
 }
 

@@ -18,7 +18,7 @@ use crate::listen::WorkerSockets;
 use crate::monotonic_now;
 use crate::shared::{Hop, Shared};
 use crate::sys::{Event, Interest, Poller};
-use crate::transport::stream::{Reason, Streams, Ticket};
+use crate::transport::stream::{Reason, Streams, Ticket, answer};
 use crate::transport::udp::Datagrams;
 use driver::Driver;
 pub use host::{Generating, Host, Notice, Serving};
@@ -276,6 +276,10 @@ impl<H: Host> Worker<H> {
     /// may take its time, and somebody who posts the next as soon as one is done would keep the sockets
     /// waiting.
     fn take_notices(&mut self) {
+        // One a round: each looks at many connections.
+        if let Some(question) = self.driver.rings().mailbox().questions.pop() {
+            answer(&self.streams, question, self.driver.now());
+        }
         for _ in 0..self.driver.rings().mailbox().notices.len().min(HOP_BUDGET) {
             let Some(notice) = self.driver.rings().mailbox().notices.pop() else { break };
             self.driver.notice(notice);

@@ -221,6 +221,43 @@ fn files_that_keys_name_are_checked() {
 }
 
 #[test]
+fn certificates_are_checked_as_a_start_would() {
+    const NOW: i64 = 1_000_000_000;
+    let dir = std::env::temp_dir().join(format!("strowger-chains-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new(vec!["example.com".into()]).unwrap();
+    let end = std::time::UNIX_EPOCH + Duration::from_secs(NOW as u64 + 12 * 86_400);
+    params.not_after = end.into();
+    std::fs::write(dir.join("chain.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+    let file = dir.join("strowger.toml");
+    let text = "domains = ['example.com', 'other.example']\nlisten = ['tls:127.0.0.1:5061']\n[tls]\n\
+                certificates = [{ chain = 'chain.pem', key = 'key.pem', domains = ['b.example'] }]";
+    std::fs::write(&file, text).unwrap();
+    let loaded = Config::load(Some(&file), &Overrides::default(), METHODS).unwrap();
+    let texts = |found: Vec<ConfigError>| {
+        found.into_iter().map(|found| format!("{}: {}", found.line, found.message)).collect::<Vec<_>>()
+    };
+    let found = loaded.check_certificates(NOW);
+    assert!(found.errors.len() == 1 && found.errors[0].message.contains("key.pem: No such file"));
+    std::fs::write(dir.join("key.pem"), key.serialize_pem()).unwrap();
+    let found = loaded.check_certificates(NOW);
+    assert!(found.errors.is_empty());
+    let chain = dir.join("chain.pem");
+    assert_eq!(
+        texts(found.warnings),
+        [
+            format!("4: the certificate in {} expires in 12 days", chain.display()),
+            format!("4: {} is to be shown for b.example, which is not in it: example.com", chain.display()),
+            "4: no certificate is for the served domain other.example".to_owned(),
+        ]
+    );
+    let found = loaded.check_certificates(NOW + 14 * 86_400);
+    assert!(found.warnings[0].message.ends_with("expired 2 days ago"), "{:?}", found.warnings);
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
 fn paths_are_meant_from_where_the_file_is() {
     let dir = std::env::temp_dir().join(format!("strowger-config-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();

@@ -4,12 +4,13 @@ use super::caps::Caps;
 use super::directory::Key;
 use super::input::Input;
 use super::link::Link;
+use super::listing::Agreed;
 use super::output::{Outgoing, Output, Ticket};
 use super::phase::{Phase, State};
 use super::secure::Took;
 use super::standing::Standing;
 use crate::config::StreamLimits;
-use crate::sys::{Interest, Poller};
+use crate::sys::{Interest, Poller, Traffic};
 use std::io;
 use std::mem;
 use std::net::SocketAddr;
@@ -116,6 +117,21 @@ impl Conn {
     /// A whole message has come.
     pub fn has_message(&mut self) {
         self.peer.useful = true;
+    }
+
+    /// How old it is.
+    pub fn age(&self, now: Time) -> Duration {
+        now.since(self.opened)
+    }
+
+    /// What the kernel counts of it.
+    pub fn traffic(&self) -> Traffic {
+        self.link.traffic()
+    }
+
+    /// What TLS has agreed on, if it is there.
+    pub fn agreed(&self) -> Option<Agreed> {
+        self.link.agreed()
     }
 
     /// Where it stands.

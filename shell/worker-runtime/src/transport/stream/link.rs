@@ -1,7 +1,8 @@
 //! The socket of a connection, and the layers between its bytes and those of the stream.
 
+use super::listing::Agreed;
 use super::secure::{Secure, Took};
-use crate::sys::{self, Interest, Poller};
+use crate::sys::{self, Interest, Poller, Traffic};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use tls::Session;
@@ -74,6 +75,19 @@ impl Link {
         match &self.layer {
             Layer::Plain => false,
             Layer::Tls(secure) => secure.peer_closed(),
+        }
+    }
+
+    /// What the kernel counts of the socket.
+    pub fn traffic(&self) -> Traffic {
+        sys::traffic(self.socket.as_fd())
+    }
+
+    /// What a layer of TLS has agreed on.
+    pub fn agreed(&self) -> Option<Agreed> {
+        match &self.layer {
+            Layer::Plain => None,
+            Layer::Tls(secure) => secure.agreed(),
         }
     }
 

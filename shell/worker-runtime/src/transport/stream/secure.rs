@@ -1,5 +1,6 @@
 //! The layer of TLS between the bytes of a socket and those of the stream.
 
+use super::listing::Agreed;
 use crate::sys::{self, is_transient};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -44,6 +45,12 @@ impl Secure {
     /// Whether the peer has said that it sends no more.
     pub fn peer_closed(&self) -> bool {
         self.session.standing() == Standing::PeerClosed
+    }
+
+    /// What the handshake has agreed on.
+    pub fn agreed(&self) -> Option<Agreed> {
+        let (version, suite) = (self.session.version()?, self.session.suite()?);
+        Some(Agreed { version, suite, peer: self.session.peer() })
     }
 
     /// Whether encrypted bytes wait for room in the socket.

@@ -1,0 +1,98 @@
+//! What `strowger check` says of the certificates that `[tls]` names.
+
+use super::error::ConfigError;
+use super::load::Loaded;
+use super::tls::CertificateFiles;
+use tls::{Certificate, CertificateError};
+use wire::Transport;
+
+/// Days before the end of a certificate from which on it is mentioned.
+const SOON: i64 = 30;
+
+/// What is found: what a start would fail for, and what it would not.
+#[derive(Debug, Default)]
+pub struct CertificateFindings {
+    /// Files that cannot be used.
+    pub errors: Vec<ConfigError>,
+    /// Certificates that expire, that cost more than others, that lack a domain.
+    pub warnings: Vec<ConfigError>,
+}
+
+impl Loaded {
+    /// Reads the certificates, at this second since 1970.
+    pub fn check_certificates(&self, now: i64) -> CertificateFindings {
+        let mut found = CertificateFindings::default();
+        let mut good = Vec::new();
+        for files in &self.config.tls.certificates {
+            match Certificate::read(&files.chain, &files.key) {
+                Ok(certificate) => {
+                    found.warnings.extend(self.certificate_warnings(files, &certificate, now));
+                    good.push((certificate, files));
+                }
+                Err(error) => found.errors.push(self.unusable(&error)),
+            }
+        }
+        let server = &self.config.server;
+        let listens = server.listen.iter().any(|l| matches!(l.transport, Transport::Tls | Transport::Wss));
+        if listens && found.errors.is_empty() {
+            let lacking = server.domains.iter().filter(|domain| !is_covered(domain, &good));
+            found.warnings.extend(lacking.map(|domain| {
+                let message = format!("no certificate is for the served domain {domain}");
+                self.at_certificates(message, "phones verify the name: get a certificate with it in it")
+            }));
+        }
+        found
+    }
+
+    fn certificate_warnings<'a>(
+        &'a self,
+        files: &'a CertificateFiles,
+        certificate: &'a Certificate,
+        now: i64,
+    ) -> impl Iterator<Item = ConfigError> + 'a {
+        let (facts, file) = (certificate.facts(), files.chain.display());
+        let days = facts.days_left(now);
+        let expiry = match days {
+            ..0 => Some(format!("the certificate in {file} expired {} days ago", -days)),
+            0..SOON => Some(format!("the certificate in {file} expires in {days} days")),
+            _ => None,
+        };
+        let expiry = expiry.map(|message| self.at_certificates(message, "renew it"));
+        let rsa = facts.is_rsa().then(|| {
+            let message =
+                format!("the key of {file} is {}: a handshake costs four times that of ECDSA", facts.key);
+            self.at_certificates(message, "ask the authority for one with an ECDSA key (P-256)")
+        });
+        let foreign = files.domains.iter().filter(|domain| !covers(certificate, domain));
+        let foreign = foreign.map(move |domain| {
+            let message = format!("{file} is to be shown for {domain}, which is not in it: {}", facts.names);
+            self.at_certificates(
+                message,
+                "correct `domains` of the entry, or get a certificate with it in it",
+            )
+        });
+        expiry.into_iter().chain(rsa).chain(foreign)
+    }
+
+    fn unusable(&self, error: &CertificateError) -> ConfigError {
+        self.at_certificates(error.to_string(), "correct the file, or name another one")
+    }
+
+    fn at_certificates(&self, message: String, mend: &str) -> ConfigError {
+        let (line, column) = self.places.get("tls.certificates").copied().unwrap_or((0, 0));
+        let file = self.file.as_deref().map_or_else(String::new, |file| file.display().to_string());
+        ConfigError { file, line, column, message, mend: mend.to_owned() }
+    }
+}
+
+/// Whether one of these is shown for a domain, and has it.
+fn is_covered(domain: &str, certificates: &[(Certificate, &CertificateFiles)]) -> bool {
+    certificates.iter().any(|(certificate, _)| covers(certificate, domain))
+}
+
+/// Whether a domain, or the wildcard that it is, is in a certificate.
+fn covers(certificate: &Certificate, domain: &str) -> bool {
+    let names = &certificate.facts().names;
+    let address = domain.trim_matches(['[', ']']).parse();
+    names.prove(domain, true) || address.is_ok_and(|address| names.prove_address(address))
+}

@@ -1,0 +1,142 @@
+//! The certificates of TLS listeners: read at the start, with each reload, and when their files change.
+
+mod entry;
+mod stamp;
+
+use crate::operator::lock;
+use crate::startup::Failure;
+use control::admin::CertificateStatus;
+use control::config as c;
+use control::metrics::{Kind, Text};
+use entry::Entry;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tls::settings::{roots_in, roots_of_system};
+use tls::{Choice, ClientCertificates, RootCertStore, Server, ServerSettings};
+use wire::Time;
+use worker_runtime::monotonic_now;
+
+/// Time between two looks at the files.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// What clients are shown, and the files that it comes from. Clones share it.
+#[derive(Clone)]
+pub struct Certificates(Arc<Shelf>);
+
+struct Shelf {
+    choice: Arc<Choice>,
+    entries: Mutex<Vec<Entry>>,
+    next_look: Mutex<Time>,
+}
+
+impl Certificates {
+    /// Reads them, and what TLS listeners serve with; `None` if the configuration has no certificate.
+    pub fn start(config: &c::Tls) -> Result<Option<(Certificates, Server)>, Failure> {
+        if config.certificates.is_empty() {
+            return Ok(None);
+        }
+        let now = wall_seconds();
+        let mut entries: Vec<Entry> = config.certificates.iter().cloned().map(Entry::new).collect();
+        for entry in &mut entries {
+            entry.read_first(now)?;
+        }
+        let choice = Arc::new(Choice::default());
+        show(&entries, &choice);
+        let roots = match (&config.roots, config.client_certificates) {
+            (_, ClientCertificates::Off) => Arc::new(RootCertStore::empty()),
+            (Some(file), _) => roots_in(file)?,
+            (None, _) => roots_of_system()?,
+        };
+        let clients = config.client_certificates;
+        let settings = ServerSettings { choice: Arc::clone(&choice), clients, roots, key_log: None };
+        let server = settings.server().map_err(|error| format!("TLS cannot be served: {error}"))?;
+        let next_look = Mutex::new(monotonic_now() + LOOK);
+        let shelf = Shelf { choice, entries: Mutex::new(entries), next_look };
+        Ok(Some((Certificates(Arc::new(shelf)), server)))
+    }
+
+    /// Takes the list of a reloaded configuration. Files that were there before keep their certificate until
+    /// they give another.
+    pub fn follow(&self, config: &c::Tls) {
+        let mut entries = lock(&self.0.entries);
+        let before = std::mem::take(&mut *entries);
+        let known = |files: &c::CertificateFiles| {
+            let same = before.iter().find(|entry| entry.has_files(files));
+            same.map_or_else(|| Entry::new(files.clone()), |entry| entry.with_domains(files))
+        };
+        *entries = config.certificates.iter().map(known).collect();
+        self.read_changed(&mut entries, true);
+        show(&entries, &self.0.choice);
+    }
+
+    /// Looks at the files as a reload does: what is wrong is logged at once.
+    pub fn look_now(&self) {
+        self.read_changed(&mut lock(&self.0.entries), true);
+    }
+
+    /// Looks at the files, if that was not done a moment ago.
+    pub fn look(&self) {
+        let now = monotonic_now();
+        let mut next = lock(&self.0.next_look);
+        if now >= *next {
+            *next = now + LOOK;
+            self.read_changed(&mut lock(&self.0.entries), false);
+        }
+    }
+
+    fn read_changed(&self, entries: &mut [Entry], asked: bool) {
+        let now = wall_seconds();
+        let changed = entries.iter_mut().filter_map(|entry| entry.look(now, asked).then_some(())).count();
+        if changed > 0 {
+            show(entries, &self.0.choice);
+        }
+    }
+
+    /// All of them, for people.
+    pub fn list(&self) -> Vec<CertificateStatus> {
+        let entries = lock(&self.0.entries);
+        let (now, mut taken) = (wall_seconds(), Vec::new());
+        let mut is_default = true;
+        let mut all = Vec::with_capacity(entries.len());
+        for entry in entries.iter() {
+            let mut status = entry.status(now);
+            // Of two for one domain the earlier is shown.
+            status.serves.retain(|name| !taken.contains(name));
+            taken.extend(status.serves.iter().cloned());
+            status.default = status.days_left.is_some() && std::mem::take(&mut is_default);
+            all.push(status);
+        }
+        all
+    }
+
+    /// What an operator should look at.
+    pub fn alarms(&self) -> Vec<String> {
+        let now = wall_seconds();
+        lock(&self.0.entries).iter().filter_map(|entry| entry.alarm(now)).collect()
+    }
+}
+
+/// When they expire, for `/metrics`.
+pub fn metrics(certificates: Option<&Certificates>, text: &mut Text<'_>) {
+    const NAME: &str = "strowger_tls_certificate_expiry_seconds";
+    const HELP: &str = "When the certificate of this file expires, in seconds since 1970.";
+    text.family(NAME, HELP, Kind::Gauge);
+    let Some(Certificates(shelf)) = certificates else { return };
+    for entry in lock(&shelf.entries).iter() {
+        if let Some(facts) = entry.facts() {
+            text.sample(NAME, &[("chain", &entry.chain())], facts.not_after);
+        }
+    }
+}
+
+/// Shows clients what the entries have. Without any, what was shown before stays.
+fn show(entries: &[Entry], choice: &Choice) {
+    let all: Vec<_> = entries.iter().filter_map(Entry::shown).collect();
+    if !all.is_empty() {
+        choice.replace(all);
+    }
+}
+
+fn wall_seconds() -> i64 {
+    crate::serve::wall_micros() / 1_000_000
+}
