@@ -193,4 +193,12 @@ pub enum Refusal {
     /// The same of a sender who is neither one of our users nor a trunk that may transit, and the Request-URI
     /// is of none of our domains: 403.
     Elsewhere,
+    /// A request for a `sips:` URI would go on in the clear, or to a `sip:` URI: 480 with Warning 380 (RFC
+    /// 5630 section 5.3).
+    Downgrade,
+    /// A request for a `sip:` URI would go in the clear to a phone that is registered as `sips:`: 480 with
+    /// Warning 381.
+    Clear,
+    /// A request for a `sips:` URI has come in the clear: 400.
+    InTheClear,
 }

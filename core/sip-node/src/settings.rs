@@ -42,12 +42,18 @@ impl Listener {
             None => address.to_string(),
         };
         let via = format!("Via: SIP/2.0/{} {sent_by};branch=", transport.via_name()).into_bytes();
-        let parameter = if transport == Transport::Udp { "" } else { ";transport=" };
-        let name = if transport == Transport::Udp { "" } else { transport.uri_name() };
-        let route =
-            |scheme: &str| format!("Record-Route: <{scheme}:{sent_by}{parameter}{name};lr").into_bytes();
-        let record_route = route("sip");
-        let record_route_secure = is_secure(transport).then(|| route("sips"));
+        let route = |scheme: &str, transport: Option<Transport>| {
+            let (parameter, name) = transport.map_or(("", ""), |t| (";transport=", t.uri_name()));
+            format!("Record-Route: <{scheme}:{sent_by}{parameter}{name};lr").into_bytes()
+        };
+        let record_route = route("sip", Some(transport).filter(|t| *t != Transport::Udp));
+        // The scheme says TLS, and the parameter what is below or above it (RFC 5630 section 5.3, RFC 7118
+        // section 5.2).
+        let record_route_secure = match transport {
+            Transport::Tls => Some(route("sips", None)),
+            Transport::Wss => Some(route("sips", Some(Transport::Ws))),
+            Transport::Udp | Transport::Tcp | Transport::Ws | Transport::Sctp => None,
+        };
         let host_text = match address.ip() {
             IpAddr::V4(ip) => ip.to_string(),
             IpAddr::V6(ip) => format!("[{ip}]"),
@@ -535,7 +541,10 @@ mod tests {
         assert_eq!(l.record_route_prefix(false), b"Record-Route: <sip:[::1]:5060;transport=tcp;lr");
         assert_eq!(l.record_route_prefix(true), l.record_route_prefix(false), "it cannot be had here");
         let l = Listener::new(Transport::Tls, "10.0.0.1:5061".parse().unwrap(), None);
-        assert_eq!(l.record_route_prefix(true), b"Record-Route: <sips:10.0.0.1:5061;transport=tls;lr");
+        assert_eq!(l.record_route_prefix(false), b"Record-Route: <sip:10.0.0.1:5061;transport=tls;lr");
+        assert_eq!(l.record_route_prefix(true), b"Record-Route: <sips:10.0.0.1:5061;lr");
+        let l = Listener::new(Transport::Wss, "10.0.0.1:443".parse().unwrap(), None);
+        assert_eq!(l.record_route_prefix(true), b"Record-Route: <sips:10.0.0.1:443;transport=ws;lr");
         let named = Some((b"sip.example.com".to_vec(), None));
         let l = Listener::new(Transport::Udp, "10.0.0.1:5060".parse().unwrap(), named);
         assert_eq!(l.sent_by(), b"sip.example.com");

@@ -75,6 +75,18 @@ pub(crate) fn is_sips(uri: &[u8]) -> bool {
     uri.get(4) == Some(&b':') && uri.get(..4).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"sips"))
 }
 
+/// Appends a target URI as a request has it that does not ask for security all the way: what is registered as
+/// `sips:` is `sip:` for it, and nothing else of it changes (RFC 5630 section 5.3).
+pub(crate) fn push_as_sip(uri: &[u8], out: &mut Vec<u8>) {
+    match uri.get(4..).filter(|_| is_sips(uri)) {
+        Some(rest) => {
+            out.extend_from_slice(b"sip");
+            out.extend_from_slice(rest);
+        }
+        None => out.extend_from_slice(uri),
+    }
+}
+
 /// Where the first value of a Path leads, if that is another host than the one that the REGISTER came from:
 /// the client's claim, trusted like a Route.
 pub(crate) fn foreign_edge(path: &[u8], source: IpAddr) -> Option<&[u8]> {

@@ -261,16 +261,29 @@ impl<'a> Update<'a> {
             });
         }
         let plain = |d: &Draft<'_>| d.binding.reg_id == 0;
-        self.drafts
-            .iter()
-            .position(|d| plain(d) && d.binding.contact == wanted.text)
-            .or_else(|| self.drafts.iter().position(|d| plain(d) && is_uri(d.binding.contact, &wanted.uri)))
+        let first = |fits: &dyn Fn(&[u8]) -> bool| {
+            self.drafts.iter().position(|d| plain(d) && fits(d.binding.contact))
+        };
+        first(&|contact| contact == wanted.text)
+            .or_else(|| first(&|contact| is_uri(contact, &wanted.uri)))
+            .or_else(|| first(&|contact| is_uri_but_for_scheme(contact, &wanted.uri)))
     }
 }
 
 /// Whether a stored contact is equivalent to `uri` (RFC 3261 section 19.1.4).
 fn is_uri(stored: &[u8], uri: &Uri<'_>) -> bool {
     Uri::parse(stored).is_ok_and(|stored| stored.equivalent(uri))
+}
+
+/// The same of a stored contact that has the other one of the schemes sip and sips: it is replaced (RFC 5630
+/// section 5.1.1.1).
+fn is_uri_but_for_scheme(stored: &[u8], uri: &Uri<'_>) -> bool {
+    let other = match uri.scheme {
+        Scheme::Sip => Scheme::Sips,
+        Scheme::Sips => Scheme::Sip,
+        Scheme::Tel | Scheme::Other(_) => return false,
+    };
+    is_uri(stored, &Uri { scheme: other, ..*uri })
 }
 
 /// All Path values, comma separated.
@@ -383,12 +396,18 @@ fn first_hop_knows_outbound(request: &Message<'_>) -> bool {
     values.next().is_some_and(has_ob) || values.last().is_some_and(has_ob)
 }
 
-/// A SIPS contact is taken only if Request-URI and Path are SIPS too (RFC 5630 section 5.2).
+/// A SIPS contact is taken only if Request-URI, Path and the other contacts are SIPS too (RFC 5630 section
+/// 5.2).
 fn check_sips(orders: &[Order<'_>], request: &Message<'_>) -> Result<(), Reply> {
-    let wants = orders.iter().any(|o| o.granted > 0 && o.wanted.uri.scheme == Scheme::Sips);
+    let mut lasting = orders.iter().filter(|o| o.granted > 0).map(|o| o.wanted.uri.scheme == Scheme::Sips);
+    if !lasting.clone().any(|sips| sips) {
+        return Ok(());
+    }
     let is_sips = |uri: &[u8]| Uri::parse(uri).is_ok_and(|u| u.scheme == Scheme::Sips);
     let path_is = |value: &[u8]| NameAddr::parse(value).is_ok_and(|a| is_sips(a.uri));
-    if wants && !(is_sips(request.request_uri()) && request.values(Name::Path).all(path_is)) {
+    let all =
+        lasting.all(|sips| sips) && is_sips(request.request_uri()) && request.values(Name::Path).all(path_is);
+    if !all {
         return Err(refuse(400, b"SIPS Required"));
     }
     Ok(())

@@ -42,4 +42,7 @@ events! {
     info login_refused(source: &dyn Display, before: u64, about: &dyn Display; what: &str)
         "login refused: {what}"
         "If it is one of your phones, give it the password: see docs/guide/passwords.md.";
+    info insecure_refused(source: &dyn Display, before: u64, about: &dyn Display; what: &str)
+        "sips: request refused: {what}"
+        "Have the phone register its Contact as sips: over TLS, or have its callers use sip:.";
 }

@@ -8,6 +8,7 @@ use crate::routing::{Target, is_recorded};
 use crate::server_side::ServerSide;
 use crate::services::Services;
 use crate::step::Step;
+use crate::uris::is_sips;
 use core::mem;
 use core::time::Duration;
 use sip_message::{Message, Method};
@@ -67,6 +68,7 @@ impl Forwarder {
             drop_routes: (a.routing.own, a.routing.drop_last),
             record_route: step.site.settings().proxy.record_route && is_recorded(request, a),
             realm: None,
+            sips: is_sips(a.routing.request_uri),
             loop_hash: step.site.guard().hash(request),
         };
         let upstream = Upstream {

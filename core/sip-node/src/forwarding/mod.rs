@@ -8,6 +8,7 @@
 //! | `responses.rs`, `redirection.rs` | what comes back on a branch |
 //! | `upstream.rs` | what the caller is answered |
 //! | `endings.rs` | timeouts, the transport, CANCEL |
+//! | `security.rs` | what `sips:` asks for |
 //! | `silence.rs`, `prober.rs` | targets that do not answer |
 //! | `stateless.rs` | ACK of a 2xx, and stateless mode |
 //! | `proxied.rs`, `slab.rs`, `accounts.rs`, `stored.rs` | the state of forwarded requests |
@@ -23,6 +24,7 @@ mod proxied;
 mod redirection;
 mod resolver;
 mod responses;
+mod security;
 mod sending;
 mod silence;
 mod slab;

@@ -1,11 +1,13 @@
 //! A forwarded request and everything that belongs to it until it is over.
 
+use super::security::{Barred, bar};
 use crate::calls::DialogKey;
 use crate::overload::Algorithm;
 use crate::routing::Target;
 use crate::settings::Bounds;
 use crate::short::Short;
 use crate::trunk_ref::TrunkRef;
+use crate::uris::{is_sips, push_as_sip};
 use crate::watch::Watch;
 use core::net::{IpAddr, SocketAddr};
 use core::ops::Range;
@@ -79,6 +81,8 @@ pub(crate) struct StoredTarget {
     pub instance: bool,
     /// Only the flow of the registration leads there (RFC 5626).
     pub flow_only: bool,
+    /// Only an encrypted transport may be used: it is registered, or named, as `sips:`.
+    pub secure: bool,
     /// Chosen by a sender that has not proven that it is there.
     pub elsewhere: bool,
     /// Where its binding was registered from.
@@ -142,6 +146,8 @@ pub(crate) struct Edits {
     pub record_route: bool,
     /// The realm whose credentials to take off.
     pub realm: Option<Range<u32>>,
+    /// The Request-URI asks for security all the way.
+    pub sips: bool,
     /// Hash for loop detection.
     pub loop_hash: u64,
 }
@@ -173,6 +179,8 @@ pub(crate) struct Proxied {
     pub(super) overloaded: bool,
     /// A branch was not made because the next hop asked for less.
     pub(super) held_back: bool,
+    /// A branch was not made because of what the schemes of URIs ask for.
+    pub(super) barred: Option<Barred>,
     /// The received request, until no branch or answer can need it any more.
     pub(super) request: Option<Original>,
     /// The bytes that were charged besides the request.
@@ -219,6 +227,7 @@ impl Proxied {
             accepted: false,
             overloaded: false,
             held_back: false,
+            barred: None,
             request: None,
             charged: 0,
             reason: 0..0,
@@ -244,7 +253,11 @@ impl Proxied {
 
     /// Adds a target to the target set.
     pub fn push_target(&mut self, target: Target) {
-        let uri = self.push_text(|t| t.extend_from_slice(&target.uri));
+        let sips = self.edits.sips;
+        let uri = self.push_text(|t| match sips {
+            true => t.extend_from_slice(&target.uri),
+            false => push_as_sip(&target.uri, t),
+        });
         let routes = self.push_text(|t| t.extend_from_slice(&target.routes));
         let last_route = self.push_text(|t| t.extend_from_slice(&target.last_route));
         let reach = if target.locate.is_empty() {
@@ -264,6 +277,7 @@ impl Proxied {
             watch: target.watch,
             instance: !target.instance.is_empty(),
             flow_only: target.flow_only,
+            secure: target.secure || is_sips(&target.uri),
             elsewhere: target.elsewhere,
             registered_from: target.registered_from,
             refused: false,
@@ -307,6 +321,12 @@ impl Proxied {
     /// The text of a range.
     pub fn text(&self, range: &Range<u32>) -> &[u8] {
         self.text.get(range.start as usize..range.end as usize).unwrap_or(b"")
+    }
+
+    /// Why the request of a branch may not go this way.
+    pub fn bars(&self, branch: BranchId, flow: Flow) -> Option<Barred> {
+        let target = self.target(branch)?;
+        bar(flow, self.edits.sips, self.text(&target.uri), target.secure)
     }
 
     /// The client transaction of a branch.

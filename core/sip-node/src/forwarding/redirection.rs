@@ -5,6 +5,7 @@ use crate::routing::Target;
 use crate::services::Services;
 use crate::settings::Bounds;
 use crate::step::Step;
+use crate::uris::is_sips;
 use sip_message::{Message, Name, NameAddr, Uri};
 use sip_proxy::context::BranchId;
 use sip_proxy::token::Role;
@@ -21,6 +22,12 @@ pub(super) fn recurse<S: Services>(
     let recurses = step.site.settings().proxy.recurse && proxied.upstream.role == Role::Local;
     // The sender of a request within a dialog may not be known well enough to choose a target.
     if !recurses || proxied.upstream.key.is_within() || proxied.context.is_answered() {
+        return false;
+    }
+    // A 3xx from one of the schemes sip and sips to the other is passed on: the caller decides (RFC 5630
+    // section 5.3).
+    let mut contacts = response.values(Name::Contact).filter_map(|value| NameAddr::parse(value).ok());
+    if contacts.any(|contact| is_sips(contact.uri) != proxied.edits.sips) {
         return false;
     }
     let from = proxied.target(branch);

@@ -7,10 +7,8 @@ use super::silence::{sort_hops, watch_branch};
 use crate::emergency::is_urgent;
 use crate::overload::Category;
 use crate::services::{Counter, Services};
-use crate::settings::is_secure;
 use crate::site::{OC, callee_end, caller_end};
 use crate::step::Step;
-use crate::uris::is_sips;
 use core::mem;
 use sip_message::{Message, Method, Name};
 use sip_proxy::context::{Action, BranchId};
@@ -138,9 +136,10 @@ impl Forwarder {
             p.branch_lost(step.now, branch, actions);
             return None;
         }
-        let target = p.target(branch).map_or(&b""[..], |t| p.text(&t.uri));
+        let barred = p.bars(branch, flow);
         let listens = p.target(branch).is_some_and(|t| listens_to(step, t));
-        let status = if !may_carry(flow, request, target) {
+        let status = if barred.is_some() {
+            p.barred = barred;
             480
         } else if !self.may_send(step, flow, request, listens) {
             p.held_back = true;
@@ -293,10 +292,4 @@ fn has_datagram(p: &Proxied, branch: BranchId, flow: Flow) -> bool {
     let later = target.map_or(&[][..], |t| t.hops.get(usize::from(branch.attempt()) + 1..).unwrap_or(&[]));
     flow.transport != Transport::Udp
         && later.iter().any(|hop| hop.transport == Transport::Udp && hop.remote.ip() == flow.remote.ip())
-}
-
-/// Whether a request may go this way: not in the clear if it came with a `sips:` Request-URI, or leaves
-/// with one (RFC 3261 section 26.2.2, RFC 5630 section 5.3).
-pub(super) fn may_carry(flow: Flow, request: &Message<'_>, target: &[u8]) -> bool {
-    is_secure(flow.transport) || !(is_sips(target) || is_sips(request.request_uri()))
 }

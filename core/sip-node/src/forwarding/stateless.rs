@@ -3,7 +3,8 @@
 
 use super::Forwarder;
 use super::lookups::is_guarded;
-use super::sending::{is_private, may_carry};
+use super::security::bar;
+use super::sending::is_private;
 use crate::admitted::Admitted;
 use crate::replies::with_own_feedback_only;
 use crate::routing::{Plan, Target, is_anothers, is_recorded, sources};
@@ -11,7 +12,7 @@ use crate::services::{Counter, Services};
 use crate::settings::{Bounds, Mode, Settings};
 use crate::site::{callee_end, caller_end, domain};
 use crate::step::Step;
-use crate::uris::max_breadth;
+use crate::uris::{is_sips, max_breadth, push_as_sip};
 use core::hash::Hasher;
 use core::mem;
 use sip_message::{Message, Method, Name, Uri, has_pair};
@@ -79,12 +80,17 @@ impl Forwarder {
         let closed = !target.locate.is_empty()
             && is_guarded(target.elsewhere, target.role, admitted.caller.role)
             && is_anothers(step.site.services(), step.now, hop.remote, own);
-        if !closed && may_carry(hop, request, &target.uri) {
+        let secure = target.secure || is_sips(&target.uri);
+        let barred = bar(hop, is_sips(admitted.routing.request_uri), &target.uri, secure);
+        if !closed && barred.is_none() {
             self.send_stateless(step, flow, hop, request, admitted, target);
         } else if request.method() == Method::Ack {
             step.site.services().count(Counter::Stray);
+        } else if let Some(barred) = barred.filter(|_| !closed) {
+            step.site.tell(barred.refusal(), request.request_uri(), flow, request);
+            step.refuse(flow, request, 480, b"", barred.warning());
         } else {
-            step.refuse(flow, request, if closed { 403 } else { 480 }, b"", b"");
+            step.refuse(flow, request, 403, b"", b"");
         }
     }
 
@@ -156,8 +162,16 @@ impl Forwarder {
             let ends = step.site.ends(request, ends, step.calls.keeper(), call);
             step.site.push_routes(&ends, request, &mut lines);
         }
+        let mut as_sip = Vec::new();
+        let request_uri = match is_sips(&target.uri) && !is_sips(a.routing.request_uri) {
+            true => {
+                push_as_sip(&target.uri, &mut as_sip);
+                &as_sip[..]
+            }
+            false => &target.uri,
+        };
         let outgoing = Outgoing {
-            request_uri: &target.uri,
+            request_uri,
             via: &lines[..via_end],
             record_routes: &lines[via_end..],
             routes: &target.routes,

@@ -2,6 +2,7 @@
 //! to 9).
 
 use super::proxied::{Back, Proxied};
+use super::security::Barred;
 use super::silence::{NO_TARGET, is_lost};
 use super::stored::with_request;
 use crate::replies::{RETRY_AFTER, with_feedback, with_own_feedback_only};
@@ -195,11 +196,15 @@ pub(super) fn generate<S: Services>(
         500 if p.held_back => (503, b""),
         // Not a fault of this server (RFC 3261 section 21.4.18).
         500 if p.is_gone() => (480, b""),
+        480 => (480, p.barred.map_or(&b""[..], Barred::warning)),
         status if is_lost(step.site, p, status) => (status, NO_TARGET),
         status => (status, b""),
     };
     let oc = p.upstream.oc.map(|algorithm| step.oc_for(p.upstream.source.remote, algorithm));
     with_request(step, p, request, |step, p, request| {
+        if let Some(barred) = p.barred.filter(|_| status == 480) {
+            step.site.tell(barred.refusal(), request.request_uri(), p.upstream.source, request);
+        }
         let tag = step.server_tag(p.upstream.server);
         step.layer.respond(step.now, p.upstream.server, status, step.out, |buf| {
             with_feedback(oc, buf, |buf| {

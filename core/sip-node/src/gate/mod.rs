@@ -21,7 +21,8 @@ use crate::admitted::{Addressing, Admitted, carried};
 use crate::extensions::unsupported;
 use crate::overload::Verdict;
 use crate::replies::retry_after;
-use crate::services::{Counter, Services};
+use crate::services::{Counter, Refusal, Services};
+use crate::settings::is_secure;
 use crate::site::Aor;
 use crate::step::Step;
 use sip_auth::NonceSerial;
@@ -65,6 +66,9 @@ impl Gate {
     ) -> Option<(Admitted<'a>, Option<Aor<'a>>)> {
         let (routing, uri) = readable(step, flow, request, read, dialog.as_ref())?;
         passes_checks(step, flow, request, &uri, &routing)?;
+        if uri.scheme == Scheme::Sips && is_in_the_clear(step, flow, request, dialog.as_ref()) {
+            return None;
+        }
         // A To tag is easily made up; an INVITE belongs to a dialog if our token says so.
         let begins = request.to_tag().is_empty() || request.method() == Method::Invite;
         if self.draining && dialog.is_none() && begins {
@@ -144,6 +148,25 @@ fn passes_checks<S: Services>(
         return None;
     }
     Some(())
+}
+
+/// Whether a request for a `sips:` URI has come in the clear; it is answered then. Sent on, it would look as
+/// if it had been safe on every hop. A trusted proxy may have received it over TLS. Within a dialog of ours
+/// the scheme comes from the other end's Contact, and the dialog has to end.
+fn is_in_the_clear<S: Services>(
+    step: &mut Step<'_, S>,
+    flow: Flow,
+    request: &Prepared<'_>,
+    dialog: Option<&Dialog>,
+) -> bool {
+    let trusted = dialog.is_some() || step.site.settings().auth.is_front(flow.remote.ip());
+    if is_secure(flow.transport) || trusted {
+        return false;
+    }
+    step.site.count_unregistered(request, Counter::RegisterMalformed);
+    step.site.tell(Refusal::InTheClear, request.request_uri(), flow, request);
+    step.refuse(flow, request, 400, b"SIPS Over Insecure Transport", b"");
+    true
 }
 
 /// Whether a request is not taken on in an overload. It is answered then, or gets no answer.

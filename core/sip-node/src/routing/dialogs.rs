@@ -9,7 +9,7 @@ use crate::settings::{Bounds, Mode};
 use crate::short::Short;
 use core::mem;
 use core::net::SocketAddr;
-use sip_message::{Message, Method, Uri};
+use sip_message::{Message, Method, Scheme, Uri};
 use sip_proxy::token::{Dialog, End, Role};
 use sip_registrar::{is_outside, is_public};
 use wire::{Flow, Time, Transport};
@@ -74,6 +74,7 @@ impl<S: Services> Router<'_, S> {
         let Ok(uri) = Uri::parse(next) else { return Plan::Refuse(400) };
         let peer = dialog.peer;
         let mut target = target_within(a, dialog);
+        target.secure = uri.scheme == Scheme::Sips;
         if !a.routing.next_is_loose {
             make_strict(&mut target, next);
         }

@@ -175,6 +175,11 @@ impl<S: Services> Router<'_, S> {
         if stream {
             hops.push(flow);
         }
+        if matches!(flow.transport, Transport::Tls | Transport::Ws | Transport::Wss) {
+            // Phones have no certificate to be known by, and browsers accept no connections (RFC 5626 section
+            // 3.1, RFC 7118 section 5): a new connection would cost the caller time and lead nowhere.
+            return;
+        }
         // The phone's own address, so that nothing translates it on the way: its Contact may name a
         // transport, or take a new connection when the one that it registered over is gone (a restart, say).
         let own = contact.filter(|c| destination(c) == Some(flow.remote.ip().to_canonical()));

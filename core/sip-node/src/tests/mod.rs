@@ -27,6 +27,7 @@ mod repeats;
 mod routeless;
 mod shares;
 mod sieve;
+mod sips;
 mod stateless;
 mod strangers;
 mod tolerance;

@@ -439,68 +439,6 @@ fn what_the_network_gives_back_was_not_delivered() {
     lab.rest();
 }
 
-/// A TLS connection from an address, and a lab with a listener for it.
-fn tls(from: &str, conn: u64) -> Flow {
-    Flow { transport: Transport::Tls, listener: ListenerId(4), ..tcp(from, conn) }
-}
-
-fn secure_lab() -> Lab {
-    Lab::with(|s| s.listeners.push(Listener::new(Transport::Tls, "198.51.100.1:5061".parse().unwrap(), None)))
-}
-
-/// A call to bob with this Request-URI, over TLS.
-fn secure_call(uri: &str) -> Req {
-    let mut req = Req::new("INVITE", uri).sent_by("TLS", "192.0.2.10:5061");
-    req.lines = vec!["Contact: <sips:carol@192.0.2.10:5061>".to_owned()];
-    req
-}
-
-#[test]
-fn what_was_sent_to_sips_never_goes_on_in_the_clear() {
-    // RFC 5630 section 5.3. Of two phones only the one on TLS is called.
-    let mut lab = secure_lab();
-    lab.phones(&[BOB]);
-    let req = secure_call("sips:bob@here.example");
-    lab.send_on(tls("192.0.2.10:40000", 9), req.text());
-    let sent = lab.sent();
-    assert_eq!((requests(&sent), statuses(&sent)), (vec![], vec![100, 480]));
-    lab.bind("bob", "<sips:bob@192.0.2.21:5061>", tls("192.0.2.21:41000", 3));
-    let req = secure_call("sips:bob@here.example");
-    lab.send_on(tls("192.0.2.10:40000", 9), req.text());
-    let sent = lab.sent();
-    assert_eq!(requests(&sent), [("INVITE".to_owned(), "192.0.2.21:41000".to_owned())]);
-    // 16.6 step 4: nor does what follows.
-    let got = sent.into_iter().find(|s| s.status() == 0).unwrap();
-    assert!(got.all("Record-Route")[0].starts_with("<sips:198.51.100.1:5061;transport=tls;lr;d="));
-    lab.send_on(tls("192.0.2.21:41000", 3), got.reply(200, "b", "Contact: <sips:bob@192.0.2.21:5061>\r\n"));
-    let ok = lab.one();
-    lab.send_on(tls("192.0.2.10:40000", 9), req.within("ACK", &ok).text());
-    assert_eq!(lab.one().flow.transport, Transport::Tls);
-    // Without memory it is the same.
-    let mut lab = secure_lab();
-    lab.reconfigure(|s| s.proxy.mode = Mode::Stateless);
-    lab.phones(&[BOB]);
-    lab.send_on(tls("192.0.2.10:40000", 9), secure_call("sips:bob@here.example").text());
-    assert_eq!(lab.one().status(), 480);
-    // An ordinary call over TLS goes on any way there is.
-    lab.send_on(tls("192.0.2.10:40000", 9), secure_call("sip:bob@here.example").text());
-    let sent = lab.one();
-    assert_eq!((sent.to().as_str(), sent.flow.transport), (BOB, Transport::Udp));
-}
-
-#[test]
-fn a_sips_contact_is_not_called_in_the_clear() {
-    let mut lab = secure_lab();
-    lab.bind("bob", "<sips:bob@192.0.2.20>", udp(BOB));
-    let sent = lab.invite(CAROL, Req::invite().text()).remove(0);
-    assert_eq!((sent.to().as_str(), sent.flow.transport), ("192.0.2.20:5061", Transport::Tls));
-    // A server without TLS cannot.
-    let mut lab = Lab::new();
-    lab.bind("bob", "<sips:bob@192.0.2.20>", udp(BOB));
-    lab.send(CAROL, Req::invite().text());
-    assert_eq!(statuses(&lab.sent()), [100, 480]);
-}
-
 #[test]
 fn no_request_leaves_in_a_datagram_that_is_too_large() {
     // 18.1.1: 1,300 bytes where the path MTU is not known, to where a URI chooses. What a proxy adds counts.

@@ -404,3 +404,29 @@ fn service_route_is_given_with_every_success() {
     assert_eq!(f.accept(&[TWO])[1], "Service-Route: <sip:home.example.com;lr>");
     assert!(lines_of(&f.refuse(400, &["Contact: *"])).is_empty());
 }
+
+#[test]
+fn a_sips_contact_stands_beside_no_sip_contact() {
+    // RFC 5630 section 5.2: all Contacts of a registration, unless one only ends a binding.
+    let mut f = Fixture::new();
+    let [sips, sip] = ["Contact: <sips:alice@192.0.2.1>", "Contact: <sip:alice@192.0.2.2>"];
+    assert_eq!(f.send(&request("sips:example.com", "s", 1, &[sips, sip])).status, 400);
+    let gone = format!("{sip};expires=0");
+    assert_eq!(f.send(&request("sips:example.com", "s", 2, &[sips, &gone])).status, 200);
+    assert_eq!(f.map(|b| b.contact.to_vec()), [b"sips:alice@192.0.2.1"]);
+}
+
+#[test]
+fn a_contact_replaces_the_same_one_of_the_other_scheme() {
+    // RFC 5630 section 5.1.1.1.
+    let mut f = Fixture::new();
+    let contact = |scheme: &str| format!("Contact: <{scheme}:alice@192.0.2.1;transport=tcp>");
+    for (n, scheme) in [(1, "sip"), (2, "sips"), (3, "sips"), (4, "sip")] {
+        assert_eq!(f.send(&request("sips:example.com", "s", n, &[&contact(scheme)])).status, 200);
+        let text = format!("{scheme}:alice@192.0.2.1;transport=tcp");
+        assert_eq!(f.map(|b| b.contact.to_vec()), [text.as_bytes()], "{n}");
+    }
+    let ended = format!("{};expires=0", contact("sips"));
+    assert_eq!(f.send(&request("sips:example.com", "s", 5, &[&ended])).status, 200);
+    assert_eq!(f.map(|b| b.contact.to_vec()).len(), 0);
+}

@@ -212,6 +212,7 @@ impl Services for World {
                 Refusal::Transit => say_no_transit(about, source),
                 Refusal::Loop => say_loop(about, source),
                 Refusal::NotFound => say_not_found(about, source),
+                Refusal::Downgrade | Refusal::Clear | Refusal::InTheClear => say_insecure(why, about, source),
                 _ => say_failed_login(why, about, source),
             };
         }
@@ -318,6 +319,17 @@ fn say_not_found(about: &[u8], source: IpAddr) {
     }
 }
 
+/// Logs requests that were refused because of what `sips:` asks for, at most once per interval.
+fn say_insecure(why: Refusal, about: &[u8], source: IpAddr) {
+    static REFUSED: Throttle = Throttle::new();
+    if tracing::enabled!(tracing::Level::INFO)
+        && let Some(before) = REFUSED.pass(worker_runtime::monotonic_now())
+    {
+        let target = without_password(about);
+        log_events::server::insecure_refused(&source, before, &Safe(&target), reason(why, false));
+    }
+}
+
 /// Tells now and then of logins that failed, for whoever watches the usual log: there may be thousands a
 /// second. Whether there is such a user is not looked up for it.
 fn say_failed_login(why: Refusal, about: &[u8], source: IpAddr) {
@@ -390,6 +402,13 @@ const fn reason(why: Refusal, known: bool) -> &'static str {
         Refusal::Elsewhere => {
             "this is of none of our domains; only our own users, and trunks that may transit, may send requests there"
         }
+        Refusal::Downgrade => {
+            "sips: asks for TLS up to the phone, and nothing that it leads to is registered as sips: over TLS"
+        }
+        Refusal::Clear => {
+            "the phone is registered as sips:, and no TLS connection leads there: it has to register again"
+        }
+        Refusal::InTheClear => "sips: has come in the clear: the sender must use TLS, or sip:",
     }
 }
 
