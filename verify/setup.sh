@@ -155,8 +155,8 @@ rust_tool() {
 
 test_tools() {
     build
-    apt_for c++ g++ python3 python3 sysctl procps sipp sip-tester kamailio kamailio baresip baresip-core linphonec linphone-cli sslscan sslscan testssl testssl.sh \
-        openssl openssl prlimit util-linux \
+    apt_for c++ g++ python3 python3 sysctl procps sipp sip-tester kamailio kamailio prlimit util-linux openssl openssl \
+        baresip baresip-core linphonec linphone-cli sslscan sslscan testssl testssl.sh \
         faketime faketime ip iproute2 keepalived keepalived bird bird2
     # The kernel with SCTP that verify/uml boots; Debian has it for x86 alone.
     [ "$(uname -m)" != x86_64 ] || apt_for linux.uml user-mode-linux insmod kmod
@@ -170,6 +170,8 @@ bench_tools() {
     build
     apt_for python3 python3 sysctl procps sipp sip-tester kamailio kamailio perf linux-perf taskset util-linux \
         tcpdump tcpdump
+    # Its TLS is loaded where Kamailio keeps its modules.
+    ls /usr/lib/*/kamailio/modules/tls.so >/dev/null 2>&1 || apt_install kamailio-tls-modules
     # Kamailio's tables for SQLite come with it.
     [ -e /usr/share/kamailio/db_sqlite ] || apt_install kamailio-sqlite-modules || say 'bench-ablations leaves the database out'
     # Where the machine hides its counters, instructions are counted in an emulated one.

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""What an idle TCP connection with its registration costs the server in memory of its own: Strowger and Kamailio.
+"""What an idle connection with its registration costs the server in memory of its own: Strowger and Kamailio.
 
-    verify/bench/connections.py --bin target/release/strowger [--connections 15000] [--reps 3] [--record verify/bench/record]
+    verify/bench/connections.py --bin target/release/strowger [--transports tcp,tls] [--connections 15000] [--reps 3]
+                                [--record verify/bench/record]
 
 Phones connect, 200 at a time, register once and say no more. The figure is the growth of the server's memory (Pss of all
 its processes), over the connections: from the first hundred on ("from 100"), which includes what a server takes once
 for its buffers, and from a fifth of them on ("each more"), which does not. What the kernel holds for both ends of a
-connection is not in it. Each phone needs a descriptor here and one in the server (ulimit -n).
+connection is not in it. Over TLS the handshakes are full ones (TLS 1.3, P-256, ECDSA certificates). Each phone needs a descriptor here and one in the server (ulimit -n).
 """
 import argparse
 import os
@@ -14,6 +15,7 @@ import re
 import resource
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -26,9 +28,9 @@ import bench  # noqa: E402  (after the path is set)
 import records  # noqa: E402
 from harness import net, servers  # noqa: E402
 
-REGISTER = ('REGISTER sip:{domain} SIP/2.0\r\nVia: SIP/2.0/TCP {me};branch=z9hG4bK{i}\r\nMax-Forwards: 70\r\n'
+REGISTER = ('REGISTER sip:{domain} SIP/2.0\r\nVia: SIP/2.0/{via} {me};branch=z9hG4bK{i}\r\nMax-Forwards: 70\r\n'
             'From: <sip:{user}@{domain}>;tag={i}\r\nTo: <sip:{user}@{domain}>\r\nCall-ID: {i}@{me}\r\nCSeq: 1 REGISTER\r\n'
-            'Contact: <sip:{user}@{me};transport=tcp>\r\nExpires: 3600\r\nContent-Length: 0\r\n\r\n')
+            'Contact: <sip:{user}@{me};transport={transport}>\r\nExpires: 3600\r\nContent-Length: 0\r\n\r\n')
 AT_A_TIME = 200
 FIRST = 100
 
@@ -36,8 +38,9 @@ FIRST = 100
 class Phones:
     """Idle connections from as many addresses as there are hundreds of them: servers limit those of one."""
 
-    def __init__(self, address):
-        self.address, self.open, self.net = address, [], net.fresh_ip().rsplit('.', 1)[0]
+    def __init__(self, address, transport='tcp', roots=None):
+        self.address, self.transport, self.open, self.net = address, transport, [], net.fresh_ip().rsplit('.', 1)[0]
+        self.context = ssl.create_default_context(cafile=roots) if transport == 'tls' else None
 
     def __enter__(self):
         return self
@@ -62,16 +65,21 @@ class Phones:
         phone = socket.socket()
         phone.bind(('%s.%d' % (self.net, 10 + i % 200), 0))
         phone.connect(self.address)
-        phone.sendall(REGISTER.format(domain=bench.DOMAIN, me='%s:%d' % phone.getsockname(), user=bench.user(i), i=i).encode())
+        me = '%s:%d' % phone.getsockname()
+        if self.context:
+            phone = self.context.wrap_socket(phone, server_hostname=self.address[0])
+        phone.sendall(REGISTER.format(domain=bench.DOMAIN, me=me, user=bench.user(i), i=i, transport=self.transport,
+                                      via=self.transport.upper()).encode())
         return phone
 
 
-def once(o, name):
-    server = servers.Strowger(o.bin, bench.DOMAIN, 1, False) if name == 'strowger' else servers.Kamailio(
+def once(o, name, transport):
+    secure = transport == 'tls'
+    server = servers.Strowger(o.bin, bench.DOMAIN, 1, False, secure=secure) if name == 'strowger' else servers.Kamailio(
         os.path.join(HERE, 'kamailio.cfg'), ['PROXY', 'USERS 0', 'WITH_TCP', 'CONNECTIONS %d' % (o.connections + 100), 'CONTROL'],
-        memory=2048, extra=['-x', 'tlsf', '-X', 'fm', '-b', str(4 << 20)])
+        memory=4096, extra=['-x', 'tlsf', '-X', 'fm', '-b', str(4 << 20)], secure=secure)
     memory = {}
-    with server, Phones(server.address) as phones:
+    with server, Phones(server.place(transport), transport, secure and server.authority.roots) as phones:
         for count in (FIRST, o.connections // 5, o.connections):
             phones.up_to(count)
             time.sleep(2)
@@ -100,6 +108,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     p.add_argument('--bin', default='target/release/strowger', help='the strowger binary')
     p.add_argument('--servers', default='strowger,kamailio', type=lambda s: s.split(','))
+    p.add_argument('--transports', default='tcp', type=lambda s: s.split(','), help='tcp, tls [default: tcp]')
     p.add_argument('--connections', type=int, default=15000)
     p.add_argument('--reps', type=int, default=3)
     p.add_argument('--record', help='a folder for table and figures, with machine, date and command')
@@ -112,20 +121,20 @@ def main():
         return 2
     results = {}
     for rep in range(o.reps):
-        for name in o.servers:
+        for name, transport in ((n, t) for t in o.transports for n in o.servers):
             if name == 'kamailio' and not (servers.Kamailio.binary() and shutil.which('kamcmd')):
                 print('left out: kamailio (apt-get install kamailio)')
                 continue
-            found = once(o, name)
-            results.setdefault(name, []).append(found)
-            print('%d/%d %-9s %s' % (rep + 1, o.reps, name, ', '.join('%s %.0f' % f for f in found.items())), flush=True)
-    table = ['| server | %s |' % ' | '.join(f[1] for f in FIELDS), '|---|%s' % ('---|' * len(FIELDS))]
-    table += ['| %s | %s |' % (name, ' | '.join(records.spread(runs, key, form) for key, _, form in FIELDS))
+            found = once(o, name, transport)
+            results.setdefault((name, transport), []).append(found)
+            print('%d/%d %-9s %s %s' % (rep + 1, o.reps, name, transport, ', '.join('%s %.0f' % f for f in found.items())), flush=True)
+    table = ['| server | transport | %s |' % ' | '.join(f[1] for f in FIELDS), '|---|---|%s' % ('---|' * len(FIELDS))]
+    table += ['| %s | %s | %s |' % (*name, ' | '.join(records.spread(runs, key, form) for key, _, form in FIELDS))
               for name, runs in results.items()]
     print('\n' + '\n'.join(table))
     if o.record:
-        records.write(o.record, 'connections', 'Memory of idle TCP connections', o.reps, table,
-                      [dict(server=n, **r) for n, runs in results.items() for r in runs])
+        records.write(o.record, 'connections', 'Memory of idle connections', o.reps, table,
+                      [dict(server=n[0], transport=n[1], **r) for n, runs in results.items() for r in runs])
     return 0
 
 

@@ -268,10 +268,15 @@ def import_users(binary, users, data, domain):
 class Kamailio:
     """Kamailio with one of our configurations. `defines` become #!define lines in front of it."""
 
-    def __init__(self, config, defines=(), memory=64, extra=(), cpu=None, tcp=True):
+    def __init__(self, config, defines=(), memory=64, extra=(), cpu=None, tcp=True, secure=False):
+        """`secure`: it listens for TLS as well, where the configuration heeds WITH_TLS."""
         self.ip, self.port, self.domain = net.fresh_ip(), 5060, 'example.com'
         self.dir = tempfile.mkdtemp(prefix='strowger-kamailio-')
         self.memory, self.extra, self.cpu, self.tcp = memory, list(extra), cpu, tcp
+        self.authority = Authority(os.path.join(self.dir, 'tls')) if secure else None
+        if secure:
+            chain, key = self.authority.issue(self.domain, [self.domain, 'IP:' + self.ip])
+            defines = [*defines, 'WITH_TLS', 'CHAIN "%s"' % chain, 'KEY "%s"' % key]
         with open(config) as f:
             body = f.read()
         self.config = os.path.join(self.dir, 'kamailio.cfg')
@@ -283,6 +288,10 @@ class Kamailio:
     def address(self):
         return (self.ip, self.port)
 
+    def place(self, transport):
+        """The address and port for phones on this transport."""
+        return (self.ip, 5061 if transport == 'tls' else self.port)
+
     @staticmethod
     def binary():
         return shutil.which('kamailio', path=os.environ.get('PATH', '') + ':/usr/sbin')
@@ -292,6 +301,7 @@ class Kamailio:
         cmd += [self.binary(), '-f', self.config, '-DD', '-E', '-m', str(self.memory), '-M', '16',
                 '-Y', self.dir, '-P', os.path.join(self.dir, 'pid'), '-l', 'udp:%s:%d' % self.address]
         cmd += ['-l', 'tcp:%s:%d' % self.address] if self.tcp else []
+        cmd += ['-l', 'tls:%s:%d' % self.place('tls')] if self.authority else []
         self.process = Process(cmd + self.extra)
         client = net.Client(self.address, domain='probe.invalid')
         try:
