@@ -18,4 +18,10 @@ events! {
     error certificate_unusable(error: &dyn Display)
         "a certificate cannot be used, and there is none from before"
         "Correct the file that the line names. It is tried again by itself.";
+    warn key_log_on(file: &dyn Display)
+        "keys of TLS sessions are written to a file: who has it can decrypt all of them"
+        "Take `key_log` out of [tls] and restart when the search is over. Delete the file.";
+    warn ticket_keys_open(path: &dyn Display)
+        "the secret of session tickets is open to other users; `chmod 600` it"
+        "Run `chmod 600` on the file. Replace the secret if others may have read it.";
 }

@@ -3,9 +3,10 @@
 use crate::certificate::{Certificate, CertificateError, read_chain};
 use crate::choice::Choice;
 use crate::session::{Fault, Session};
+use crate::tickets::{TicketSecret, Tickets};
 use crate::verify::Judge;
 use rustls::client::Resumption;
-use rustls::crypto::aws_lc_rs::{self, Ticketer};
+use rustls::crypto::aws_lc_rs;
 use rustls::server::NoServerSessionStorage;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::version::{TLS12, TLS13};
@@ -69,7 +70,7 @@ impl Server {
 }
 
 impl ServerSettings {
-    /// What sessions begin from.
+    /// What sessions begin from. They are resumed by this process alone.
     ///
     /// # Errors
     /// As for [`ServerSettings::config`].
@@ -77,12 +78,28 @@ impl ServerSettings {
         self.config().map(Server)
     }
 
+    /// The same, resumed by every process with this secret.
+    ///
+    /// # Errors
+    /// As for [`ServerSettings::config`].
+    pub fn shared_server(&self, secret: TicketSecret) -> Result<Server, Error> {
+        self.shared_config(secret).map(Server)
+    }
+
+    /// For rustls, with tickets of this process alone.
+    ///
+    /// # Errors
+    /// As for [`ServerSettings::shared_config`].
+    pub fn config(&self) -> Result<Arc<ServerConfig>, Error> {
+        self.shared_config(TicketSecret::random()?)
+    }
+
     /// For rustls: TLS 1.3 and 1.2, and suites with forward secrecy only. Sessions are resumed by tickets, of
     /// which the server keeps nothing but their keys.
     ///
     /// # Errors
     /// Clients are to have a certificate, and there are no roots to judge it by.
-    pub fn config(&self) -> Result<Arc<ServerConfig>, Error> {
+    pub fn shared_config(&self, secret: TicketSecret) -> Result<Arc<ServerConfig>, Error> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&[&TLS13, &TLS12])?;
@@ -99,7 +116,7 @@ impl ServerSettings {
         let choice: Arc<Choice> = Arc::clone(&self.choice);
         let mut config = builder.with_cert_resolver(choice);
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.ticketer = Ticketer::new()?;
+        config.ticketer = Arc::new(Tickets::new(secret));
         // Each is 200 bytes and a signature's share of the handshake; a phone resumes from one.
         config.send_tls13_tickets = 1;
         if let Some(log) = &self.key_log {

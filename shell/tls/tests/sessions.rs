@@ -4,9 +4,12 @@
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use rustls::RootCertStore;
 use rustls::pki_types::ServerName;
+use rustls::version::TLS12;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use tls::{
-    Certificate, Choice, ClientCertificates, ClientSettings, Fault, ServerSettings, Session, Standing,
+    Certificate, Choice, ClientCertificates, ClientSettings, Fault, FaultClass, KeyFile, KeyLog,
+    ServerSettings, Session, Standing, TicketSecret,
 };
 
 /// A private authority, and a folder for what it issues.
@@ -155,6 +158,84 @@ fn end_of_one_side_leaves_the_other_open() {
     callee.session.finish(&mut out);
     caller.take(&out).unwrap();
     assert_eq!((caller.got.as_slice(), caller.session.standing()), (&b"answer"[..], Standing::PeerClosed));
+}
+
+/// Whether a client's second session is resumed that goes to another server than its first.
+fn resumed_by(
+    first: &Arc<rustls::ServerConfig>,
+    second: &Arc<rustls::ServerConfig>,
+    client: &ClientSettings,
+) -> bool {
+    let client = client.config().unwrap();
+    let mut resumed = false;
+    for server in [first, second] {
+        let mut to_server = Vec::new();
+        let name = ServerName::try_from("example.org").unwrap();
+        let session = Session::client(&client, name, &mut to_server).unwrap();
+        let mut caller = End { session, got: Vec::new() };
+        let mut callee = End { session: Session::server(server).unwrap(), got: Vec::new() };
+        for _ in 0..4 {
+            let to_client = callee.take(&to_server).unwrap();
+            to_server = caller.take(&to_client).unwrap();
+        }
+        resumed = callee.session.is_resumed();
+    }
+    resumed
+}
+
+#[test]
+fn nodes_with_one_secret_resume_each_others_sessions() {
+    let authority = Authority::new("nodes");
+    let server = authority.server(&["example.org"]);
+    let file = authority.folder.join("secret");
+    std::fs::write(&file, [7; 48]).unwrap();
+    let shared = || server.shared_config(TicketSecret::read(&file).unwrap()).unwrap();
+    assert!(resumed_by(&shared(), &shared(), &authority.client()));
+    let own = || server.config().unwrap();
+    assert!(!resumed_by(&own(), &own(), &authority.client()));
+}
+
+#[test]
+fn keys_are_logged_for_captures() {
+    let authority = Authority::new("keys");
+    let file = authority.folder.join("keys.log");
+    let key_log = Some(Arc::new(KeyFile::open(&file).unwrap()) as Arc<dyn KeyLog>);
+    let server = ServerSettings { key_log, ..authority.server(&["example.org"]) };
+    connect(&server, &authority.client().config().unwrap(), "example.org", 5000).unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
+    let labels: Vec<&str> = text.lines().map(|line| line.split(' ').next().unwrap()).collect();
+    assert!(labels.contains(&"CLIENT_TRAFFIC_SECRET_0") && labels.contains(&"SERVER_TRAFFIC_SECRET_0"));
+    let hex = |text: &str| text.len() >= 64 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    assert!(text.lines().all(|line| line.split(' ').skip(1).all(hex)), "{text}");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn faults_are_told_apart() {
+    let authority = Authority::new("class");
+    let server = authority.server(&["example.org"]);
+    let class = |bytes: &[u8]| {
+        let mut callee =
+            End { session: Session::server(&server.config().unwrap()).unwrap(), got: Vec::new() };
+        callee.take(bytes).err().map(|(fault, _)| fault.class())
+    };
+    assert_eq!(class(b"OPTIONS sip:example.org SIP/2.0\r\n"), Some(FaultClass::NotTls));
+    assert_eq!(class(&[21, 3, 3, 0, 2, 2, 48]), Some(FaultClass::Alert));
+    assert_eq!(class(&[22, 3, 1, 0, 5, 1, 0, 0, 1, 0]), Some(FaultClass::Other));
+    let required =
+        ServerSettings { clients: ClientCertificates::Required, ..authority.server(&["example.org"]) };
+    let fault = connect(&required, &authority.client().config().unwrap(), "example.org", 5000).err().unwrap();
+    assert_eq!(fault.class(), FaultClass::Certificate);
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let only =
+        rustls::ClientConfig::builder_with_provider(provider).with_protocol_versions(&[&TLS12]).unwrap();
+    let old = Arc::new(only.with_root_certificates(Arc::clone(&authority.roots)).with_no_client_auth());
+    assert!(connect(&server, &old, "example.org", 5000).is_ok(), "1.2 is served");
+    // A hello of TLS 1.1 without the extension for versions.
+    let mut hello = vec![22, 3, 1, 0, 45, 1, 0, 0, 41, 3, 2];
+    hello.extend([7; 32]);
+    hello.extend([0, 0, 2, 0, 47, 1, 0]);
+    assert_eq!(class(&hello), Some(FaultClass::NothingInCommon));
 }
 
 #[test]

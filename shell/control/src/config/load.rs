@@ -56,7 +56,8 @@ pub struct Loaded {
 }
 
 /// The keys that name a file which must exist at the start.
-const FILES: [(&str, &str); 2] = [("admin", "token_file"), ("balance", "previous_secret")];
+const FILES: [(&str, &str); 3] =
+    [("admin", "token_file"), ("balance", "previous_secret"), ("tls", "ticket_keys")];
 
 /// The key that names certificates, which are checked apart.
 const CERTIFICATES: (&str, &str) = ("tls", "certificates");
@@ -93,10 +94,12 @@ impl Loaded {
 
     /// What is wrong with the files that the configuration names: a start would fail for it.
     pub fn check_files(&self) -> Vec<ConfigError> {
-        let Config { admin, balance, .. } = &self.config;
+        let Config { admin, balance, tls: section, .. } = &self.config;
         let token = admin.token_file.as_deref().and_then(|file| crate::admin::read_token(file).err());
         let secret = balance.previous_secret.as_deref().and_then(|file| read_secret(file).err());
-        let found = FILES.into_iter().zip([token, secret]);
+        let tickets = section.ticket_keys.as_deref().and_then(|file| tls::TicketSecret::read(file).err());
+        let tickets = tickets.map(std::io::Error::other);
+        let found = FILES.into_iter().zip([token, secret, tickets]);
         let findings = found.filter_map(|((section, key), error)| Some((section, key, error?)));
         let finding = |(section, key, error): (&str, &str, std::io::Error)| {
             let (line, column) = self.places.get(&format!("{section}.{key}")).copied().unwrap_or((0, 0));

@@ -35,6 +35,13 @@ section! {
             ClientCertificates::Off, choice(CLIENT_CERTIFICATES), restart;
         /// A file of the authorities that are believed about clients, in PEM. Without it those of the system.
         roots: Option<PathBuf> = None, path().optional(), restart;
+        /// A secret of 32 bytes and more, from which the keys of session tickets follow, one for each six
+        /// hours. Nodes with the same file resume each other's sessions. Without it each process has a secret
+        /// of its own, and its sessions end with it.
+        ticket_keys: Option<PathBuf> = None, path().optional(), restart;
+        /// A file to which the keys of all sessions are appended, so that a capture can be decrypted: for a
+        /// search for faults, never for longer. Who has the file reads everything.
+        key_log: Option<PathBuf> = None, path().optional(), restart;
     }
 }
 
@@ -122,7 +129,8 @@ impl Tls {
             act(&mut files.chain);
             act(&mut files.key);
         }
-        self.roots.iter_mut().for_each(act);
+        let files = [&mut self.roots, &mut self.ticket_keys, &mut self.key_log];
+        files.into_iter().flatten().for_each(act);
     }
 }
 

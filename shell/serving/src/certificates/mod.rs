@@ -9,10 +9,14 @@ use control::admin::CertificateStatus;
 use control::config as c;
 use control::metrics::{Kind, Text};
 use entry::Entry;
+use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tls::settings::{roots_in, roots_of_system};
-use tls::{Choice, ClientCertificates, RootCertStore, Server, ServerSettings};
+use tls::{
+    CertificateError, Choice, ClientCertificates, KeyFile, KeyLog, RootCertStore, Server, ServerSettings,
+    TicketSecret,
+};
 use wire::Time;
 use worker_runtime::monotonic_now;
 
@@ -48,8 +52,10 @@ impl Certificates {
             (None, _) => roots_of_system()?,
         };
         let clients = config.client_certificates;
-        let settings = ServerSettings { choice: Arc::clone(&choice), clients, roots, key_log: None };
-        let server = settings.server().map_err(|error| format!("TLS cannot be served: {error}"))?;
+        let key_log = key_log(config)?;
+        let settings = ServerSettings { choice: Arc::clone(&choice), clients, roots, key_log };
+        let server = settings.shared_server(ticket_secret(config)?);
+        let server = server.map_err(|error| format!("TLS cannot be served: {error}"))?;
         let next_look = Mutex::new(monotonic_now() + LOOK);
         let shelf = Shelf { choice, entries: Mutex::new(entries), next_look };
         Ok(Some((Certificates(Arc::new(shelf)), server)))
@@ -127,6 +133,24 @@ pub fn metrics(certificates: Option<&Certificates>, text: &mut Text<'_>) {
             text.sample(NAME, &[("chain", &entry.chain())], facts.not_after);
         }
     }
+}
+
+/// Where keys of sessions are written, which the log says.
+fn key_log(config: &c::Tls) -> Result<Option<Arc<dyn KeyLog>>, CertificateError> {
+    let Some(file) = &config.key_log else { return Ok(None) };
+    let opened = KeyFile::open(file)?;
+    log_events::certificates::key_log_on(&file.display());
+    Ok(Some(Arc::new(opened)))
+}
+
+/// What keys of session tickets follow from.
+fn ticket_secret(config: &c::Tls) -> Result<TicketSecret, Failure> {
+    let Some(file) = &config.ticket_keys else { return Ok(TicketSecret::random()?) };
+    let secret = TicketSecret::read(file)?;
+    if file.metadata().is_ok_and(|meta| meta.mode() & 0o077 != 0) {
+        log_events::certificates::ticket_keys_open(&file.display());
+    }
+    Ok(secret)
 }
 
 /// Shows clients what the entries have. Without any, what was shown before stays.

@@ -1,0 +1,44 @@
+//! The keys of sessions in a file, so that a capture of the network can be decrypted: the format that other
+//! programs write to `SSLKEYLOGFILE`.
+
+use crate::certificate::CertificateError;
+use rustls::KeyLog;
+use std::fmt::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+/// A file that keys are appended to.
+#[derive(Debug)]
+pub struct KeyFile(Mutex<File>);
+
+impl KeyFile {
+    /// Opens it, for its owner alone if it is new.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn open(file: &Path) -> Result<KeyFile, CertificateError> {
+        let opened = OpenOptions::new().append(true).create(true).mode(0o600).open(file);
+        let opened = opened.map_err(|error| CertificateError::new(file, error.to_string()))?;
+        Ok(KeyFile(Mutex::new(opened)))
+    }
+}
+
+impl KeyLog for KeyFile {
+    fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
+        let mut line = String::with_capacity(160);
+        line.push_str(label);
+        for bytes in [client_random, secret] {
+            line.push(' ');
+            for byte in bytes {
+                // Writing to a String cannot fail.
+                let _ = write!(line, "{byte:02x}");
+            }
+        }
+        line.push('\n');
+        // A full disk costs lines of this log, not calls.
+        let _ = self.0.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes());
+    }
+}
