@@ -32,6 +32,11 @@ impl Transport {
         !matches!(self, Transport::Tcp | Transport::Tls)
     }
 
+    /// Whether its connections are encrypted, and their peers may prove who they are.
+    pub const fn is_secure(self) -> bool {
+        matches!(self, Transport::Tls | Transport::Wss)
+    }
+
     /// The name in a Via header (RFC 3261 section 25.1, `transport`), upper case.
     pub const fn via_name(self) -> &'static str {
         match self {

@@ -24,6 +24,8 @@ pub struct Transmit {
     pub uses: bool,
     /// As [`Delivery::hurries`].
     pub hurries: bool,
+    /// Which bytes of [`Outbox::bytes`] are the name that its peer has to prove, see [`Outbox::verifies`].
+    pub name: Range<u32>,
 }
 
 /// How a message goes over a stream. By default: over any connection to its address, without a time limit.
@@ -89,6 +91,7 @@ impl Outbox {
             keeps: 0,
             uses: false,
             hurries,
+            name: 0..0,
         });
         range
     }
@@ -121,6 +124,19 @@ impl Outbox {
         }
     }
 
+    /// The peer of the message queued last has to prove this name, a domain or an address as the host of a
+    /// SIP URI has it, where the transport is secure (RFC 5922 section 4). The message goes over a connection
+    /// whose peer has, which is made if there is none. Without a name a secure transport makes no connection.
+    pub fn verifies(&mut self, name: &[u8]) {
+        let (start, end) = (self.bytes.len(), self.bytes.len() + name.len());
+        if let Some(transmit) = self.transmits.last_mut()
+            && let (Ok(start), Ok(end)) = (u32::try_from(start), u32::try_from(end))
+        {
+            transmit.name = start..end;
+            self.bytes.extend_from_slice(name);
+        }
+    }
+
     /// A stream connection is not in use any more for one of the reasons for which it was.
     pub fn release(&mut self, conn: ConnId) {
         self.releases.push(conn);
@@ -144,6 +160,12 @@ impl Outbox {
     /// The bytes of one transmit.
     pub fn message(&self, transmit: &Transmit) -> &[u8] {
         &self.bytes[transmit.range.clone()]
+    }
+
+    /// The name that the peer of one transmit has to prove; empty: none.
+    pub fn name(&self, transmit: &Transmit) -> &[u8] {
+        let Range { start, end } = transmit.name;
+        self.bytes.get(start as usize..end as usize).unwrap_or_default()
     }
 
     /// The messages to send, in order.
@@ -192,6 +214,19 @@ mod tests {
         out.clear();
         assert!(out.is_empty() && out.bytes().is_empty());
     }
+
+    #[test]
+    fn name_to_prove_belongs_to_the_message_queued_last() {
+        let mut out = Outbox::new();
+        let flow = Flow::udp(ListenerId(0), "127.0.0.1:5061".parse().expect("an address"));
+        out.send(flow, 0, b"one");
+        out.send(flow, 0, b"two");
+        out.verifies(b"example.org");
+        out.send(flow, 0, b"three");
+        let all: Vec<_> = out.transmits().iter().map(|t| (out.message(t), out.name(t))).collect();
+        assert_eq!(all, [(&b"one"[..], &b""[..]), (b"two", b"example.org"), (b"three", b"")]);
+    }
+
     #[test]
     fn message_that_was_not_queued_marks_no_other() {
         let mut out = Outbox::new();

@@ -24,6 +24,9 @@ events! {
     warn connections_refused(refused: u64, why: &str)
         "stream connections refused"
         "Raise `connections` or `connections_per_source` in `[limits]` if these are your phones; else find who connects.";
+    warn tls_connect_failed(remote: &dyn Display, name: &str, error: &dyn Display, failed: u64)
+        "TLS connection to a server failed; what was to go over it goes elsewhere or fails"
+        "If the certificate is at fault: the server's must be of `name`, valid, and of an authority in `roots` of `[tls]`. If the server wants one of yours: name it.";
     warn descriptors_short(wanted: usize, room: usize)
         "fewer stream connections than configured: raise `ulimit -n` (LimitNOFILE=)"
         "Raise `LimitNOFILE=` of the service, or lower `connections` in `[limits]`.";

@@ -6,6 +6,7 @@
 //!
 //! - [`session`]: one connection's TLS;
 //! - [`certificate`]: a chain with its key, read from files, and what it says;
+//! - [`client`]: what connections that we open begin from;
 //! - [`choice`]: which certificate a client is shown (SNI);
 //! - [`class`]: kinds of faults, for counters;
 //! - [`names`]: the identities in a peer's certificate (RFC 5922 section 7.1) and how they compare;
@@ -16,6 +17,7 @@
 pub mod certificate;
 pub mod choice;
 pub mod class;
+pub mod client;
 pub mod key_log;
 pub mod names;
 pub mod session;
@@ -26,6 +28,7 @@ pub mod verify;
 pub use certificate::{Certificate, CertificateError};
 pub use choice::Choice;
 pub use class::FaultClass;
+pub use client::Client;
 pub use key_log::KeyFile;
 pub use names::Identities;
 pub use rustls::{KeyLog, RootCertStore};

@@ -6,7 +6,8 @@ use rustls::pki_types::ServerName;
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
 use rustls::{
-    CertificateError, ClientConfig, CommonState, Error, HandshakeKind, ProtocolVersion, ServerConfig,
+    AlertDescription, CertificateError, ClientConfig, CommonState, Error, HandshakeKind, ProtocolVersion,
+    ServerConfig,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -36,14 +37,40 @@ pub enum Fault {
     Tls(Error),
     /// A handshake message is larger than [`MAX_KEPT`].
     TooLong,
+    /// The name that a server has to prove is none that a certificate can have.
+    NoName,
+}
+
+impl Fault {
+    /// Whether the peer has refused us in the handshake. It has read no data then, even if some have left:
+    /// with TLS 1.3 the handshake is over for us before the server has seen our certificate (RFC 8446
+    /// section 2).
+    pub fn is_refusal(&self) -> bool {
+        use AlertDescription as Alert;
+        let Fault::Tls(Error::AlertReceived(alert)) = self else { return false };
+        matches!(
+            alert,
+            Alert::HandshakeFailure
+                | Alert::BadCertificate
+                | Alert::UnsupportedCertificate
+                | Alert::CertificateRevoked
+                | Alert::CertificateExpired
+                | Alert::CertificateUnknown
+                | Alert::UnknownCA
+                | Alert::AccessDenied
+                | Alert::CertificateRequired
+        )
+    }
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Fault::Tls(Error::InvalidCertificate(CertificateError::Other(other))) => write!(f, "{}", other.0),
+            Fault::Tls(Error::AlertReceived(alert)) => write!(f, "the peer ended it: {alert:?}"),
             Fault::Tls(error) => write!(f, "{error}"),
             Fault::TooLong => f.write_str("a handshake message is too long"),
+            Fault::NoName => f.write_str("no certificate can have this name"),
         }
     }
 }

@@ -83,6 +83,8 @@ pub struct RuntimeConfig {
     pub streams: StreamLimits,
     /// What TLS listeners serve with. They need it.
     pub tls: Option<tls::Server>,
+    /// What TLS connections begin with that we open. None can be opened without.
+    pub tls_client: Option<tls::Client>,
     /// Called when a worker panics.
     pub on_panic: Option<PanicHook>,
 }
@@ -109,6 +111,7 @@ impl Default for RuntimeConfig {
             patience: Duration::from_secs(32),
             streams: StreamLimits::default(),
             tls: None,
+            tls_client: None,
             on_panic: None,
         }
     }

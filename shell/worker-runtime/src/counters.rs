@@ -148,6 +148,9 @@ counters! {
     tls_handshakes,
     /// TLS handshakes that failed, and connections that a fault of TLS ended.
     tls_failures,
+    /// TLS connections to servers that failed, because the server did not prove its name or refused us, or
+    /// were not begun, because there was no name to prove.
+    tls_unproven,
     /// Requests that would begin something, not sent because their connection took nothing and much waited
     /// for it.
     tcp_congested,

@@ -54,6 +54,7 @@ impl<N: Send + 'static> Runtime<N> {
             ),
             directory: Directory::new(),
             tls: config.tls.clone(),
+            tls_client: config.tls_client.clone(),
         };
         let system = |what| move |error| StartError::System { what, error };
         let shared = Shared::new(listeners, weak, sieves, streams, config.ring, config.notices)

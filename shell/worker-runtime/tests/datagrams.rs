@@ -190,7 +190,7 @@ fn what_the_kernel_refuses_is_undeliverable() {
 
 #[test]
 fn transports_that_are_missing_are_refused_at_start_and_undeliverable_later() {
-    for transport in [Transport::Tls, Transport::Ws, Transport::Wss, Transport::Sctp] {
+    for transport in [Transport::Ws, Transport::Wss, Transport::Sctp] {
         let mut config = config("127.0.0.1");
         config.listeners.push(Listener { transport, address: "127.0.0.1:0".parse().unwrap() });
         let machine = Lines { worker: 0, log: Log::default(), alarm: None };
@@ -198,6 +198,11 @@ fn transports_that_are_missing_are_refused_at_start_and_undeliverable_later() {
         assert!(matches!(error, StartError::NotInThisVersion(l) if l.transport == transport), "{error}");
         assert!(error.to_string().contains("not in this version"));
     }
+    let mut config = config("127.0.0.1");
+    config.listeners.push(Listener { transport: Transport::Tls, address: "127.0.0.1:0".parse().unwrap() });
+    let machine = Lines { worker: 0, log: Log::default(), alarm: None };
+    let error = Runtime::start(config, vec![machine]).err().expect("nothing to show");
+    assert!(matches!(error, StartError::NoCertificate(_)), "{error}");
     let server = Server::start(1);
     server.act(0, ">wss 127.0.0.1:9 77 text");
     server.wait_told("the failure", |told| told.1 == Told::Undeliverable(77));

@@ -3,8 +3,8 @@
 use super::Worker;
 use super::host::Host;
 use crate::shared::Hop;
-use crate::transport::stream::{Key, Reason, Ticket};
-use wire::{ConnId, Outbox, Transmit, Transport};
+use crate::transport::stream::{Key, Place, Reason, Ticket};
+use wire::{ConnId, ListenerId, Outbox, Transmit, Transport};
 
 /// So many datagrams are never cheaper to send together.
 const FEW: usize = 2;
@@ -13,6 +13,13 @@ const FEW: usize = 2;
 fn ticket(transmit: &Transmit, me: u16) -> Ticket {
     let Transmit { token, yields, keeps, uses, hurries, .. } = *transmit;
     Ticket { token, origin: me, yields, keeps, uses, hurries }
+}
+
+/// What the connection of a transmit is found by; `None` if its name is not text.
+fn key<'a>(transmit: &Transmit, out: &'a Outbox) -> Option<Key<'a>> {
+    let flow = &transmit.flow;
+    let name = if flow.transport.is_secure() { out.name(transmit) } else { &[] };
+    Some(Place::new(flow.transport, flow.remote).proven_by(std::str::from_utf8(name).ok()?))
 }
 
 impl<H: Host> Worker<H> {
@@ -94,15 +101,7 @@ impl<H: Host> Worker<H> {
         let flow = &transmit.flow;
         let last = fresh.filter(|(token, _)| transmit.fresh && *token == transmit.token);
         let known = flow.conn.or(last.map(|(_, conn)| conn));
-        let find = || self.streams.find(&Key::new(flow.transport, flow.remote));
-        let known = known.or_else(|| if transmit.fresh { None } else { find() });
-        let conn = match known {
-            Some(conn) => conn,
-            None => match self.connect(transmit) {
-                Some(conn) => conn,
-                None => return false,
-            },
-        };
+        let Some(conn) = known.or_else(|| self.lead(transmit, out)) else { return false };
         if transmit.fresh && known.is_none() {
             *fresh = Some((transmit.token, conn));
             self.driver.connected(transmit.token, conn);
@@ -117,19 +116,21 @@ impl<H: Host> Worker<H> {
         self.driver.rings_mut().hand_to_send(conn, message, ticket)
     }
 
-    /// Begins a connection for a transmit, from the address of its listener.
-    fn connect(&mut self, transmit: &Transmit) -> Option<ConnId> {
-        let flow = &transmit.flow;
-        // Whose certificate would have to be seen nobody says.
-        if flow.transport != Transport::Tcp {
-            return None;
-        }
-        let listener = self.driver.rings().shared().listeners.get(usize::from(flow.listener.0))?;
-        let (local, now) = (listener.address.ip(), self.driver.now());
-        match self.streams.connect(local, flow.listener, flow.remote, &self.poller, now) {
+    /// A connection that leads where a transmit has to go.
+    fn lead(&mut self, transmit: &Transmit, out: &Outbox) -> Option<ConnId> {
+        let key = key(transmit, out)?;
+        let directory = &self.driver.rings().shared().streams.directory;
+        let there = if transmit.fresh { None } else { directory.find(&key) };
+        there.or_else(|| self.connect(transmit.flow.listener, &key))
+    }
+
+    /// Begins a connection with this key, from the address of a listener.
+    fn connect(&mut self, listener: ListenerId, key: &Key<'_>) -> Option<ConnId> {
+        let local = self.driver.rings().shared().listeners.get(usize::from(listener.0))?.address.ip();
+        match self.streams.connect((local, listener), key, &self.poller, self.driver.now()) {
             Ok(conn) => Some(conn),
             Err(error) => {
-                tracing::debug!(remote = %flow.remote, %error, "cannot connect");
+                tracing::debug!(remote = %key.place().remote(), %error, "cannot connect");
                 None
             }
         }

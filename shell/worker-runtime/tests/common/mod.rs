@@ -25,11 +25,11 @@ pub enum Told {
 
 pub type Log = Arc<Mutex<Vec<(u16, Told)>>>;
 
-/// Messages are lines. `>udp ADDRESS TOKEN TEXT` and `>tcp ...` send `TEXT`, which yields if it begins with
-/// `new` and hurries if with `soon`; `>>WORKER SEQUENCE TEXT` sends on a connection; `keep` has its
-/// connection matter; `bye` asks for the connection's close; `boom` panics; `alarm MS` sets a timer;
-/// `quiet...` is not answered; a line that begins with a digit belongs to that worker and is answered with
-/// the worker's number before it; any other line is answered by itself.
+/// Messages are lines. `>udp ADDRESS TOKEN TEXT`, `>tcp ...` and `>tls@NAME ...` send `TEXT`, which yields
+/// if it begins with `new` and hurries if with `soon`; `>>WORKER SEQUENCE TEXT` sends on a connection;
+/// `keep` has its connection matter; `bye` asks for the connection's close; `boom` panics; `alarm MS` sets
+/// a timer; `quiet...` is not answered; a line that begins with a digit belongs to that worker and is
+/// answered with the worker's number before it; any other line is answered by itself.
 pub struct Lines {
     pub worker: u16,
     pub log: Log,
@@ -43,7 +43,8 @@ impl Lines {
 
     fn send(&self, command: &str, out: &mut Outbox) {
         let mut words = command.splitn(4, ' ');
-        let transport = Transport::from_name(words.next().unwrap().as_bytes()).unwrap();
+        let (transport, name) = words.next().map(|how| how.split_once('@').unwrap_or((how, ""))).unwrap();
+        let transport = Transport::from_name(transport.as_bytes()).unwrap();
         let remote = words.next().unwrap().parse().unwrap();
         let token = words.next().unwrap().parse().unwrap();
         let listener = ListenerId(u16::from(transport != Transport::Udp));
@@ -52,6 +53,7 @@ impl Lines {
         let delivery = Delivery { yields, hurries, ..Delivery::default() };
         let flow = Flow { transport, listener, remote, conn: None };
         out.deliver(flow, token, delivery, |buf| buf.extend_from_slice(text.as_bytes()));
+        out.verifies(name.as_bytes());
     }
 }
 

@@ -1,7 +1,7 @@
 //! One stream connection.
 
 use super::caps::Caps;
-use super::directory::Key;
+use super::directory::{Key, Place};
 use super::input::Input;
 use super::link::Link;
 use super::listing::Agreed;
@@ -14,14 +14,13 @@ use crate::sys::{Interest, Poller, Traffic};
 use std::io;
 use std::mem;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 use wire::{ConnId, Flow, ListenerId, Time};
 
 /// The other end of a connection, and ours.
 struct Peer {
-    /// What it is found by: how, and at which address.
-    key: Key,
+    /// How it leads there, and to which address.
+    place: Place,
     /// Our end.
     listener: ListenerId,
     /// Whether the peer opened it (and is counted for its source).
@@ -68,16 +67,16 @@ pub enum Queue {
 impl Conn {
     /// One that a peer opened, which has until then for its first message, or for its handshake.
     pub fn accepted(link: Link, remote: SocketAddr, listener: ListenerId, deadline: Time, now: Time) -> Conn {
-        let key = Key::new(link.transport(), remote);
-        let peer = Peer { key, listener, inbound: true, useful: false };
-        let phase = if link.is_ready() { Phase::open() } else { Phase::connecting() };
+        let place = Place::new(link.transport(), remote);
+        let peer = Peer { place, listener, inbound: true, useful: false };
+        let phase = if link.is_ready() { Phase::open() } else { Phase::handshake() };
         Conn::new((link, peer), phase, Standing::accepted(), deadline, now)
     }
 
     /// One that is being opened, for which the peer has until then.
-    pub fn begun(fd: OwnedFd, remote: SocketAddr, listener: ListenerId, deadline: Time, now: Time) -> Conn {
-        let link = Link::begun(fd);
-        let peer = Peer { key: Key::new(link.transport(), remote), listener, inbound: false, useful: true };
+    pub fn begun(link: Link, remote: SocketAddr, listener: ListenerId, deadline: Time, now: Time) -> Conn {
+        let place = Place::new(link.transport(), remote);
+        let peer = Peer { place, listener, inbound: false, useful: true };
         Conn::new((link, peer), Phase::connecting(), Standing::begun(), deadline, now)
     }
 
@@ -89,19 +88,24 @@ impl Conn {
     }
 
     /// What it is found by.
-    pub fn key(&self) -> Key {
-        self.peer.key
+    pub fn key(&self) -> Key<'_> {
+        self.peer.place.proven_by(self.link.name())
+    }
+
+    /// The name that the peer has to prove; empty: none.
+    pub fn name(&self) -> &str {
+        self.link.name()
     }
 
     /// The peer's address.
     pub fn remote(&self) -> SocketAddr {
-        self.peer.key.remote()
+        self.peer.place.remote()
     }
 
     /// The flow of messages that come in on it.
     pub fn flow(&self, id: ConnId) -> Flow {
-        let Peer { key, listener, .. } = self.peer;
-        Flow { transport: key.transport(), listener, remote: key.remote(), conn: Some(id) }
+        let Peer { place, listener, .. } = self.peer;
+        Flow { transport: place.transport(), listener, remote: place.remote(), conn: Some(id) }
     }
 
     /// Whether the peer opened it.
@@ -218,7 +222,9 @@ impl Conn {
                 }
                 true
             }
-            State::Connecting => self.outgoing.pending() + len <= limits.max_queued_connecting,
+            State::Connecting | State::Handshake => {
+                self.outgoing.pending() + len <= limits.max_queued_connecting
+            }
             State::Closing | State::Lingering => false,
         };
         if takes { Queue::Takes } else { Queue::Refuses }
@@ -260,7 +266,8 @@ impl Conn {
 
     /// If it is not open yet, it must be by then; `true` if that is earlier than before.
     pub fn hurries(&mut self, until: Time) -> bool {
-        let earlier = self.phase.state() == State::Connecting && until < self.deadline;
+        let making = matches!(self.phase.state(), State::Connecting | State::Handshake);
+        let earlier = making && until < self.deadline;
         if earlier {
             self.deadline = until;
         }
@@ -279,7 +286,12 @@ impl Conn {
 
     /// Writes as much as the kernel takes. How many bytes that was; `None` if nothing can be written now.
     pub fn send(&mut self, scratch: &mut Vec<u8>, now: Time) -> Option<io::Result<usize>> {
-        if (self.phase.state() == State::Connecting && !self.link.owes()) || self.outgoing.is_blocked() {
+        let may = match self.phase.state() {
+            State::Connecting => false,
+            State::Handshake => self.link.owes(),
+            _ => true,
+        };
+        if !may || self.outgoing.is_blocked() {
             return None;
         }
         self.outgoing.send(&mut self.link, scratch, now)
@@ -303,11 +315,6 @@ impl Conn {
     /// Whether bytes of the stream can be written, once its socket is open.
     pub fn is_ready(&self) -> bool {
         self.link.is_ready()
-    }
-
-    /// Whether its socket is open and its handshake goes on.
-    pub fn shakes_hands(&self) -> bool {
-        self.phase.state() == State::Connecting && !self.link.is_ready()
     }
 
     /// Whether the peer has ended its direction within a layer.
@@ -337,9 +344,16 @@ impl Conn {
         self.outgoing.forget(patience, now);
     }
 
-    /// The outcome of opening it.
-    pub fn outcome(&self) -> io::Result<()> {
-        self.link.opened()
+    /// The peer has answered: whether messages can go both ways now. Otherwise a layer begins its handshake.
+    ///
+    /// # Errors
+    /// It has refused, or cannot be reached.
+    pub fn answered(&mut self) -> io::Result<bool> {
+        self.link.opened()?;
+        if !self.link.is_ready() {
+            self.phase.shakes_hands();
+        }
+        Ok(self.link.is_ready())
     }
 
     /// Reads without waiting; `scratch`: room for a layer.

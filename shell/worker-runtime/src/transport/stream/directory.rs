@@ -1,34 +1,37 @@
 //! Which connection leads to a peer, whichever worker owns it.
+//!
+//! Connections whose peer has proven a name, or is going to, are found for that name only: it was the
+//! certificate for that name which was verified (RFC 5922 section 7). Names cost nothing where there are
+//! none: the place of a connection has 24 bytes, and its name is with its layer of TLS.
 
-use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
-use std::hash::{BuildHasher, RandomState};
+use hashbrown::{HashMap, HashTable};
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::Mutex;
 use wire::{ConnId, Transport};
 
 const STRIPES: usize = 16;
 
-/// What a connection is found by: its transport and the peer's address. In 24 bytes; a `SocketAddr` alone
-/// takes 32.
+/// How a connection leads to a peer, and to which address. In 24 bytes; a `SocketAddr` alone takes 32.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Key {
+pub struct Place {
     ip: [u8; 16],
     scope: u32,
     port: u16,
     transport: Transport,
 }
 
-const _: () = assert!(size_of::<Key>() == 24);
+const _: () = assert!(size_of::<Place>() == 24);
 
-impl Key {
+impl Place {
     /// Of connections over this transport to this address.
-    pub fn new(transport: Transport, remote: SocketAddr) -> Key {
+    pub fn new(transport: Transport, remote: SocketAddr) -> Place {
         let (ip, scope) = match remote {
             SocketAddr::V4(v4) => (v4.ip().to_ipv6_mapped().octets(), 0),
             SocketAddr::V6(v6) => (v6.ip().octets(), v6.scope_id()),
         };
-        Key { ip, scope, port: remote.port(), transport }
+        Place { ip, scope, port: remote.port(), transport }
     }
 
     /// The transport.
@@ -45,54 +48,135 @@ impl Key {
             None => SocketAddrV6::new(ip, self.port, 0, self.scope).into(),
         }
     }
+
+    /// What connections are found by that lead there, to a peer that has proven `name`; empty: none.
+    pub fn proven_by(self, name: &str) -> Key<'_> {
+        Key { place: self, name }
+    }
 }
 
-/// Open connections by transport and peer, in both directions.
+/// What a connection is found by.
+#[derive(Clone, Copy, Debug)]
+pub struct Key<'a> {
+    place: Place,
+    /// The name that the peer has proven, in any case; empty: none.
+    name: &'a str,
+}
+
+impl<'a> Key<'a> {
+    /// The place.
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
+    /// The name.
+    pub fn name(&self) -> &'a str {
+        self.name
+    }
+
+    /// Whether it is the same as another.
+    fn is(&self, place: &Place, name: &str) -> bool {
+        self.place == *place && self.name.eq_ignore_ascii_case(name)
+    }
+}
+
+/// Names are found in any case.
+impl Hash for Key<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.place.hash(state);
+        self.name.bytes().for_each(|byte| state.write_u8(byte.to_ascii_lowercase()));
+    }
+}
+
+/// A key that is kept.
+struct Proven {
+    place: Place,
+    name: Box<str>,
+    conn: ConnId,
+}
+
+/// The connections of one stripe.
+#[derive(Default)]
+struct Stripe {
+    /// Those without a name.
+    plain: HashMap<Place, ConnId, RandomState>,
+    proven: HashTable<Proven>,
+}
+
+/// Open connections, and those that are being opened, by transport, peer and proven name.
 ///
 /// Looked at only for a message that names no connection. The newest connection to a peer is found.
 pub struct Directory {
     hasher: RandomState,
-    stripes: [Mutex<HashMap<Key, ConnId, RandomState>>; STRIPES],
+    stripes: [Mutex<Stripe>; STRIPES],
 }
 
 impl Directory {
     /// An empty directory.
     pub fn new() -> Directory {
         let hasher = RandomState::new();
-        let stripes = std::array::from_fn(|_| Mutex::new(HashMap::with_hasher(hasher.clone())));
+        let stripe = || Stripe { plain: HashMap::with_hasher(hasher.clone()), proven: HashTable::new() };
+        let stripes = std::array::from_fn(|_| Mutex::new(stripe()));
         Directory { hasher, stripes }
     }
 
-    fn with<R>(&self, key: &Key, act: impl FnOnce(&mut HashMap<Key, ConnId, RandomState>) -> R) -> R {
-        let stripe = &self.stripes[(self.hasher.hash_one(key) >> 60) as usize % STRIPES];
+    fn with<R>(&self, place: &Place, act: impl FnOnce(&mut Stripe) -> R) -> R {
+        let stripe = &self.stripes[(self.hasher.hash_one(place) >> 60) as usize % STRIPES];
         // A poisoned lock holds a map that is still good: nothing in here can panic half way.
         act(&mut stripe.lock().unwrap_or_else(|e| e.into_inner()))
     }
 
     /// The connection with this key, if there is one.
-    pub fn find(&self, key: &Key) -> Option<ConnId> {
-        self.with(key, |map| map.get(key).copied())
+    pub fn find(&self, key: &Key<'_>) -> Option<ConnId> {
+        self.with(&key.place, |stripe| match key.name {
+            "" => stripe.plain.get(&key.place).copied(),
+            _ => {
+                let hash = self.hasher.hash_one(key);
+                stripe.proven.find(hash, |there| key.is(&there.place, &there.name)).map(|there| there.conn)
+            }
+        })
     }
 
     /// Names `conn` as the connection with this key.
-    pub fn insert(&self, key: Key, conn: ConnId) {
-        self.with(&key, |map| map.insert(key, conn));
+    pub fn insert(&self, key: &Key<'_>, conn: ConnId) {
+        self.with(&key.place, |stripe| match key.name {
+            "" => {
+                stripe.plain.insert(key.place, conn);
+            }
+            name => {
+                let hash = self.hasher.hash_one(key);
+                let hash_of = |there: &Proven| self.hasher.hash_one(there.place.proven_by(&there.name));
+                let is = |there: &Proven| key.is(&there.place, &there.name);
+                let place = key.place;
+                let fresh = || Proven { place, name: name.into(), conn };
+                stripe.proven.entry(hash, is, hash_of).or_insert_with(fresh).get_mut().conn = conn;
+            }
+        });
     }
 
     /// Forgets `conn`, unless another has taken its place.
-    pub fn remove(&self, key: &Key, conn: ConnId) {
-        self.with(key, |map| {
-            if let Entry::Occupied(entry) = map.entry(*key)
-                && *entry.get() == conn
-            {
-                entry.remove();
+    pub fn remove(&self, key: &Key<'_>, conn: ConnId) {
+        self.with(&key.place, |stripe| match key.name {
+            "" => {
+                if let Entry::Occupied(entry) = stripe.plain.entry(key.place)
+                    && *entry.get() == conn
+                {
+                    entry.remove();
+                }
+            }
+            _ => {
+                let hash = self.hasher.hash_one(key);
+                let is = |there: &Proven| there.conn == conn && key.is(&there.place, &there.name);
+                if let Ok(entry) = stripe.proven.find_entry(hash, is) {
+                    entry.remove();
+                }
             }
         });
     }
 
     #[cfg(test)]
     fn len(&self) -> usize {
-        self.stripes.iter().map(|s| s.lock().map_or(0, |m| m.len())).sum()
+        self.stripes.iter().map(|s| s.lock().map_or(0, |s| s.plain.len() + s.proven.len())).sum()
     }
 }
 
@@ -104,15 +188,35 @@ mod tests {
     fn the_newest_connection_is_found_until_it_goes() {
         let directory = Directory::new();
         let remote: SocketAddr = "10.0.0.1:5060".parse().expect("an address");
-        let key = Key::new(Transport::Tcp, remote);
-        let (old, new) = (ConnId::new(0, 1), ConnId::new(1, 1));
-        directory.insert(key, old);
-        directory.insert(key, new);
-        directory.remove(&key, old);
-        assert_eq!(directory.find(&key), Some(new));
-        assert_eq!(directory.find(&Key::new(Transport::Tls, remote)), None, "another transport");
-        directory.remove(&key, new);
-        assert_eq!(directory.find(&key), None);
-        assert_eq!(directory.len(), 0);
+        for name in ["", "example.org"] {
+            let key = Place::new(Transport::Tls, remote).proven_by(name);
+            let (old, new) = (ConnId::new(0, 1), ConnId::new(1, 1));
+            directory.insert(&key, old);
+            directory.insert(&key, new);
+            directory.remove(&key, old);
+            assert_eq!(directory.find(&key), Some(new));
+            let other = Place::new(Transport::Tcp, remote).proven_by(name);
+            assert_eq!(directory.find(&other), None, "another transport");
+            directory.remove(&key, new);
+            assert_eq!(directory.find(&key), None);
+            assert_eq!(directory.len(), 0);
+        }
+    }
+
+    #[test]
+    fn connection_is_found_for_the_name_that_it_proved() {
+        let directory = Directory::new();
+        let place = Place::new(Transport::Tls, "[2001:db8::1]:5061".parse().expect("an address"));
+        let names = ["", "one.example.org", "two.example.org"];
+        for (number, name) in names.into_iter().enumerate() {
+            directory.insert(&place.proven_by(name), ConnId::new(0, number as u64));
+        }
+        for (number, name) in ["", "ONE.example.ORG", "two.example.org"].into_iter().enumerate() {
+            assert_eq!(directory.find(&place.proven_by(name)), Some(ConnId::new(0, number as u64)), "{name}");
+        }
+        assert_eq!(directory.find(&place.proven_by("three.example.org")), None);
+        directory.remove(&place.proven_by("one.example.org"), ConnId::new(0, 1));
+        assert_eq!(directory.find(&place.proven_by("one.example.org")), None);
+        assert_eq!(directory.len(), 2);
     }
 }

@@ -42,8 +42,10 @@ impl Streams {
         match conn.state() {
             State::Ending | State::Closing | State::Lingering => {}
             // What was queued leaves first, once it is open.
-            State::Connecting if !conn.has_no_output() => conn.phase_mut().ends_once_open(reason),
-            State::Connecting => self.close(id, Reason::Connect),
+            State::Connecting | State::Handshake if !conn.has_no_output() => {
+                conn.phase_mut().ends_once_open(reason);
+            }
+            State::Connecting | State::Handshake => self.close(id, Reason::Connect),
             State::Open | State::HalfClosed if self.ending.concerns(conn) => {
                 self.end(id, reason, poller, now)
             }

@@ -39,9 +39,9 @@ impl Link {
         Link { socket, interest: Interest::READ, layer }
     }
 
-    /// Of a connection that is being opened.
-    pub fn begun(socket: OwnedFd) -> Link {
-        Link { socket, interest: Interest::WRITE, layer: Layer::Plain }
+    /// Of a connection that is being opened, with the layer of TLS that it begins with, if there is one.
+    pub fn begun(socket: OwnedFd, secure: Option<Box<Secure>>) -> Link {
+        Link { socket, interest: Interest::WRITE, layer: secure.map_or(Layer::Plain, Layer::Tls) }
     }
 
     /// The transport that its layers make.
@@ -49,6 +49,14 @@ impl Link {
         match self.layer {
             Layer::Plain => Transport::Tcp,
             Layer::Tls(_) => Transport::Tls,
+        }
+    }
+
+    /// The name that the peer has to prove, and has once the link is [ready](Link::is_ready); empty: none.
+    pub fn name(&self) -> &str {
+        match &self.layer {
+            Layer::Plain => "",
+            Layer::Tls(secure) => secure.name(),
         }
     }
 

@@ -82,7 +82,7 @@ pub struct Question {
 
 impl Wanted {
     fn includes(&self, conn: &Conn) -> bool {
-        let (remote, transport) = (conn.remote(), conn.key().transport());
+        let (remote, transport) = (conn.remote(), conn.key().place().transport());
         self.transport.is_none_or(|wanted| wanted == transport)
             && self.ip.is_none_or(|ip| ip.to_canonical() == remote.ip().to_canonical())
             && self.port.is_none_or(|port| port == remote.port())
@@ -112,11 +112,11 @@ impl Conn {
     fn view(&self, now: Time) -> ConnectionView {
         let traffic = self.traffic();
         ConnectionView {
-            transport: self.key().transport(),
+            transport: self.key().place().transport(),
             remote: self.remote(),
             inbound: self.is_inbound(),
             state: match self.state() {
-                State::Connecting if self.shakes_hands() => "handshake",
+                State::Handshake => "handshake",
                 State::Connecting => "connecting",
                 State::Open => "open",
                 State::HalfClosed => "half-closed",

@@ -8,6 +8,7 @@ mod accept;
 mod buffers;
 mod caps;
 mod conn;
+mod dial;
 mod directory;
 mod ending;
 mod input;
@@ -22,7 +23,7 @@ mod standing;
 mod table;
 
 pub use caps::Caps;
-pub use directory::{Directory, Key};
+pub use directory::{Directory, Key, Place};
 pub use input::{Begun, Input};
 pub use listing::{Agreed, ConnectionView, Portion, Question, Wanted, answer};
 pub use output::Ticket;
@@ -35,17 +36,17 @@ use crate::sys::{self, Interest, Poller, is_transient};
 use accept::Acceptor;
 use buffers::Buffers;
 use conn::{Conn, Queue};
+use dial::Dial;
 use ending::Ending;
 use loose::Loose;
 use phase::State;
 use reading::Reading;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use table::Table;
 use timing::Wheel;
-use wire::{ConnId, ListenerId, Time};
+use wire::{ConnId, Time};
 
 /// Bytes that are queued before the kernel is given them.
 const CHUNK: usize = 64 << 10;
@@ -58,6 +59,8 @@ pub struct StreamShared {
     pub directory: Directory,
     /// What TLS listeners serve with.
     pub tls: Option<tls::Server>,
+    /// What TLS connections begin with that we open.
+    pub tls_client: Option<tls::Client>,
 }
 
 /// What the machines have to know of connections.
@@ -89,6 +92,7 @@ pub struct Streams {
     table: Table,
     wheel: Wheel,
     acceptor: Acceptor,
+    dial: Dial,
     buffers: Buffers,
     reading: Reading,
     /// Connections with output to send.
@@ -116,6 +120,7 @@ impl Streams {
             table: Table::new(me),
             wheel: Wheel::new(now, 0),
             acceptor: Acceptor::new()?,
+            dial: Dial::new(),
             buffers: Buffers::new(limits.max_held),
             reading: Reading::new(),
             dirty: Vec::new(),
@@ -150,48 +155,15 @@ impl Streams {
 
     fn add(&mut self, conn: Conn, poller: &Poller) -> Result<ConnId, Conn> {
         let id = self.table.insert(conn)?;
-        let added = self.table.get(id).map(|conn| (conn.key(), conn.register(id, poller)));
-        let Some((key, Ok(()))) = added else {
+        if self.table.get(id).is_none_or(|conn| conn.register(id, poller).is_err()) {
             return Err(self.table.remove(id).expect("it was put in just now"));
-        };
-        self.shared.directory.insert(key, id);
+        }
+        if let Some(conn) = self.table.get(id) {
+            self.shared.directory.insert(&conn.key(), id);
+        }
         self.counters.tcp_open.set(self.table.len() as u64);
         self.arm(id);
         Ok(id)
-    }
-
-    /// The connection for a message that names none: any open one with this key, of any worker.
-    pub fn find(&self, key: &Key) -> Option<ConnId> {
-        self.shared.directory.find(key)
-    }
-
-    /// Begins a connection from the address `local` to `remote`.
-    pub fn connect(
-        &mut self,
-        local: IpAddr,
-        listener: ListenerId,
-        remote: SocketAddr,
-        poller: &Poller,
-        now: Time,
-    ) -> io::Result<ConnId> {
-        if !self.shared.caps.open() {
-            self.counters.tcp_refused.one();
-            self.counters.tcp_exhausted.one();
-            return Err(io::ErrorKind::QuotaExceeded.into());
-        }
-        self.counters.tcp_connects.one();
-        let options = socket_options(&self.limits);
-        let made = sys::tcp_connect(local, remote, &options).and_then(|fd| {
-            let conn = Conn::begun(fd, remote, listener, now + self.limits.connect, now);
-            self.add(conn, poller).map_err(|_| io::ErrorKind::OutOfMemory.into())
-        });
-        if let Err(error) = &made {
-            self.shared.caps.close();
-            self.counters.tcp_connect_failures.one();
-            self.counters.tcp_exhausted.add(u64::from(is_shortage(error)));
-            self.counters.tcp_connects_refused.add(u64::from(is_refusal(error)));
-        }
-        made
     }
 
     /// Reports that a message could not be sent.
@@ -267,7 +239,7 @@ impl Streams {
                 self.buffers.let_go(n);
             }
             Err(error) if is_transient(&error) => {}
-            Err(error) => return self.fails(id, &error),
+            Err(error) => return self.fails(id, &error, now),
         }
         if conn.lacks_room() {
             conn.block(now + self.limits.write_stall, now, id, poller);
@@ -293,21 +265,28 @@ impl Streams {
                 conn.watch(Interest::READ, id, poller);
             }
             State::HalfClosed | State::Ending => conn.watch(Interest::NONE, id, poller),
-            State::Connecting => conn.watch(Interest::READ, id, poller),
-            State::Lingering => {}
+            State::Handshake => conn.watch(Interest::READ, id, poller),
+            State::Connecting | State::Lingering => {}
         }
     }
 
     /// The socket has room, or its connect has come to an end.
     pub fn writable(&mut self, id: ConnId, poller: &Poller, now: Time) {
         let Some(conn) = self.table.get_mut(id) else { return };
-        if conn.state() == State::Connecting && !conn.shakes_hands() {
-            if let Err(error) = conn.outcome() {
-                tracing::debug!(remote = %conn.remote(), %error, "connect failed");
-                self.counters.tcp_connects_refused.add(u64::from(is_refusal(&error)));
-                return self.close(id, Reason::Connect);
+        if conn.state() == State::Connecting {
+            match conn.answered() {
+                Ok(true) => self.opened(id, poller, now),
+                Ok(false) => {
+                    conn.queue_owed(|| self.buffers.output());
+                    self.send(id, poller, now);
+                }
+                Err(error) => {
+                    tracing::debug!(remote = %conn.remote(), %error, "connect failed");
+                    self.counters.tcp_connects_refused.add(u64::from(dial::is_refused(&error)));
+                    self.close(id, Reason::Connect);
+                }
             }
-            return self.opened(id, poller, now);
+            return;
         }
         if conn.unblock() {
             self.send(id, poller, now);
@@ -353,7 +332,12 @@ impl Streams {
                 self.close(id, reason);
             }
             State::Ending => {}
-            State::Open | State::HalfClosed | State::Connecting => self.close(id, Reason::Peer),
+            State::Handshake if !conn.is_inbound() => {
+                self.give_up(id, &"the server closed the connection in the handshake", now);
+            }
+            State::Open | State::HalfClosed | State::Connecting | State::Handshake => {
+                self.close(id, Reason::Peer);
+            }
         }
     }
 
@@ -384,6 +368,8 @@ impl Streams {
         // Nobody would find out before a timer.
         if reason.cuts_off() {
             self.news.cut_off.extend(left);
+        } else if reason.undoes() {
+            left.for_each(|ticket| self.fail(ticket));
         }
         self.counters.tcp_open.set(self.table.len() as u64);
         count_close(&self.counters, reason);
@@ -404,7 +390,11 @@ impl Streams {
             }
             let reason = match conn.state() {
                 _ if conn.is_stalled(now) => Reason::Stalled,
-                State::Connecting if conn.is_inbound() => Reason::Useless,
+                State::Handshake if conn.is_inbound() => Reason::Useless,
+                State::Handshake => {
+                    self.give_up(id, &"the handshake is not done in time", now);
+                    continue;
+                }
                 State::Connecting => Reason::Connect,
                 // It is we who are late.
                 State::Open if conn.is_waiting() => {
@@ -474,15 +464,4 @@ pub fn socket_options(limits: &StreamLimits) -> sys::SocketOptions {
         user_timeout_ms: u32::try_from(limits.write_stall.as_millis()).unwrap_or(u32::MAX),
         backlog: limits.backlog,
     }
-}
-
-/// Whether the other side has refused a connection.
-fn is_refusal(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::ConnectionRefused
-}
-
-/// Whether a connection could not be begun because something lacks here: ports, descriptors, memory.
-fn is_shortage(error: &io::Error) -> bool {
-    let wants = [libc::EADDRNOTAVAIL, libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
-    error.kind() == io::ErrorKind::OutOfMemory || wants.contains(&sys::errno(error))
 }

@@ -5,6 +5,8 @@
 pub enum State {
     /// We have asked; the peer has not answered.
     Connecting,
+    /// The socket is open, and a layer shakes hands with the peer.
+    Handshake,
     /// Both directions work.
     Open,
     /// The peer has ended its direction; it may still be answered.
@@ -48,6 +50,11 @@ impl Reason {
         matches!(self, Reason::Useless | Reason::Slow | Reason::Stalled | Reason::Room)
     }
 
+    /// Whether the peer has read nothing of what has left.
+    pub fn undoes(self) -> bool {
+        self == Reason::Connect
+    }
+
     /// Whether a peer is answered first whose connection ends for this.
     pub fn waits(self) -> bool {
         matches!(self, Reason::Idle | Reason::Slow)
@@ -85,6 +92,11 @@ impl Phase {
         Phase { state: State::Connecting, was_open: false, ..Phase::open() }
     }
 
+    /// Of one that a peer opened, where a layer begins with a handshake.
+    pub fn handshake() -> Phase {
+        Phase { state: State::Handshake, ..Phase::connecting() }
+    }
+
     /// Where it stands.
     #[inline]
     pub fn state(&self) -> State {
@@ -101,9 +113,15 @@ impl Phase {
         self.reason
     }
 
-    /// The peer has answered.
-    pub fn opens(&mut self) {
+    /// The peer has answered, and a layer begins its handshake.
+    pub fn shakes_hands(&mut self) {
         debug_assert!(self.state == State::Connecting, "{:?}", self.state);
+        self.state = State::Handshake;
+    }
+
+    /// Messages can go both ways.
+    pub fn opens(&mut self) {
+        debug_assert!(matches!(self.state, State::Connecting | State::Handshake), "{:?}", self.state);
         (self.state, self.was_open) = (State::Open, true);
     }
 

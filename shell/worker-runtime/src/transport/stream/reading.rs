@@ -1,5 +1,6 @@
 //! Reading from connections, and the bytes of theirs that are left over.
 
+use super::dial::is_refusal;
 use super::input::{Begun, Input};
 use super::phase::{Reason, State};
 use super::secure::{MOST, Took};
@@ -79,7 +80,7 @@ impl Streams {
     pub fn read(&mut self, id: ConnId, poller: &Poller, now: Time) -> Read {
         let Some(conn) = self.table.get_mut(id) else { return Read::Nothing };
         // Its earlier input waits for its turn; the kernel keeps the rest, and so does the sender.
-        if conn.is_waiting() || (conn.state() == State::Connecting && !conn.shakes_hands()) {
+        if conn.is_waiting() || conn.state() == State::Connecting {
             return Read::Nothing;
         }
         // The beginning of a message that is there already goes in front, so that what comes need not be
@@ -97,7 +98,7 @@ impl Streams {
             Ok(took) => took,
             Err(error) if is_transient(&error) => return Read::Nothing,
             Err(error) => {
-                self.fails(id, &error);
+                self.fails(id, &error, now);
                 return Read::Nothing;
             }
         };
@@ -124,21 +125,22 @@ impl Streams {
             self.send(id, poller, now);
         }
         let Some(conn) = self.table.get_mut(id) else { return };
-        if conn.state() == State::Connecting && conn.is_ready() {
+        if conn.state() == State::Handshake && conn.is_ready() {
             self.counters.tls_handshakes.one();
             self.opened(id, poller, now);
         }
     }
 
     /// A read or a write says that the connection is over.
-    pub(super) fn fails(&mut self, id: ConnId, error: &io::Error) {
+    pub(super) fn fails(&mut self, id: ConnId, error: &io::Error, now: Time) {
         let Some(conn) = self.table.get(id) else { return };
-        if error.kind() != io::ErrorKind::InvalidData {
-            return self.close(id, reason_of(error));
+        let of_tls = error.kind() == io::ErrorKind::InvalidData;
+        self.counters.tls_failures.add(u64::from(of_tls));
+        if !conn.is_inbound() && (conn.state() == State::Handshake || is_refusal(error)) {
+            return self.give_up(id, error, now);
         }
-        tracing::debug!(remote = %conn.remote(), %error, "TLS failed");
-        self.counters.tls_failures.one();
-        self.close(id, Reason::Error);
+        tracing::debug!(remote = %conn.remote(), %error, "a connection failed");
+        self.close(id, if of_tls { Reason::Error } else { reason_of(error) });
     }
 
     /// The first `len` bytes of the scratch buffer have come, and what was left over is `in_front` of them.

@@ -4,7 +4,7 @@ use super::listing::Agreed;
 use crate::sys::{self, is_transient};
 use std::io;
 use std::os::fd::BorrowedFd;
-use tls::{Session, Standing};
+use tls::{Client, Fault, Session, Standing};
 
 /// Bytes asked for in one system call: two records of the largest size.
 const READ: usize = 32 << 10;
@@ -29,12 +29,29 @@ pub struct Secure {
     session: Session,
     /// Encrypted bytes that the socket has not taken.
     owed: Vec<u8>,
+    /// The name that the peer has to prove, where we open the connection.
+    name: Box<str>,
 }
 
 impl Secure {
     /// Of a connection that a client opened.
     pub fn new(session: Session) -> Secure {
-        Secure { session, owed: Vec::new() }
+        Secure { session, owed: Vec::new(), name: Box::default() }
+    }
+
+    /// Of a connection that we open to a server of this name. It owes the beginning of the handshake.
+    ///
+    /// # Errors
+    /// It is no name that a certificate can have.
+    pub fn begun(client: &Client, name: &str) -> Result<Secure, Fault> {
+        let mut owed = Vec::new();
+        let session = client.session(name, &mut owed)?;
+        Ok(Secure { session, owed, name: name.into() })
+    }
+
+    /// The name that the peer has to prove; empty: none.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Whether bytes of the stream can be written.

@@ -1,0 +1,127 @@
+//! Connections that we open, and the names that their peers prove.
+
+use super::conn::Conn;
+use super::link::Link;
+use super::phase::Reason;
+use super::secure::Secure;
+use super::{Key, Streams, socket_options};
+use crate::counters::Counters;
+use crate::sys::{self, Poller};
+use std::fmt::Display;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+use tls::{Client, Fault};
+use wire::{ConnId, ListenerId, Time};
+
+/// Time between two log lines about connections of TLS that did not come about.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// What a worker remembers of the connections that it could not open.
+pub struct Dial {
+    next_log: Time,
+    unlogged: u64,
+}
+
+impl Dial {
+    /// Nothing so far.
+    pub fn new() -> Dial {
+        Dial { next_log: Time::ZERO, unlogged: 0 }
+    }
+
+    /// Logs that a server did not prove its name, if the last such line is old enough.
+    fn log(&mut self, remote: SocketAddr, name: &str, why: &dyn Display, now: Time) {
+        self.unlogged += 1;
+        if now >= self.next_log {
+            log_events::workers::tls_connect_failed(&remote, name, why, self.unlogged);
+            self.next_log = now + LOG_INTERVAL;
+            self.unlogged = 0;
+        }
+    }
+
+    /// The layer that a connection with this key begins with.
+    fn layer(
+        &mut self,
+        key: &Key<'_>,
+        client: Option<&Client>,
+        counters: &Counters,
+        now: Time,
+    ) -> io::Result<Option<Box<Secure>>> {
+        let place = key.place();
+        if !place.transport().is_secure() {
+            return Ok(None);
+        }
+        let why: &dyn Display = match (client, key.name()) {
+            (None, _) => &"no authorities and certificates are configured for connections to servers",
+            // A peer that is not known by a name cannot prove that it is the one that is meant.
+            (_, "") => &"it is not known which name the server has to prove",
+            (Some(client), name) => match Secure::begun(client, name) {
+                Ok(secure) => return Ok(Some(Box::new(secure))),
+                Err(error) => &error.to_string(),
+            },
+        };
+        counters.tls_unproven.one();
+        self.log(place.remote(), key.name(), why, now);
+        Err(io::ErrorKind::InvalidInput.into())
+    }
+}
+
+impl Streams {
+    /// Begins a connection from the address `local` to the peer of this key, which has until
+    /// [`connect`](crate::StreamLimits::connect) for the handshakes of all layers.
+    pub fn connect(
+        &mut self,
+        (local, listener): (IpAddr, ListenerId),
+        key: &Key<'_>,
+        poller: &Poller,
+        now: Time,
+    ) -> io::Result<ConnId> {
+        let client = self.shared.tls_client.as_ref();
+        let secure = self.dial.layer(key, client, &self.counters, now)?;
+        if !self.shared.caps.open() {
+            self.counters.tcp_refused.one();
+            self.counters.tcp_exhausted.one();
+            return Err(io::ErrorKind::QuotaExceeded.into());
+        }
+        self.counters.tcp_connects.one();
+        let (options, remote) = (socket_options(&self.limits), key.place().remote());
+        let made = sys::tcp_connect(local, remote, &options).and_then(|fd| {
+            let link = Link::begun(fd, secure);
+            let conn = Conn::begun(link, remote, listener, now + self.limits.connect, now);
+            self.add(conn, poller).map_err(|_| io::ErrorKind::OutOfMemory.into())
+        });
+        if let Err(error) = &made {
+            self.shared.caps.close();
+            self.counters.tcp_connect_failures.one();
+            self.counters.tcp_exhausted.add(u64::from(is_shortage(error)));
+            self.counters.tcp_connects_refused.add(u64::from(is_refused(error)));
+        }
+        made
+    }
+
+    /// A connection that we opened ends in its handshake, or because the peer refuses us: nothing that was
+    /// queued, and nothing that has left, was read.
+    pub(super) fn give_up(&mut self, id: ConnId, why: &dyn Display, now: Time) {
+        let Some(conn) = self.table.get(id) else { return };
+        self.counters.tls_unproven.one();
+        self.dial.log(conn.remote(), conn.name(), why, now);
+        self.close(id, Reason::Connect);
+    }
+}
+
+/// Whether the peer of a connection says that it refuses us, for our certificate above all.
+pub(super) fn is_refusal(error: &io::Error) -> bool {
+    let fault = error.get_ref().and_then(|error| error.downcast_ref::<Fault>());
+    fault.is_some_and(Fault::is_refusal)
+}
+
+/// Whether the other side has refused a connection.
+pub(super) fn is_refused(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ConnectionRefused
+}
+
+/// Whether a connection could not be begun because something lacks here: ports, descriptors, memory.
+fn is_shortage(error: &io::Error) -> bool {
+    let wants = [libc::EADDRNOTAVAIL, libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
+    error.kind() == io::ErrorKind::OutOfMemory || wants.contains(&sys::errno(error))
+}

@@ -1,0 +1,310 @@
+//! TLS connections that a worker opens: servers that it trusts, and connections used for one name only.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod common;
+
+use common::*;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SanType};
+use rustls::RootCertStore;
+use rustls::pki_types::PrivateKeyDer;
+use std::io::Read;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+use tls::{Certificate, Choice, Client, ClientCertificates, ClientSettings, ServerSettings};
+use wire::Transport;
+use worker_runtime::{Listener, RuntimeConfig};
+
+/// A private authority.
+struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    roots: Arc<RootCertStore>,
+}
+
+impl Authority {
+    fn new() -> Authority {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(params.self_signed(&key).unwrap().der().clone()).unwrap();
+        Authority { issuer: Issuer::new(params, key), roots: Arc::new(roots) }
+    }
+
+    fn issue(&self, names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Certificate {
+        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        change(&mut params);
+        let key = KeyPair::generate().unwrap();
+        let signed = params.signed_by(&key, &self.issuer).unwrap();
+        let private = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        Certificate::new(vec![signed.der().clone()], &private).unwrap()
+    }
+
+    /// A certificate of these names.
+    fn certificate(&self, names: &[&str]) -> Certificate {
+        self.issue(names, |_| {})
+    }
+
+    /// What a client starts from that believes this authority.
+    fn settings(&self, certificate: Option<Certificate>) -> ClientSettings {
+        let roots = Arc::clone(&self.roots);
+        ClientSettings { roots, wildcards: false, certificate, resume: true, key_log: None }
+    }
+
+    fn client(&self) -> Client {
+        Client::new(&self.settings(None), []).unwrap()
+    }
+
+    /// A server that shows these certificates, behind the two listeners of [`config`].
+    fn server(&self, certificates: &[Certificate], clients: ClientCertificates, workers: u16) -> Server {
+        let settings = ServerSettings {
+            choice: Arc::new(Choice::new(certificates.iter().map(|one| (one, &[][..])))),
+            clients,
+            roots: Arc::clone(&self.roots),
+            key_log: None,
+        };
+        let mut config = config("127.0.0.1");
+        config
+            .listeners
+            .push(Listener { transport: Transport::Tls, address: "127.0.0.1:0".parse().unwrap() });
+        config.tls = Some(settings.server().unwrap());
+        Server::with(config, workers)
+    }
+
+    fn of(&self, names: &[&str]) -> Server {
+        self.server(&[self.certificate(names)], ClientCertificates::Off, 1)
+    }
+}
+
+fn address(server: &Server) -> SocketAddr {
+    server.handle.listeners()[2].address
+}
+
+/// A server without TLS listeners that opens connections with `client`.
+fn caller(client: Client, workers: u16) -> Server {
+    caller_with(config("127.0.0.1"), client, workers)
+}
+
+fn caller_with(mut config: RuntimeConfig, client: Client, workers: u16) -> Server {
+    config.tls_client = Some(client);
+    Server::with(config, workers)
+}
+
+/// Has a worker of the caller send a line over TLS, with this token.
+fn say(caller: &Server, worker: u16, name: &str, to: SocketAddr, (token, line): (u64, &str)) {
+    caller.act(worker, &format!(">tls@{name} {to} {token} {line}"));
+}
+
+/// Waits until a line has come.
+fn heard(server: &Server, line: &str) {
+    server.wait_told(line, |(_, told)| *told == Told::Message(line.to_owned()));
+}
+
+/// Waits until the message with this token has failed, without having been cut off.
+fn failed(caller: &Server, token: u64) {
+    caller.wait_told("the failure", |(_, told)| *told == Told::Undeliverable(token));
+}
+
+fn hears_nothing(server: &Server) {
+    let messages = server.told().into_iter().filter(|(_, told)| matches!(told, Told::Message(_)));
+    assert_eq!(messages.count(), 0);
+}
+
+#[test]
+fn line_reaches_a_server_that_proves_its_name() {
+    let authority = Authority::new();
+    let server = authority.of(&["example.org"]);
+    let caller = caller(authority.client(), 1);
+    say(&caller, 0, "example.org", address(&server), (7, "echo me"));
+    // The echo of it comes back over the same connection, and is echoed again: the two talk on.
+    caller.wait_count("the echoes", |c| c.tcp_messages_in > 3);
+    let counts = caller.counts();
+    assert_eq!((counts.tcp_connects, counts.tls_handshakes, counts.tls_failures), (1, 1, 0));
+}
+
+#[test]
+fn server_is_not_believed_without_the_name() {
+    let authority = Authority::new();
+    for (names, wanted) in [
+        (&["other.example"][..], "example.org"),
+        (&["example.org"], "sub.example.org"),
+        (&["*.example.org"], "sip.example.org"),
+        (&["example.org"], "127.0.0.1"),
+    ] {
+        let (server, caller) = (authority.of(names), caller(authority.client(), 1));
+        say(&caller, 0, wanted, address(&server), (7, "quiet secret"));
+        failed(&caller, 7);
+        let counts = caller.counts();
+        let seen = (counts.tls_unproven, counts.tls_handshakes, counts.tcp_connect_failures);
+        assert_eq!(seen, (1, 0, 1), "{wanted}");
+        hears_nothing(&server);
+    }
+}
+
+#[test]
+fn server_is_not_believed_by_an_old_or_foreign_certificate() {
+    let (authority, foreign) = (Authority::new(), Authority::new());
+    let old = authority.issue(&["example.org"], |params| {
+        params.not_before = rcgen::date_time_ymd(2001, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2002, 1, 1);
+    });
+    let strange = foreign.certificate(&["example.org"]);
+    for certificate in [old, strange] {
+        let server = authority.server(&[certificate], ClientCertificates::Off, 1);
+        let caller = caller(authority.client(), 1);
+        say(&caller, 0, "example.org", address(&server), (7, "quiet secret"));
+        failed(&caller, 7);
+        assert_eq!(caller.counts().tls_unproven, 1);
+        hears_nothing(&server);
+    }
+}
+
+#[test]
+fn address_is_proven_by_a_certificate_that_names_it() {
+    let authority = Authority::new();
+    let certificate = authority.issue(&["example.org"], |params| {
+        params.subject_alt_names.push(SanType::IpAddress("127.0.0.1".parse().unwrap()));
+    });
+    let server = authority.server(&[certificate], ClientCertificates::Off, 1);
+    let caller = caller(authority.client(), 1);
+    say(&caller, 0, "127.0.0.1", address(&server), (7, "quiet hello"));
+    heard(&server, "quiet hello");
+}
+
+#[test]
+fn connection_is_taken_again_for_its_name_only() {
+    for workers in [1, 2] {
+        let authority = Authority::new();
+        let certificates = ["one.example", "two.example"].map(|name| authority.certificate(&[name]));
+        let server = authority.server(&certificates, ClientCertificates::Off, 1);
+        let (caller, to) = (caller(authority.client(), workers), address(&server));
+        say(&caller, 0, "one.example", to, (1, "quiet 1"));
+        heard(&server, "quiet 1");
+        // Of any worker, in any case.
+        say(&caller, workers - 1, "ONE.example", to, (2, "quiet 2"));
+        heard(&server, "quiet 2");
+        assert_eq!(server.counts().tcp_accepted, 1, "{workers}");
+        say(&caller, workers - 1, "two.example", to, (3, "quiet 3"));
+        heard(&server, "quiet 3");
+        say(&caller, 0, "one.example", to, (4, "quiet 4"));
+        heard(&server, "quiet 4");
+        assert_eq!(server.counts().tcp_accepted, 2, "{workers}");
+        // Who proves two names does not prove a third.
+        say(&caller, 0, "three.example", to, (5, "quiet 5"));
+        failed(&caller, 5);
+    }
+}
+
+#[test]
+fn lines_wait_together_for_one_handshake() {
+    let authority = Authority::new();
+    let (server, caller) = (authority.of(&["example.org"]), caller(authority.client(), 1));
+    for number in 0..50 {
+        say(&caller, 0, "example.org", address(&server), (number, &format!("quiet {number}")));
+    }
+    heard(&server, "quiet 49");
+    let lines: Vec<_> = server.told().into_iter().map(|(_, told)| told).collect();
+    let wanted: Vec<_> = (0..50).map(|number| Told::Message(format!("quiet {number}"))).collect();
+    assert_eq!((lines, caller.counts().tcp_connects), (wanted, 1));
+}
+
+#[test]
+fn message_without_a_name_is_not_sent() {
+    let authority = Authority::new();
+    let (server, caller) = (authority.of(&["example.org"]), caller(authority.client(), 1));
+    for (token, name) in [(1, ""), (2, "not/a/name")] {
+        say(&caller, 0, name, address(&server), (token, "quiet secret"));
+        failed(&caller, token);
+        assert_eq!((caller.counts().tls_unproven, caller.counts().tcp_connects), (token, 0));
+    }
+    assert_eq!(server.counts().tcp_accepted, 0);
+}
+
+#[test]
+fn server_that_wants_a_certificate_gets_the_one_for_its_name() {
+    let authority = Authority::new();
+    let certificate = authority.certificate(&["example.org"]);
+    let server = authority.server(&[certificate], ClientCertificates::Required, 1);
+    let own = authority.settings(Some(authority.certificate(&["caller.example"])));
+    let client = Client::new(&authority.settings(None), [("Example.org", &own)]).unwrap();
+    let caller = caller(client, 1);
+    say(&caller, 0, "example.org", address(&server), (7, "quiet hello"));
+    heard(&server, "quiet hello");
+}
+
+#[test]
+fn server_that_wants_a_certificate_refuses_who_has_none() {
+    let authority = Authority::new();
+    let certificate = authority.certificate(&["example.org"]);
+    let server = authority.server(&[certificate], ClientCertificates::Required, 1);
+    let caller = caller(authority.client(), 1);
+    say(&caller, 0, "example.org", address(&server), (7, "quiet hello"));
+    // With TLS 1.3 the line has left when the server refuses; it was not read, so it has failed.
+    failed(&caller, 7);
+    assert_eq!(caller.counts().tls_unproven, 1);
+    hears_nothing(&server);
+}
+
+#[test]
+fn server_that_says_nothing_is_given_up_in_time() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut config = config("127.0.0.1");
+    config.streams.connect = Duration::from_millis(100);
+    let caller = caller_with(config, Authority::new().client(), 1);
+    say(&caller, 0, "example.org", silent.local_addr().unwrap(), (7, "quiet hello"));
+    let (mut peer, _) = silent.accept().unwrap();
+    let mut hello = [0];
+    patient(peer.try_clone().unwrap()).read_exact(&mut hello).unwrap();
+    assert_eq!(hello, [22], "the beginning of a handshake, RFC 8446 section 5.1");
+    failed(&caller, 7);
+    assert_eq!(caller.counts().tls_unproven, 1);
+    let _ = peer.read_to_end(&mut Vec::new());
+}
+
+#[test]
+fn server_that_leaves_in_the_handshake_takes_nothing() {
+    let leaver = TcpListener::bind("127.0.0.1:0").unwrap();
+    let caller = caller(Authority::new().client(), 1);
+    say(&caller, 0, "example.org", leaver.local_addr().unwrap(), (7, "quiet hello"));
+    let (mut peer, _) = leaver.accept().unwrap();
+    peer.read_exact(&mut [0; 5]).unwrap();
+    drop(peer);
+    failed(&caller, 7);
+    assert_eq!(caller.counts().tls_unproven, 1);
+    assert!(!caller.told().iter().any(|(_, told)| matches!(told, Told::CutOff(_) | Told::Disconnected(_))));
+}
+
+#[test]
+fn refused_connection_is_a_failure_at_once() {
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let caller = caller(Authority::new().client(), 1);
+    say(&caller, 0, "example.org", nobody, (7, "quiet hello"));
+    failed(&caller, 7);
+    let counts = caller.counts();
+    assert_eq!((counts.tcp_connects_refused, counts.tls_unproven), (1, 0));
+}
+
+#[test]
+fn server_that_restarts_is_connected_to_anew() {
+    let authority = Authority::new();
+    let server = authority.of(&["example.org"]);
+    let (caller, to) = (caller(authority.client(), 1), address(&server));
+    say(&caller, 0, "example.org", to, (1, "quiet 1"));
+    heard(&server, "quiet 1");
+    drop(server);
+    caller.wait_count("the end", |c| c.tcp_open == 0);
+    say(&caller, 0, "example.org", to, (2, "quiet 2"));
+    failed(&caller, 2);
+    let peer = TcpListener::bind(to).unwrap();
+    say(&caller, 0, "example.org", to, (3, "quiet 3"));
+    assert!(peer.accept().is_ok());
+}
+
+#[test]
+fn many_bytes_go_through_a_slow_handshake() {
+    let authority = Authority::new();
+    let (server, caller) = (authority.of(&["example.org"]), caller(authority.client(), 1));
+    let long = format!("quiet {}", "x".repeat(40_000));
+    say(&caller, 0, "example.org", address(&server), (1, &long));
+    heard(&server, &long);
+}
