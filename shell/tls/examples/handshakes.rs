@@ -3,10 +3,10 @@
 //! ```text
 //! handshakes CHAIN KEY ROOTS NAME ADDRESS PID COUNT
 //! ```
-//! Prints `alone full`, `alone resumed`, `server full` and `server resumed`, each with handshakes for a second of
-//! processor time. `alone` is the median of the time spent in the server's half; `server` is the processor time
-//! of all threads of process PID. Every handshake ends with a byte of data in each direction where the server
-//! answers (two line ends, RFC 5626 section 3.5.1).
+//! Prints `alone full`, `alone resumed`, `server full` and `server resumed`, each with handshakes for a
+//! second of processor time. `alone` is the median of the time spent in the server's half; `server` is the
+//! processor time of all threads of process PID. There a keepalive (RFC 5626 section 3.5.1) follows each
+//! handshake.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "an example, not a part of the product")]
 
 use rustls::client::Resumption;
