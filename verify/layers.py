@@ -45,7 +45,7 @@ BELOW = {
     # The shell handles no SIP: of the core it sees only the vocabulary, the wheel for deadlines and the form of
     # programs for the kernel.
     'tls': set(),
-    'worker-runtime': {'wire', 'timing', 'kernel-programs', 'log-events', 'tls'},
+    'worker-runtime': {'wire', 'timing', 'kernel-programs', 'log-events', 'tls', 'websocket'},
     # ... except the location service and the store, which keep bindings and credentials as the core defines them.
     'location': {'wire', 'sip-registrar', 'log-events'},
     'store': {'wire', 'location', 'sip-registrar', 'sip-auth', 'log-events'},

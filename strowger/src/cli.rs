@@ -72,8 +72,8 @@ SIGTERM or Ctrl-C drains and stops, a second one stops at once; SIGHUP reloads t
 pub struct ServeArgs {
     #[command(flatten)]
     pub config: ConfigFile,
-    /// Where to listen: udp:ADDR:PORT, tcp:ADDR:PORT or tls:ADDR:PORT; may be repeated [default: UDP and TCP,
-    /// port 5060 of every address]
+    /// Where to listen: udp:ADDR:PORT, or tcp, tls, ws, wss; may be repeated [default: UDP and TCP, port 5060
+    /// of every address]
     #[arg(long, value_name = "TRANSPORT:ADDR:PORT")]
     pub listen: Vec<String>,
     /// The certificate chain for TLS, PEM

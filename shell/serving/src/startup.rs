@@ -12,7 +12,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
-use worker_runtime::{Bound, Listener, Runtime, RuntimeConfig, StreamLimits};
+use worker_runtime::{Bound, Listener, Runtime, RuntimeConfig, StreamLimits, WebSocket};
 
 /// Anything that keeps the server from starting; its text says what to do.
 pub type Failure = Box<dyn Error + Send + Sync>;
@@ -148,6 +148,11 @@ fn runtime_config(config: &Config, listeners: &[c::Listener], workers: usize) ->
         segment: config.server.udp_segmentation,
         // Timers B and F (RFC 3261 section 17.1).
         patience: config.timers.t1 * 64,
+        websocket: WebSocket {
+            path: config.websocket.path.clone(),
+            origins: config.websocket.origins.clone(),
+            max_message: u32::try_from(l.message_bytes).unwrap_or(u32::MAX),
+        },
         udp_buffer_most: crate::memory::buffer(l, workers),
         streams: StreamLimits {
             max_connections: l.connections,

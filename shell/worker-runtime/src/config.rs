@@ -11,7 +11,8 @@ use wire::Transport;
 /// [`ListenerId`](wire::ListenerId).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Listener {
-    /// UDP, TCP or TLS; the others are refused at start.
+    /// Any but SCTP, which is refused at start. A WebSocket listener over TLS at the address of a TLS
+    /// listener shares its socket: what a connection begins with says which of the two it is.
     pub transport: Transport,
     /// The address. Port 0 takes any free one; [`Bound::listeners`](crate::Bound::listeners) says
     /// which. An IPv6 address takes no IPv4 traffic.
@@ -85,6 +86,8 @@ pub struct RuntimeConfig {
     pub tls: Option<tls::Server>,
     /// What TLS connections begin with that we open. None can be opened without.
     pub tls_client: Option<tls::Client>,
+    /// What WebSocket listeners accept.
+    pub websocket: WebSocket,
     /// Called when a worker panics.
     pub on_panic: Option<PanicHook>,
 }
@@ -112,6 +115,7 @@ impl Default for RuntimeConfig {
             streams: StreamLimits::default(),
             tls: None,
             tls_client: None,
+            websocket: WebSocket::default(),
             on_panic: None,
         }
     }
@@ -246,6 +250,24 @@ impl Default for StreamLimits {
             receive_buffer: 128 << 10,
             backlog: 4_096,
         }
+    }
+}
+
+/// What is accepted of WebSocket (RFC 7118).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WebSocket {
+    /// The path that requests must name; `None`: any.
+    pub path: Option<String>,
+    /// Web pages that may connect, by their origins as browsers write them (RFC 6454 section 6.2); none: all.
+    /// A client that sends no Origin is no browser and is not asked.
+    pub origins: Vec<String>,
+    /// Longest message, in bytes. A longer one ends the connection with the code 1009.
+    pub max_message: u32,
+}
+
+impl Default for WebSocket {
+    fn default() -> WebSocket {
+        WebSocket { path: None, origins: Vec::new(), max_message: 256 << 10 }
     }
 }
 

@@ -151,6 +151,12 @@ counters! {
     /// TLS connections to servers that failed, because the server did not prove its name or refused us, or
     /// were not begun, because there was no name to prove.
     tls_unproven,
+    /// Handshakes of WebSocket that were accepted.
+    websocket_handshakes,
+    /// HTTP requests on WebSocket listeners that were refused.
+    websocket_refused,
+    /// WebSocket connections that ended because the peer broke a rule of WebSocket.
+    websocket_faults,
     /// Requests that would begin something, not sent because their connection took nothing and much waited
     /// for it.
     tcp_congested,

@@ -2,7 +2,7 @@
 
 use crate::config::{Listener, PanicHook, RuntimeConfig, StartError, WorkerPanic};
 use crate::counters::Counts;
-use crate::listen::Bound;
+use crate::listen::{Bound, sharers};
 use crate::shared::Shared;
 use crate::sys;
 use crate::transport::stream::{Caps, Directory, Question, StreamShared};
@@ -55,6 +55,8 @@ impl<N: Send + 'static> Runtime<N> {
             directory: Directory::new(),
             tls: config.tls.clone(),
             tls_client: config.tls_client.clone(),
+            websocket: config.websocket.clone(),
+            sharers: sharers(&listeners),
         };
         let system = |what| move |error| StartError::System { what, error };
         let shared = Shared::new(listeners, weak, sieves, streams, config.ring, config.notices)

@@ -29,7 +29,7 @@ mod transport;
 mod worker;
 
 pub use config::{
-    GeneratorOptions, Listener, PanicHook, RuntimeConfig, StartError, StreamLimits, WorkerPanic,
+    GeneratorOptions, Listener, PanicHook, RuntimeConfig, StartError, StreamLimits, WebSocket, WorkerPanic,
 };
 pub use counters::Counts;
 pub use handle::{PostError, Runtime, RuntimeHandle};

@@ -65,10 +65,15 @@ impl Bound {
         for (index, &listener) in config.listeners.iter().enumerate() {
             let id = ListenerId(index as u16);
             match listener.transport {
-                Transport::Udp | Transport::Tcp => {}
-                Transport::Tls if config.tls.is_some() => {}
-                Transport::Tls => return Err(StartError::NoCertificate(listener)),
-                _ => return Err(StartError::NotInThisVersion(listener)),
+                Transport::Udp | Transport::Tcp | Transport::Ws => {}
+                Transport::Tls | Transport::Wss if config.tls.is_some() => {}
+                Transport::Tls | Transport::Wss => return Err(StartError::NoCertificate(listener)),
+                Transport::Sctp => return Err(StartError::NotInThisVersion(listener)),
+            }
+            if shares_socket(&config.listeners, listener) {
+                log_events::workers::listening(&listener.transport, &listener.address, workers);
+                listeners.push(listener);
+                continue;
             }
             let owner = index.checked_sub(config.own_from).map(|nth| nth % workers);
             let opening = match owner.and_then(|owner| sockets.get_mut(owner..=owner)) {
@@ -110,6 +115,22 @@ impl Bound {
     ) -> Result<Runtime<G::Notice>, StartError> {
         Runtime::run(self, machines.into_iter().map(Generating).collect())
     }
+}
+
+/// Whether a WebSocket listener shares the socket of a TLS listener.
+fn shares_socket(listeners: &[Listener], listener: Listener) -> bool {
+    let twin = Listener { transport: Transport::Tls, ..listener };
+    listener.transport == Transport::Wss && listener.address.port() != 0 && listeners.contains(&twin)
+}
+
+/// For each listener the WebSocket listener that shares its socket.
+pub fn sharers(listeners: &[Listener]) -> Vec<Option<ListenerId>> {
+    let sharer = |listener: &Listener| {
+        let twin = Listener { transport: Transport::Wss, ..*listener };
+        let at = listeners.iter().position(|other| *other == twin)?;
+        (listener.transport == Transport::Tls).then_some(ListenerId(at as u16))
+    };
+    listeners.iter().map(sharer).collect()
 }
 
 /// The address to open for every worker: the listener's, with a free port if any will do.

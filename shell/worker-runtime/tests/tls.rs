@@ -2,30 +2,19 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod common;
 
+use common::secure::certificate;
 use common::*;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConnection, RootCertStore, StreamOwned};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, StreamOwned};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
-use tls::{Certificate, Choice, ClientCertificates, ClientSettings, ServerSettings};
+use tls::{Choice, ClientCertificates, ClientSettings, ServerSettings};
 use wire::Transport;
 use worker_runtime::{ConnectionView, Listener, Portion, Question, RuntimeConfig, Wanted};
 
 type Stream = StreamOwned<ClientConnection, TcpStream>;
-
-/// A certificate that signs itself, and what a client needs to believe it.
-fn certificate() -> (Certificate, Arc<RootCertStore>) {
-    let key = rcgen::KeyPair::generate().unwrap();
-    let params = rcgen::CertificateParams::new(vec!["example.org".to_owned()]).unwrap();
-    let signed = params.self_signed(&key).unwrap();
-    let mut roots = RootCertStore::empty();
-    roots.add(signed.der().clone()).unwrap();
-    let private = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-    let chain: Vec<CertificateDer<'static>> = vec![signed.der().clone()];
-    (Certificate::new(chain, &private).unwrap(), Arc::new(roots))
-}
 
 /// A server with a TLS listener behind the two of [`config`], and its clients' settings.
 struct Tls {

@@ -35,6 +35,7 @@ mod trunk;
 mod types;
 mod values;
 mod voicemail;
+mod websocket;
 
 pub use admin::AdminAccess;
 pub use auth::Auth;
@@ -61,3 +62,4 @@ pub use trunk::Trunk;
 pub use types::{Cidr, HostPort, Listener, Target};
 pub use values::nowhere;
 pub use voicemail::Voicemail;
+pub use websocket::WebSocket;

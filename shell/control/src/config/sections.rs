@@ -7,7 +7,7 @@ use super::schema::{self, Checks, Described};
 use super::types::Listener;
 use super::{
     AdminAccess, Auth, Balance, Dns, Emergency, Limits, Log, Overload, Proxy, Registrar, Route, Server,
-    Store, Timers, Tls, Trunk, Voicemail, route, trunk,
+    Store, Timers, Tls, Trunk, Voicemail, WebSocket, route, trunk,
 };
 
 /// The whole configuration. Immutable once built: a reload builds a new one.
@@ -17,6 +17,8 @@ pub struct Config {
     pub server: Server,
     /// Certificates, and who is believed.
     pub tls: Tls,
+    /// What WebSocket listeners accept.
+    pub websocket: WebSocket,
     /// Digest authentication.
     pub auth: Auth,
     /// The registrar.
@@ -54,6 +56,7 @@ pub(super) fn sections() -> Vec<Described> {
     vec![
         Described::of::<Server>(false),
         Described::of::<Tls>(false),
+        Described::of::<WebSocket>(false),
         Described::of::<Auth>(false),
         Described::of::<Registrar>(false),
         Described::of::<Proxy>(false),
@@ -84,6 +87,7 @@ impl Config {
         let Config {
             server,
             tls,
+            websocket,
             auth,
             registrar,
             proxy,
@@ -102,6 +106,7 @@ impl Config {
         } = self;
         visit.section(server, &there.server);
         visit.section(tls, &there.tls);
+        visit.section(websocket, &there.websocket);
         visit.section(auth, &there.auth);
         visit.section(registrar, &there.registrar);
         visit.section(proxy, &there.proxy);
@@ -163,6 +168,7 @@ pub(super) fn read(reader: &mut Reader<'_>, mut top: Section<'_, '_>, context: &
     let context = &Context { server: &server, ..*context };
     let config = Config {
         tls: one(reader, &mut top, context),
+        websocket: one(reader, &mut top, context),
         auth: one(reader, &mut top, context),
         registrar: one(reader, &mut top, context),
         proxy: one(reader, &mut top, context),
@@ -206,7 +212,8 @@ fn one<S: Checks>(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, context: &
 /// What only shows when all sections are known.
 fn across(reader: &mut Reader<'_>, top: &Section<'_, '_>, config: &Config, context: &Context<'_>) {
     let clash = config.admin.listen.filter(|admin| {
-        let tcp = |l: &&Listener| l.transport == wire::Transport::Tcp && admin.port() != 0;
+        let other = [wire::Transport::Udp, wire::Transport::Sctp];
+        let tcp = |l: &&Listener| !other.contains(&l.transport) && admin.port() != 0;
         config.server.listen.iter().filter(tcp).any(|l| {
             let wide = l.address.ip().is_unspecified() && l.address.is_ipv4() == admin.is_ipv4();
             l.address.port() == admin.port() && (l.address.ip() == admin.ip() || wide)

@@ -54,12 +54,14 @@ section! {
         domains: Vec<String> = Vec::new(), list(text("host name", domain)).once("domain"), live;
         /// Further host names and addresses that mean this server.
         aliases: Vec<String> = Vec::new(), list(text("host name or address", host)).once("alias"), live;
-        /// Where to listen. An unspecified address is replaced by every address of the machine at start. What
-        /// goes to a public address leaves from a listener that has one, or that advertises something, if
-        /// there is any; else from the one that the request came to. In the default list the IPv6 ones may be
-        /// missing.
+        /// Where to listen: `"udp:ADDRESS:PORT"`, or `tcp`, `tls`, `ws` (WebSocket without encryption),
+        /// `wss`. A `wss` listener at the address and port of a `tls` listener shares that port: what a
+        /// client sends first says which of the two it is. An unspecified address is replaced by every
+        /// address of the machine at start. What goes to a public address leaves from a listener that has
+        /// one, or that advertises something, if there is any; else from the one that the request came to.
+        /// In the default list the IPv6 ones may be missing.
         listen: Vec<Listener> =
-            everywhere(), list(text("`udp:ADDRESS:PORT`, `tcp:ADDRESS:PORT` or `tls:ADDRESS:PORT`", listener)), restart;
+            everywhere(), list(text("`TRANSPORT:ADDRESS:PORT`", listener)), restart;
         /// `"host"` or `"host:port"` to write into Via and Record-Route instead of the bound address; or a
         /// table with one entry for each listener: `advertise = { "udp:10.0.0.1:5060" = "sip.example.com" }`.
         advertise: Advertise = Advertise::default(), Advertised, restart;

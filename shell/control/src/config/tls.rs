@@ -5,6 +5,7 @@ use super::form::*;
 use super::load::{Context, Overrides};
 use super::reader::{Reader, Section, kind};
 use super::schema::{Checks, section};
+use super::types::Listener;
 use super::values::{LONGEST_TEXT, shown};
 use std::path::{Path, PathBuf};
 use tls::ClientCertificates;
@@ -153,10 +154,12 @@ impl Checks for Tls {
             }
             (None, None) => {}
         }
-        let listens = context.server.listen.iter().any(|l| l.transport == wire::Transport::Tls);
-        if listens && self.certificates.is_empty() {
+        let listens = |l: &&Listener| matches!(l.transport, wire::Transport::Tls | wire::Transport::Wss);
+        if let Some(listener) = context.server.listen.iter().find(listens)
+            && self.certificates.is_empty()
+        {
             let fault = Fault::new(
-                "a tls listener needs a certificate",
+                format!("a {} listener needs a certificate", listener.transport),
                 "name its files: certificates = [{ chain = \"fullchain.pem\", key = \"privkey.pem\" }] in [tls], or \
                  --tls-cert and --tls-key",
             );

@@ -35,7 +35,7 @@ pub(super) use named;
 /// One listening socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listener {
-    /// The transport protocol; UDP or TCP in this version.
+    /// The transport protocol; any but SCTP in this version.
     pub transport: Transport,
     /// The address to bind; port 0 lets the system choose.
     pub address: SocketAddr,

@@ -75,7 +75,7 @@ pub(super) fn listener(written: &str) -> Result<Listener, Fault> {
         return Err(fault);
     }
     let transport = match Transport::from_name(name.as_bytes()) {
-        Some(Transport::Tls) => Transport::Tls,
+        Some(secure @ (Transport::Tls | Transport::Ws | Transport::Wss)) => secure,
         _ => transport(name)?,
     };
     match address.parse::<SocketAddr>() {

@@ -46,8 +46,10 @@ impl<H: Host> Worker<H> {
         for (index, transmit) in out.transmits().iter().enumerate() {
             let taken = match transmit.flow.transport {
                 Transport::Udp => self.datagrams.enqueue(&transmit.flow, index as u32),
-                Transport::Tcp | Transport::Tls => self.dispatch_stream(transmit, &out, &mut fresh),
-                Transport::Ws | Transport::Wss | Transport::Sctp => false,
+                Transport::Tcp | Transport::Tls | Transport::Ws | Transport::Wss => {
+                    self.dispatch_stream(transmit, &out, &mut fresh)
+                }
+                Transport::Sctp => false,
             };
             if !taken {
                 self.streams.fail(ticket(transmit, origin));

@@ -12,13 +12,14 @@ mod reading;
 mod receiving;
 mod rings;
 mod sleep;
+mod web;
 
 use crate::config::RuntimeConfig;
 use crate::listen::WorkerSockets;
 use crate::monotonic_now;
 use crate::shared::{Hop, Shared};
 use crate::sys::{Event, Interest, Poller};
-use crate::transport::stream::{Reason, Streams, Ticket, answer};
+use crate::transport::stream::{Conn, Reason, Streams, Ticket, answer};
 use crate::transport::udp::Datagrams;
 use driver::Driver;
 pub use host::{Generating, Host, Notice, Serving};
@@ -143,7 +144,7 @@ impl<H: Host> Worker<H> {
             self.settle();
         }
         self.part();
-        self.streams.close_all();
+        self.streams.close_all(&self.poller, self.driver.now());
         Ok(())
     }
 
@@ -182,7 +183,7 @@ impl<H: Host> Worker<H> {
 
     /// How long the worker may wait.
     fn may_wait(&mut self) -> Wait {
-        if !self.streams.news().is_empty() || self.datagrams.has_reports() || self.streams.has_turns() {
+        if !self.streams.news().is_empty() || self.datagrams.has_reports() || self.streams.turns().are_due() {
             return Wait::No;
         }
         let deadline = match (self.driver.machine().next_deadline(), self.streams.next_deadline()) {
@@ -192,7 +193,7 @@ impl<H: Host> Worker<H> {
         if deadline <= self.driver.now() {
             return Wait::No;
         }
-        match self.streams.waits_for_ring() || self.driver.rings().has_deferred() {
+        match self.streams.turns().wait_for_ring() || self.driver.rings().has_deferred() {
             true => Wait::Shortly,
             false => Wait::Until(deadline),
         }
@@ -234,7 +235,7 @@ impl<H: Host> Worker<H> {
         if event.writable {
             self.streams.writable(id, &self.poller, self.driver.now());
         }
-        let Some(ended) = self.streams.has_ended(id) else { return };
+        let Some(ended) = self.streams.conn(id).map(Conn::has_ended) else { return };
         if event.dead && ended {
             // Nothing is read any more, so nobody else would find out.
             self.streams.close(id, Reason::Peer);

@@ -2,12 +2,13 @@
 
 use super::Worker;
 use super::host::Host;
-use crate::transport::stream::{Begun, Bytes, Input, Read, Reason};
+use crate::transport::stream::{Begun, Bytes, Conn, End, Input, Read, Reason};
+use std::ops::Range;
 use wire::{ConnId, Flow, Frame, FrameError, Machine};
 
 /// Why the digestion of a buffer stopped.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stop {
+pub(super) enum Stop {
     /// Nothing is left, or only the beginning of a message.
     Hungry,
     /// Others are to have their turn.
@@ -16,17 +17,19 @@ enum Stop {
     RingFull,
     /// The stream cannot be followed; its next bytes, so many, may be answered.
     Broken(usize, FrameError),
+    /// The frames of WebSocket end the connection.
+    Ends(End),
 }
 
 /// What the digestion of a buffer did.
-struct Digest {
-    /// Bytes that are done with.
-    consumed: usize,
-    /// What the framing said of the bytes after those.
-    begun: Begun,
-    /// Whether a whole message was among them.
-    message: bool,
-    stop: Stop,
+pub(super) struct Digest {
+    /// Bytes that are not done with.
+    pub rest: Range<usize>,
+    /// What the framing said of them.
+    pub begun: Begun,
+    /// Whether a whole message was among those that are.
+    pub message: bool,
+    pub stop: Stop,
 }
 
 impl<H: Host> Worker<H> {
@@ -34,8 +37,8 @@ impl<H: Host> Worker<H> {
     pub(super) fn read_stream(&mut self, id: ConnId) {
         match self.streams.read(id, &self.poller, self.driver.now()) {
             Read::Nothing => {}
-            Read::Bytes(bytes) => {
-                self.handle(id, &bytes);
+            Read::Bytes(mut bytes) => {
+                self.handle(id, &mut bytes);
                 self.streams.give_back(bytes);
             }
             Read::Input(input) => self.digest_input(id, input),
@@ -43,30 +46,35 @@ impl<H: Host> Worker<H> {
     }
 
     /// Handles bytes where they are. What is left over is copied.
-    fn handle(&mut self, id: ConnId, bytes: &Bytes) {
-        let digest = self.digest(id, bytes.get(), bytes.resume);
-        let rest = bytes.get().get(digest.consumed..);
+    fn handle(&mut self, id: ConnId, bytes: &mut Bytes) {
+        let resume = bytes.resume;
+        let digest = self.digest(id, bytes.get_mut(), resume);
+        let rest = bytes.get().get(digest.rest.clone());
         let rest = invariant::some!(rest, "consumed bytes were in the buffer").unwrap_or_default();
-        let since = if digest.consumed > 0 { self.driver.now() } else { bytes.since };
+        let since = if digest.rest.start > 0 { self.driver.now() } else { bytes.since };
         let kept = rest.is_empty() || self.streams.leave(id, rest, digest.begun, since);
         self.digested(id, digest, kept);
     }
 
     /// Handles input that was left over before, and leaves with the connection what is again.
-    fn digest_input(&mut self, id: ConnId, input: Box<Input>) {
-        let digest = self.digest(id, input.unread(), input.resume());
+    fn digest_input(&mut self, id: ConnId, mut input: Box<Input>) {
+        let resume = input.resume();
+        let digest = self.digest(id, input.unread_mut(), resume);
         let now = self.driver.now();
-        let kept = self.streams.leave_rest(id, input, digest.consumed, digest.begun, now);
+        let kept = self.streams.leave_rest(id, input, digest.rest.clone(), digest.begun, now);
         self.digested(id, digest, kept);
     }
 
     /// Hands the messages in `bytes` on, until they end or the budget does.
-    fn digest(&mut self, id: ConnId, bytes: &[u8], resume: usize) -> Digest {
+    fn digest(&mut self, id: ConnId, bytes: &mut [u8], resume: usize) -> Digest {
         let begun = Begun { resume, message: false };
-        let mut done = Digest { consumed: 0, begun, message: false, stop: Stop::Hungry };
-        let Some(flow) = self.streams.flow(id) else { return done };
+        let mut done = Digest { rest: 0..bytes.len(), begun, message: false, stop: Stop::Hungry };
+        let Some(flow) = self.streams.conn(id).map(|conn| conn.flow(id)) else { return done };
+        if flow.transport.keeps_boundaries() {
+            return self.digest_frames(id, flow, bytes);
+        }
         for _ in 0..self.work_budget {
-            let rest = bytes.get(done.consumed..).unwrap_or_default();
+            let rest = bytes.get(done.rest.clone()).unwrap_or_default();
             if rest.is_empty() {
                 return done;
             }
@@ -79,15 +87,15 @@ impl<H: Host> Worker<H> {
                 Frame::Partial { resume } => {
                     return Digest { begun: Begun { resume, message: true }, ..done };
                 }
-                Frame::Skip { len } => done.consumed += len.clamp(1, rest.len()),
+                Frame::Skip { len } => done.rest.start += len.clamp(1, rest.len()),
                 Frame::Ping { len, pong } => {
-                    done.consumed += len.clamp(1, rest.len());
+                    done.rest.start += len.clamp(1, rest.len());
                     self.streams.pong(id, pong, &self.poller, self.driver.now());
                 }
                 Frame::Message { skip, len } => match self.message(flow, rest, skip, len) {
                     Ok(()) => {
                         done.message = true;
-                        done.consumed += skip + len;
+                        done.rest.start += skip + len;
                     }
                     Err(stop) => {
                         done.stop = stop;
@@ -101,7 +109,7 @@ impl<H: Host> Worker<H> {
             }
             done.begun.resume = 0;
         }
-        if done.consumed < bytes.len() {
+        if !done.rest.is_empty() {
             done.stop = Stop::Budget;
         }
         done
@@ -119,19 +127,17 @@ impl<H: Host> Worker<H> {
     /// Acts on the outcome of a digestion; the input has been put back, unless it is not `kept` because there
     /// is no room.
     fn digested(&mut self, id: ConnId, digest: Digest, kept: bool) {
-        if digest.message {
-            self.streams.has_message(id);
-        }
         if matches!(digest.stop, Stop::Budget | Stop::RingFull) {
             self.streams.wait(id, digest.stop == Stop::RingFull);
         }
-        if let Stop::Broken(head, error) = digest.stop {
-            self.refuse(id, head, error);
-        } else {
-            self.streams.set_read_deadline(id, digest.message, self.driver.now());
+        self.streams.has_read(id, digest.message, self.driver.now());
+        match digest.stop {
+            Stop::Broken(head, error) => self.refuse(id, head, error),
+            Stop::Ends(end) => self.end_web(id, end),
+            Stop::Hungry | Stop::Budget | Stop::RingFull => {}
         }
         self.dispatch();
-        match self.streams.is_useful(id) {
+        match self.streams.conn(id).map(Conn::is_useful) {
             Some(true) if !kept => {
                 self.end_round();
                 self.streams.close_gently(id, Reason::Slow, &self.poller, self.driver.now());
@@ -143,7 +149,7 @@ impl<H: Host> Worker<H> {
 
     /// Lets the machine answer a stream that cannot be followed, and ends it.
     fn refuse(&mut self, id: ConnId, head: usize, error: FrameError) {
-        let Some(flow) = self.streams.flow(id) else { return };
+        let Some(flow) = self.streams.conn(id).map(|conn| conn.flow(id)) else { return };
         // What broke the stream was left over, so it is in the connection's buffer.
         let input = self.streams.take_input(id);
         let bytes = input.as_ref().and_then(|input| input.unread().get(..head)).unwrap_or_default();
@@ -159,7 +165,7 @@ impl<H: Host> Worker<H> {
 
     /// Gives connections with input left over their next turn, each once.
     pub(super) fn take_ready(&mut self) {
-        for _ in 0..self.streams.begin_turns() {
+        for _ in 0..self.streams.turns().begin() {
             let Some((id, input)) = self.streams.next_turn() else { return };
             if let Some(input) = input {
                 self.digest_input(id, input);

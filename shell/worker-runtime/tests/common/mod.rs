@@ -1,6 +1,8 @@
 //! A toy machine: messages are lines, most are echoed. And what the tests need around it.
 #![allow(dead_code, reason = "each test program uses its own part")]
 
+pub mod secure;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::{Arc, Mutex};
@@ -64,6 +66,9 @@ impl Machine for Lines {
         if buffer == b"\r" {
             return Frame::Idle;
         }
+        if buffer == b"\r\n\r\n" {
+            return Frame::Ping { len: 4, pong: b"\r\n" };
+        }
         match buffer[resume..].iter().position(|b| *b == b'\n').map(|at| at + resume) {
             _ if buffer[0] == b'!' => {
                 Frame::Broken { len: buffer.len().min(5), error: FrameError::BadLength }
@@ -99,6 +104,9 @@ impl Machine for Lines {
                 out.close(flow.conn.unwrap());
             }
             "boom" => panic!("told to"),
+            "which listener" => {
+                out.send(flow, 0, format!("{:?} {}\n", flow.transport, flow.listener.0).as_bytes());
+            }
             _ if line.starts_with("quiet") => {}
             _ if line.starts_with("alarm ") => {
                 self.alarm = Some(now + Duration::from_millis(line[6..].parse().unwrap()))

@@ -117,7 +117,6 @@ fn columns_count_characters() {
 #[test]
 fn listeners_are_checked() {
     let cases = [
-        ("ws:0.0.0.0:80", "transport ws: not in this version"),
         ("SCTP:0.0.0.0:5060", "transport sctp: not in this version"),
         ("dccp:0.0.0.0:5060", "unknown transport \"dccp\""),
         ("udp:localhost:5060", "\"localhost:5060\" is not an IP address and port"),
@@ -143,8 +142,11 @@ fn listeners_are_checked() {
     }
     let twice = errors("listen = ['udp:0.0.0.0:5060',\n 'tcp:0.0.0.0:5060', 'udp:0.0.0.0:5060']");
     assert_eq!(twice, "2:22: duplicate listener; the first is at 1:11; remove one\n");
-    let bare = errors("listen = ['tls:0.0.0.0:5061']");
-    assert!(bare.contains("a tls listener needs a certificate"), "{bare}");
+    for transport in ["tls", "wss"] {
+        let bare = errors(&format!("listen = ['{transport}:0.0.0.0:5061']"));
+        assert!(bare.contains(&format!("a {transport} listener needs a certificate")), "{bare}");
+    }
+    good("listen = ['ws:0.0.0.0:80']");
     assert!(errors("listen = []").contains("no listener"));
     good("listen = ['udp:127.0.0.1:0', 'udp:127.0.0.1:0']");
 }
@@ -156,7 +158,39 @@ fn advertised_addresses_are_checked() {
     assert!(errors("advertise = 5").starts_with("1:13: expected a string"));
     let found = errors("[advertise]\n'udp:192.0.2.1:1' = 'a'\n'wss:1.2.3.4:1' = 'a'");
     assert!(found.contains("2:1: \"udp:192.0.2.1:1\" is not among the listeners"), "{found}");
-    assert!(found.contains("3:1: transport wss: not in this version"), "{found}");
+    assert!(found.contains("3:1: \"wss:1.2.3.4:1\" is not among the listeners"), "{found}");
+}
+
+#[test]
+fn websocket_takes_origins_and_a_path() {
+    let text = "listen = ['ws:0.0.0.0:80']\n[websocket]\norigins = ['HTTPS://Phone.Example.com', 'http://[::1]:8080']\n\
+        path = '/ws'";
+    let config = good(text).websocket;
+    assert_eq!(config.origins, ["https://phone.example.com", "http://[::1]:8080"]);
+    assert_eq!(config.path.as_deref(), Some("/ws"));
+    for (origin, expected) in [
+        ("phone.example.com", "is not an origin; write it as"),
+        ("https://phone.example.com/", "is not an origin"),
+        ("https://", "is not an origin"),
+        ("null", "is not an origin"),
+        (
+            "https://a.example:443",
+            "is sent by no browser; browsers leave the usual port out: write \"https://a.example\"",
+        ),
+    ] {
+        let found = errors(&format!("listen = ['ws:0.0.0.0:80']\n[websocket]\norigins = ['{origin}']"));
+        assert!(found.starts_with("3:12: ") && found.contains(expected), "{found}");
+    }
+    for (path, expected) in [
+        ("ws", "is not a path"),
+        ("/a b", "is not a path"),
+        ("/a?b", "is not a path"),
+        ("/healthz", "choose another"),
+    ] {
+        let found = errors(&format!("listen = ['ws:0.0.0.0:80']\n[websocket]\npath = '{path}'"));
+        assert!(found.starts_with("3:8: ") && found.contains(expected), "{found}");
+    }
+    assert!(warnings("[websocket]\npath = '/ws'").contains("no listener is of WebSocket"));
 }
 
 #[test]

@@ -7,7 +7,6 @@ use crate::sys::{self, Interest, Poller, errno, is_transient};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
-use tls::{Fault, Session};
 use wire::{ListenerId, Time, Transport};
 
 /// Connections taken from one listening socket before others get their turn.
@@ -34,13 +33,27 @@ pub struct Acceptor {
     resume: Option<Time>,
     next_log: Time,
     unlogged: u64,
+    /// Whether the listening sockets are closed, because the server is about to end.
+    stopped: bool,
 }
 
 impl Acceptor {
     /// No sockets yet.
     pub fn new() -> io::Result<Acceptor> {
         let reserve = Some(sys::null_descriptor()?);
-        Ok(Acceptor { sockets: Vec::new(), reserve, resume: None, next_log: Time::ZERO, unlogged: 0 })
+        Ok(Acceptor {
+            sockets: Vec::new(),
+            reserve,
+            resume: None,
+            next_log: Time::ZERO,
+            unlogged: 0,
+            stopped: false,
+        })
+    }
+
+    /// Whether no more connections are taken, because the server is about to end.
+    pub fn has_stopped(&self) -> bool {
+        self.stopped
     }
 
     /// When [`Acceptor::resume`] has something to do.
@@ -151,8 +164,8 @@ impl Streams {
             sys::reset_on_close(fd.as_fd());
             return Attempt::Passed;
         }
-        let Ok(session) = self.session(transport) else { return Attempt::Passed };
-        let link = Link::accepted(fd, session);
+        let Ok(session) = self.shared.session(transport) else { return Attempt::Passed };
+        let link = Link::accepted(fd, session, self.shared.web(transport, listener));
         let conn = Conn::accepted(link, remote, listener, now + self.limits.first_message, now);
         match self.add(conn, poller) {
             Ok(id) => {
@@ -168,14 +181,6 @@ impl Streams {
         Attempt::Accepted
     }
 
-    /// The session that a connection of this transport begins with.
-    fn session(&self, transport: Transport) -> Result<Option<Session>, Fault> {
-        match (transport, &self.shared.tls) {
-            (Transport::Tls, Some(server)) => server.session().map(Some),
-            _ => Ok(None),
-        }
-    }
-
     /// Takes in what has already come, then closes the listening sockets: new peers are refused by
     /// the kernel and go elsewhere.
     pub fn stop_accepting(&mut self, poller: &Poller, now: Time) {
@@ -183,5 +188,6 @@ impl Streams {
             self.accept(index, poller, now);
         }
         self.acceptor.sockets.clear();
+        self.acceptor.stopped = true;
     }
 }

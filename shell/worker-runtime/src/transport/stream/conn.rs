@@ -1,16 +1,16 @@
 //! One stream connection.
 
 use super::caps::Caps;
-use super::directory::{Key, Place};
+use super::directory::{Directory, Key, Place};
 use super::input::Input;
 use super::link::Link;
-use super::listing::Agreed;
 use super::output::{Outgoing, Output, Ticket};
 use super::phase::{Phase, State};
 use super::secure::Took;
 use super::standing::Standing;
+use super::web::Web;
 use crate::config::StreamLimits;
-use crate::sys::{Interest, Poller, Traffic};
+use crate::sys::{Interest, Poller};
 use std::io;
 use std::mem;
 use std::net::SocketAddr;
@@ -128,20 +128,27 @@ impl Conn {
         now.since(self.opened)
     }
 
-    /// What the kernel counts of it.
-    pub fn traffic(&self) -> Traffic {
-        self.link.traffic()
-    }
-
-    /// What TLS has agreed on, if it is there.
-    pub fn agreed(&self) -> Option<Agreed> {
-        self.link.agreed()
-    }
-
     /// Where it stands.
     #[inline]
     pub fn state(&self) -> State {
         self.phase.state()
+    }
+
+    /// Whether it has ended so far that nothing is read from it any more.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.state(), State::HalfClosed | State::Ending)
+    }
+
+    /// Its socket and layers.
+    #[inline]
+    pub fn link(&self) -> &Link {
+        &self.link
+    }
+
+    /// Its socket and layers.
+    #[inline]
+    pub fn link_mut(&mut self) -> &mut Link {
+        &mut self.link
     }
 
     /// How far it has come.
@@ -216,12 +223,19 @@ impl Conn {
     /// What becomes of a message of `len` bytes that is to be queued.
     pub fn takes(&mut self, len: usize, ticket: &Ticket, limits: &StreamLimits, now: Time) -> Queue {
         let takes = match self.phase.state() {
+            State::Open | State::HalfClosed | State::Ending
+                if self.link.web().is_some_and(|web| !web.may_send()) =>
+            {
+                false
+            }
             State::Open | State::HalfClosed | State::Ending => {
                 if ticket.yields && self.outgoing.is_congested(len, limits, now) {
                     return Queue::Congested;
                 }
                 true
             }
+            // Nobody knows yet what the peer speaks, or its handshake may be refused.
+            State::Connecting | State::Handshake if self.link.web().is_some() => false,
             State::Connecting | State::Handshake => {
                 self.outgoing.pending() + len <= limits.max_queued_connecting
             }
@@ -242,6 +256,11 @@ impl Conn {
             self.standing.mark(&ticket, caps, now);
         }
         self.outgoing.push(message, ticket, fresh)
+    }
+
+    /// Queues bytes that are no message.
+    pub fn push_bytes(&mut self, bytes: &[u8], fresh: impl FnOnce() -> Box<Output>) {
+        self.outgoing.push(bytes, Ticket::none(0), fresh);
     }
 
     /// Bytes that are queued.
@@ -315,6 +334,25 @@ impl Conn {
     /// Whether bytes of the stream can be written, once its socket is open.
     pub fn is_ready(&self) -> bool {
         self.link.is_ready()
+    }
+
+    /// It is WebSocket, of that listener if it differs, and its layer takes a step. It is found by that from
+    /// now on.
+    pub fn becomes_web(
+        &mut self,
+        id: ConnId,
+        listener: Option<ListenerId>,
+        step: impl FnOnce(&mut Web),
+        directory: &Directory,
+    ) {
+        self.link.web_mut().map(step);
+        self.peer.listener = listener.unwrap_or(self.peer.listener);
+        let place = Place::new(self.link.transport(), self.remote());
+        if place != self.peer.place {
+            directory.remove(&self.key(), id);
+            self.peer.place = place;
+            directory.insert(&self.key(), id);
+        }
     }
 
     /// Whether the peer has ended its direction within a layer.

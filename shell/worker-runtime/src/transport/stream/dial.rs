@@ -46,7 +46,7 @@ impl Dial {
         client: Option<&Client>,
         counters: &Counters,
         now: Time,
-    ) -> io::Result<Option<Box<Secure>>> {
+    ) -> io::Result<Option<Secure>> {
         let place = key.place();
         if !place.transport().is_secure() {
             return Ok(None);
@@ -56,7 +56,7 @@ impl Dial {
             // A peer that is not known by a name cannot prove that it is the one that is meant.
             (_, "") => &"it is not known which name the server has to prove",
             (Some(client), name) => match Secure::begun(client, name) {
-                Ok(secure) => return Ok(Some(Box::new(secure))),
+                Ok(secure) => return Ok(Some(secure)),
                 Err(error) => &error.to_string(),
             },
         };

@@ -8,6 +8,7 @@ use super::Streams;
 use super::conn::Conn;
 use super::phase::{Reason, State};
 use crate::sys::{Interest, Poller};
+use websocket::CloseCode;
 use wire::{ConnId, Time};
 
 /// Connections that are to end.
@@ -57,13 +58,18 @@ impl Streams {
     pub fn close_when_answered(&mut self, id: ConnId, reason: Reason, poller: &Poller, now: Time) {
         match self.table.get(id) {
             Some(conn) if reason.waits() && self.ending.concerns(conn) => self.end(id, reason, poller, now),
+            // The peer is told by a Close frame.
+            Some(conn) if reason == Reason::Idle && conn.link().web().is_some() => {
+                self.begin_close(id, reason, poller, now);
+            }
             _ => self.close(id, reason),
         }
     }
 
     /// Reads no more, and has the other workers asked.
     fn end(&mut self, id: ConnId, reason: Reason, poller: &Poller, now: Time) {
-        self.drop_input(id);
+        let left = self.take_input(id);
+        self.recycle(left);
         let Some(conn) = self.table.get_mut(id) else { return };
         conn.phase_mut().begins_to_end(reason, self.ending.others);
         conn.set_deadline(now + self.limits.half_closed);
@@ -83,15 +89,17 @@ impl Streams {
     /// The other workers have answered, or their time is over.
     pub fn finish(&mut self, id: ConnId, poller: &Poller, now: Time) {
         let Some(conn) = self.table.get(id) else { return };
-        let (reason, empty) = (conn.phase().reason(), conn.has_no_output());
+        let (reason, empty) = (conn.phase().reason(), conn.has_no_output() && conn.link().web().is_none());
         match reason {
             Reason::Idle | Reason::Slow if empty => self.close(id, reason),
             _ => self.begin_close(id, reason, poller, now),
         }
     }
 
-    fn begin_close(&mut self, id: ConnId, reason: Reason, poller: &Poller, now: Time) {
-        self.drop_input(id);
+    pub(super) fn begin_close(&mut self, id: ConnId, reason: Reason, poller: &Poller, now: Time) {
+        let left = self.take_input(id);
+        self.recycle(left);
+        self.write_close(id, CloseCode::NORMAL);
         let Some(conn) = self.table.get_mut(id) else { return };
         conn.phase_mut().begins_to_close(reason);
         conn.set_deadline(now + self.limits.write_stall);

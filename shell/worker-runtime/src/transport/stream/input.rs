@@ -34,6 +34,16 @@ impl Input {
         invariant::some!(unread, "consumed bytes were in the buffer").unwrap_or_default()
     }
 
+    /// The bytes not consumed, to be changed in place.
+    pub fn unread_mut(&mut self) -> &mut [u8] {
+        self.bytes.get_mut(self.start..).unwrap_or_default()
+    }
+
+    /// Of the bytes not consumed, only the first `len` remain.
+    pub fn truncate(&mut self, len: usize) {
+        self.bytes.truncate(self.start + len);
+    }
+
     /// Bytes that it holds, consumed or not.
     pub fn held(&self) -> usize {
         self.bytes.len()

@@ -2,6 +2,7 @@
 
 use super::listing::Agreed;
 use super::secure::{Secure, Took};
+use super::web::Web;
 use crate::sys::{self, Interest, Poller, Traffic};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,17 +12,15 @@ use wire::{ConnId, Transport};
 /// Bytes asked for in one system call: about as many messages as one connection has handled in a turn.
 const READ: usize = 32 << 10;
 
-/// What stands between the bytes of the socket and the bytes of the stream.
+/// What stands between the bytes of the socket and the messages. A connection without any is plain TCP.
 ///
-/// A layer that changes bytes is a variant with its session. It changes [`Link::read`], [`Link::write`],
-/// [`Link::finish`] and [`Link::transport`], and where a connection begins ([`Link::accepted`],
-/// [`Link::begun`]). `docs/design/transport-seam.md` has the other files. Where a layer keeps the boundaries
-/// of messages ([`Transport::keeps_boundaries`]) it stands for the machine's framing as well.
-enum Layer {
-    /// They are the same.
-    Plain,
-    /// They are encrypted.
-    Tls(Box<Secure>),
+/// TLS changes bytes: [`Link::read`], [`Link::write`], [`Link::finish`]. WebSocket keeps the boundaries of
+/// messages ([`Transport::keeps_boundaries`]), so it stands for the machine's framing ([`Link::web_mut`]).
+/// Both say when the stream is [ready](Link::is_ready), and what the [transport](Link::transport) is.
+/// `docs/design/transport-seam.md` has the other files.
+struct Layers {
+    secure: Option<Box<Secure>>,
+    web: Option<Web>,
 }
 
 /// The lower end of a connection.
@@ -29,61 +28,90 @@ pub struct Link {
     socket: OwnedFd,
     /// What epoll watches.
     interest: Interest,
-    layer: Layer,
+    layers: Option<Box<Layers>>,
 }
 
 impl Link {
-    /// Of a connection that a peer opened, with the session that it has to begin, if there is one.
-    pub fn accepted(socket: OwnedFd, session: Option<Session>) -> Link {
-        let layer = session.map_or(Layer::Plain, |session| Layer::Tls(Box::new(Secure::new(session))));
-        Link { socket, interest: Interest::READ, layer }
+    /// Of a connection that a peer opened, with the session that it has to begin, if there is one, and with
+    /// WebSocket, if it is or may be one.
+    pub fn accepted(socket: OwnedFd, session: Option<Session>, web: Option<Web>) -> Link {
+        Link { socket, interest: Interest::READ, layers: Layers::of(session.map(Secure::new), web) }
     }
 
     /// Of a connection that is being opened, with the layer of TLS that it begins with, if there is one.
-    pub fn begun(socket: OwnedFd, secure: Option<Box<Secure>>) -> Link {
-        Link { socket, interest: Interest::WRITE, layer: secure.map_or(Layer::Plain, Layer::Tls) }
+    pub fn begun(socket: OwnedFd, secure: Option<Secure>) -> Link {
+        Link { socket, interest: Interest::WRITE, layers: Layers::of(secure, None) }
     }
 
     /// The transport that its layers make.
     pub fn transport(&self) -> Transport {
-        match self.layer {
-            Layer::Plain => Transport::Tcp,
-            Layer::Tls(_) => Transport::Tls,
+        let Some(layers) = &self.layers else { return Transport::Tcp };
+        let is_web = layers.web.as_ref().is_some_and(|web| !web.is_undecided());
+        match (&layers.secure, is_web) {
+            (None, false) => Transport::Tcp,
+            (None, true) => Transport::Ws,
+            (Some(_), false) => Transport::Tls,
+            (Some(_), true) => Transport::Wss,
         }
     }
 
     /// The name that the peer has to prove, and has once the link is [ready](Link::is_ready); empty: none.
     pub fn name(&self) -> &str {
-        match &self.layer {
-            Layer::Plain => "",
-            Layer::Tls(secure) => secure.name(),
+        self.secure().map_or("", Secure::name)
+    }
+
+    /// Whether messages can be written, once its socket is open.
+    pub fn is_ready(&self) -> bool {
+        self.layers.as_ref().is_none_or(|layers| layers.is_secure() && layers.is_open())
+    }
+
+    /// Whether the stream works, and what comes on it belongs to a handshake of WebSocket or may do so.
+    #[inline]
+    pub fn awaits_request(&self) -> bool {
+        self.layers.as_ref().is_some_and(|layers| layers.is_secure() && !layers.is_open())
+    }
+
+    /// The layer of WebSocket.
+    #[inline]
+    pub fn web(&self) -> Option<&Web> {
+        self.layers.as_ref()?.web.as_ref()
+    }
+
+    /// The layer of WebSocket.
+    #[inline]
+    pub fn web_mut(&mut self) -> Option<&mut Web> {
+        self.layers.as_mut()?.web.as_mut()
+    }
+
+    /// It is not WebSocket after all.
+    pub fn is_no_web(&mut self) {
+        if let Some(layers) = &mut self.layers {
+            layers.web = None;
         }
     }
 
-    /// Whether bytes of the stream can be written, once its socket is open.
-    pub fn is_ready(&self) -> bool {
-        match &self.layer {
-            Layer::Plain => true,
-            Layer::Tls(secure) => secure.is_ready(),
-        }
+    #[inline]
+    fn secure(&self) -> Option<&Secure> {
+        self.layers.as_ref()?.secure.as_deref()
+    }
+
+    /// Whether a handshake of TLS has come to its end since this was asked last.
+    #[inline]
+    pub fn completes_tls(&mut self) -> bool {
+        let secure = self.layers.as_mut().and_then(|layers| layers.secure.as_deref_mut());
+        secure.is_some_and(Secure::completes)
     }
 
     /// Whether a layer has bytes that the socket has not taken.
     #[inline]
     pub fn owes(&self) -> bool {
-        match &self.layer {
-            Layer::Plain => false,
-            Layer::Tls(secure) => secure.owes(),
-        }
+        self.secure().is_some_and(Secure::owes)
     }
 
     /// Whether the peer has ended its direction within a layer.
     #[inline]
     pub fn peer_closed(&self) -> bool {
-        match &self.layer {
-            Layer::Plain => false,
-            Layer::Tls(secure) => secure.peer_closed(),
-        }
+        self.secure().is_some_and(Secure::peer_closed)
     }
 
     /// What the kernel counts of the socket.
@@ -93,10 +121,7 @@ impl Link {
 
     /// What a layer of TLS has agreed on.
     pub fn agreed(&self) -> Option<Agreed> {
-        match &self.layer {
-            Layer::Plain => None,
-            Layer::Tls(secure) => secure.agreed(),
-        }
+        self.secure()?.agreed()
     }
 
     /// Has the socket watched, as connection `id`.
@@ -128,14 +153,12 @@ impl Link {
     /// `scratch`: room for a layer.
     #[inline]
     pub fn read(&mut self, room: &mut [u8], scratch: &mut Vec<u8>) -> io::Result<Took> {
-        match &mut self.layer {
-            Layer::Plain => {
-                Ok(match sys::recv(self.socket.as_fd(), room.get_mut(..READ).unwrap_or_default())? {
-                    0 => Took::Ended,
-                    n => Took::Bytes(n),
-                })
-            }
-            Layer::Tls(secure) => secure.read(self.socket.as_fd(), room, scratch),
+        match self.layers.as_mut().and_then(|layers| layers.secure.as_deref_mut()) {
+            None => Ok(match sys::recv(self.socket.as_fd(), room.get_mut(..READ).unwrap_or_default())? {
+                0 => Took::Ended,
+                n => Took::Bytes(n),
+            }),
+            Some(secure) => secure.read(self.socket.as_fd(), room, scratch),
         }
     }
 
@@ -143,16 +166,16 @@ impl Link {
     /// how many were taken.
     #[inline]
     pub fn write(&mut self, bytes: &[u8], scratch: &mut Vec<u8>) -> io::Result<usize> {
-        match &mut self.layer {
-            Layer::Plain => sys::send(self.socket.as_fd(), bytes),
-            Layer::Tls(secure) if bytes.is_empty() => secure.flush(self.socket.as_fd()).map(|()| 0),
-            Layer::Tls(secure) => secure.write(self.socket.as_fd(), bytes, scratch),
+        match self.layers.as_mut().and_then(|layers| layers.secure.as_deref_mut()) {
+            None => sys::send(self.socket.as_fd(), bytes),
+            Some(secure) if bytes.is_empty() => secure.flush(self.socket.as_fd()).map(|()| 0),
+            Some(secure) => secure.write(self.socket.as_fd(), bytes, scratch),
         }
     }
 
     /// Ends our direction.
     pub fn finish(&mut self) -> io::Result<()> {
-        if let Layer::Tls(secure) = &mut self.layer {
+        if let Some(secure) = self.layers.as_mut().and_then(|layers| layers.secure.as_deref_mut()) {
             secure.finish(self.socket.as_fd());
         }
         sys::shutdown_write(self.socket.as_fd())
@@ -161,5 +184,22 @@ impl Link {
     /// Makes its close a reset.
     pub fn reset_on_close(&self) {
         sys::reset_on_close(self.socket.as_fd());
+    }
+}
+
+impl Layers {
+    fn of(secure: Option<Secure>, web: Option<Web>) -> Option<Box<Layers>> {
+        let any = secure.is_some() || web.is_some();
+        any.then(|| Box::new(Layers { secure: secure.map(Box::new), web }))
+    }
+
+    /// Whether a handshake of TLS is over, if there is one.
+    fn is_secure(&self) -> bool {
+        self.secure.as_ref().is_none_or(|secure| secure.is_ready())
+    }
+
+    /// Whether a handshake of WebSocket is over, if there is one.
+    fn is_open(&self) -> bool {
+        self.web.as_ref().is_none_or(Web::is_ready)
     }
 }

@@ -110,7 +110,7 @@ pub fn answer(streams: &Streams, question: Question, now: Time) {
 impl Conn {
     /// What an operator is shown of it.
     fn view(&self, now: Time) -> ConnectionView {
-        let traffic = self.traffic();
+        let traffic = self.link().traffic();
         ConnectionView {
             transport: self.key().place().transport(),
             remote: self.remote(),
@@ -127,7 +127,7 @@ impl Conn {
             bytes_in: traffic.received,
             bytes_out: traffic.acknowledged,
             queued: self.pending(),
-            tls: self.agreed(),
+            tls: self.link().agreed(),
         }
     }
 }

@@ -21,21 +21,25 @@ mod reading;
 mod secure;
 mod standing;
 mod table;
+mod upgrade;
+mod web;
 
 pub use caps::Caps;
+pub use conn::Conn;
 pub use directory::{Directory, Key, Place};
 pub use input::{Begun, Input};
 pub use listing::{Agreed, ConnectionView, Portion, Question, Wanted, answer};
 pub use output::Ticket;
 pub use phase::Reason;
 pub use reading::{Bytes, Read};
+pub use web::End;
 
-use crate::config::StreamLimits;
+use crate::config::{StreamLimits, WebSocket};
 use crate::counters::Counters;
 use crate::sys::{self, Interest, Poller, is_transient};
 use accept::Acceptor;
 use buffers::Buffers;
-use conn::{Conn, Queue};
+use conn::Queue;
 use dial::Dial;
 use ending::Ending;
 use loose::Loose;
@@ -46,7 +50,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use table::Table;
 use timing::Wheel;
-use wire::{ConnId, Time};
+use web::Web;
+use websocket::CloseCode;
+use wire::{ConnId, ListenerId, Time, Transport};
 
 /// Bytes that are queued before the kernel is given them.
 const CHUNK: usize = 64 << 10;
@@ -61,6 +67,40 @@ pub struct StreamShared {
     pub tls: Option<tls::Server>,
     /// What TLS connections begin with that we open.
     pub tls_client: Option<tls::Client>,
+    /// What is accepted of WebSocket.
+    pub websocket: WebSocket,
+    /// For each listener the WebSocket listener that shares its socket.
+    pub sharers: Vec<Option<ListenerId>>,
+}
+
+impl StreamShared {
+    /// The WebSocket listener that shares the socket of this one.
+    fn sharer(&self, listener: ListenerId) -> Option<ListenerId> {
+        self.sharers.get(usize::from(listener.0)).copied().flatten()
+    }
+
+    /// The layer of WebSocket that an accepted connection begins with.
+    fn web(&self, transport: Transport, listener: ListenerId) -> Option<Web> {
+        match transport {
+            Transport::Ws | Transport::Wss => Some(Web::expected()),
+            _ => self.sharer(listener).map(|_| Web::possible()),
+        }
+    }
+
+    /// A connection is WebSocket, and its layer takes a step.
+    fn becomes_web(&self, id: ConnId, conn: Option<&mut Conn>, step: impl FnOnce(&mut Web)) {
+        let Some(conn) = conn else { return };
+        let sharer = self.sharer(conn.flow(id).listener);
+        conn.becomes_web(id, sharer, step, &self.directory);
+    }
+
+    /// The session that an accepted connection of this transport begins with.
+    fn session(&self, transport: Transport) -> Result<Option<tls::Session>, tls::Fault> {
+        match (transport, &self.tls) {
+            (Transport::Tls | Transport::Wss, Some(server)) => server.session().map(Some),
+            _ => Ok(None),
+        }
+    }
 }
 
 /// What the machines have to know of connections.
@@ -183,8 +223,12 @@ impl Streams {
         if queue != Queue::Takes {
             return self.fail(ticket);
         }
+        let before = conn.pending();
+        if let Some(header) = conn.link().web().map(|web| web.header(message)) {
+            conn.push_bytes(header.as_bytes(), || self.buffers.output());
+        }
         let pending = conn.push(message, ticket, (&self.shared.caps, now), || self.buffers.output());
-        self.buffers.hold(message.len());
+        self.buffers.hold(pending - before);
         if conn.make_dirty() {
             self.dirty.push(id);
         }
@@ -200,6 +244,16 @@ impl Streams {
             if pending > limits.max_queued || (pending > 0 && self.buffers.lack_room_for(0)) {
                 self.close(id, Reason::Stalled);
             }
+        }
+    }
+
+    /// Queues bytes of a layer, which are no message.
+    fn write_bytes(&mut self, id: ConnId, bytes: &[u8]) {
+        let Some(conn) = self.table.get_mut(id) else { return };
+        conn.push_bytes(bytes, || self.buffers.output());
+        self.buffers.hold(bytes.len());
+        if conn.make_dirty() {
+            self.dirty.push(id);
         }
     }
 
@@ -416,12 +470,19 @@ impl Streams {
         }
     }
 
-    /// Closes everything, with the outcome unreported: the worker is ending.
-    pub fn close_all(&mut self) {
+    /// Closes everything, with the outcome unreported: the worker is ending. Peers are told where their
+    /// layers can say so.
+    pub fn close_all(&mut self, poller: &Poller, now: Time) {
         for slot in 0..self.table.slots() {
-            if let Some(id) = self.table.at_slot(slot) {
-                self.close(id, Reason::Asked);
+            let Some(id) = self.table.at_slot(slot) else { continue };
+            if self.write_close(id, CloseCode::GOING_AWAY) {
+                self.send(id, poller, now);
             }
+            if let Some(conn) = self.table.get_mut(id).filter(|conn| conn.state() == State::Open) {
+                // A peer that is gone cannot be told.
+                let _ = conn.finish();
+            }
+            self.close(id, Reason::Asked);
         }
     }
 }

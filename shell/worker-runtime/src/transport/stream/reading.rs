@@ -1,5 +1,6 @@
 //! Reading from connections, and the bytes of theirs that are left over.
 
+use super::conn::Conn;
 use super::dial::is_refusal;
 use super::input::{Begun, Input};
 use super::phase::{Reason, State};
@@ -8,7 +9,8 @@ use super::{Streams, reason_of};
 use crate::sys::{Poller, is_transient};
 use std::collections::VecDeque;
 use std::io;
-use wire::{ConnId, Flow, Time};
+use std::ops::Range;
+use wire::{ConnId, Time};
 
 /// Bytes left over that are put in front of what is read next; of more, it is put behind them.
 const CARRIED: usize = 4 << 10;
@@ -16,20 +18,43 @@ const CARRIED: usize = 4 << 10;
 /// What a worker keeps for reading from its connections.
 pub(super) struct Reading {
     /// Room for one read.
-    scratch: Vec<u8>,
+    pub scratch: Vec<u8>,
     /// Room for a layer's own bytes, while it reads or writes.
     pub layer: Vec<u8>,
-    /// Connections whose input waits for their next turn.
+    turns: Turns,
+}
+
+/// Connections whose input waits for their next turn.
+#[derive(Default)]
+pub struct Turns {
     ready: VecDeque<ConnId>,
     /// Some input is left over only because another worker's ring is full.
     ring_full: bool,
+}
+
+impl Turns {
+    /// How many they are. To be called when their turn has come.
+    pub fn begin(&mut self) -> usize {
+        self.ring_full = false;
+        self.ready.len()
+    }
+
+    /// Whether input waits for its turn which can be handled now.
+    pub fn are_due(&self) -> bool {
+        !self.ready.is_empty() && !self.ring_full
+    }
+
+    /// Whether input waits only because another worker's ring is full.
+    pub fn wait_for_ring(&self) -> bool {
+        self.ring_full
+    }
 }
 
 impl Reading {
     /// Nothing is left over.
     pub fn new() -> Reading {
         let scratch = vec![0; MOST + CARRIED];
-        Reading { scratch, layer: Vec::new(), ready: VecDeque::new(), ring_full: false }
+        Reading { scratch, layer: Vec::new(), turns: Turns::default() }
     }
 }
 
@@ -58,22 +83,17 @@ impl Bytes {
     pub fn get(&self) -> &[u8] {
         self.buffer.get(..self.len).unwrap_or_default()
     }
+
+    /// The bytes, to be changed in place.
+    pub fn get_mut(&mut self) -> &mut [u8] {
+        self.buffer.get_mut(..self.len).unwrap_or_default()
+    }
 }
 
 impl Streams {
-    /// Whether a connection has ended so far that nothing is read from it any more. `None`: it is gone.
-    pub fn has_ended(&self, id: ConnId) -> Option<bool> {
-        self.table.get(id).map(|conn| matches!(conn.state(), State::HalfClosed | State::Ending))
-    }
-
-    /// The flow of a connection's messages.
-    pub fn flow(&self, id: ConnId) -> Option<Flow> {
-        self.table.get(id).map(|conn| conn.flow(id))
-    }
-
-    /// Whether a message ever came on a connection, or we opened it. `None`: it is gone.
-    pub fn is_useful(&self, id: ConnId) -> Option<bool> {
-        self.table.get(id).map(|conn| conn.is_useful())
+    /// A connection, if it is still there.
+    pub fn conn(&self, id: ConnId) -> Option<&Conn> {
+        self.table.get(id)
     }
 
     /// Reads once from a connection that has something.
@@ -108,7 +128,10 @@ impl Streams {
             Took::Nothing => {}
             Took::Bytes(n) => {
                 self.counters.tcp_bytes_in.add(n as u64);
-                let read = self.take_up(id, begun.is_some(), carried + n, now);
+                let read = match self.table.get(id).is_some_and(|conn| conn.link().awaits_request()) {
+                    true => self.greet(id, carried..carried + n, poller, now),
+                    false => self.take_up(id, begun.is_some(), carried + n, now),
+                };
                 if self.table.get(id).is_some_and(|conn| conn.peer_closed() && conn.is_useful()) {
                     self.ended(id, poller, now);
                 }
@@ -125,8 +148,8 @@ impl Streams {
             self.send(id, poller, now);
         }
         let Some(conn) = self.table.get_mut(id) else { return };
+        self.counters.tls_handshakes.add(u64::from(conn.link_mut().completes_tls()));
         if conn.state() == State::Handshake && conn.is_ready() {
-            self.counters.tls_handshakes.one();
             self.opened(id, poller, now);
         }
     }
@@ -178,25 +201,26 @@ impl Streams {
         self.park(id, input)
     }
 
-    /// Leaves with their connection, of bytes that were left over before, those after the first `consumed`,
-    /// if there are any. `false` as for [`Streams::leave`].
+    /// Leaves with their connection, of bytes that were left over before, those at `rest`, if there are any.
+    /// `false` as for [`Streams::leave`].
     #[must_use]
     pub fn leave_rest(
         &mut self,
         id: ConnId,
         mut input: Box<Input>,
-        consumed: usize,
+        rest: Range<usize>,
         begun: Begun,
         now: Time,
     ) -> bool {
-        if input.consume(consumed, begun, now) {
+        input.truncate(rest.end);
+        if input.consume(rest.start, begun, now) {
             return self.park(id, input);
         }
         self.buffers.recycle_input(input);
         true
     }
 
-    fn park(&mut self, id: ConnId, input: Box<Input>) -> bool {
+    pub(super) fn park(&mut self, id: ConnId, input: Box<Input>) -> bool {
         let Some(conn) = self.table.get_mut(id) else {
             self.buffers.recycle_input(input);
             return true;
@@ -224,22 +248,13 @@ impl Streams {
         }
     }
 
-    /// Forgets the input that waits at a connection.
-    pub(super) fn drop_input(&mut self, id: ConnId) {
-        let input = self.take_input(id);
-        self.recycle(input);
-    }
-
-    /// A whole message has come on a connection.
-    pub fn has_message(&mut self, id: ConnId) {
-        if let Some(conn) = self.table.get_mut(id) {
+    /// Notes that a whole message has come on a connection, if one has, and sets the deadline that fits what
+    /// has been read.
+    pub fn has_read(&mut self, id: ConnId, message: bool, now: Time) {
+        let Some(conn) = self.table.get_mut(id) else { return };
+        if message {
             conn.has_message();
         }
-    }
-
-    /// Sets the deadline that fits what has been read; `message`: a whole one was.
-    pub fn set_read_deadline(&mut self, id: ConnId, message: bool, now: Time) {
-        let Some(conn) = self.table.get_mut(id) else { return };
         if conn.state() == State::Open {
             conn.set_read_deadline(&self.limits, now, message);
             self.arm(id);
@@ -249,33 +264,22 @@ impl Streams {
     /// A connection's input waits for its next turn; if `ring_full`, only because its owner has no room.
     pub fn wait(&mut self, id: ConnId, ring_full: bool) {
         if self.table.get_mut(id).is_some_and(|conn| conn.wait()) {
-            self.reading.ready.push_back(id);
+            self.reading.turns.ready.push_back(id);
         }
-        self.reading.ring_full |= ring_full;
+        self.reading.turns.ring_full |= ring_full;
     }
 
-    /// How many connections wait for their turn. To be called when it has come.
-    pub fn begin_turns(&mut self) -> usize {
-        self.reading.ring_full = false;
-        self.reading.ready.len()
+    /// Connections whose input waits for its turn.
+    pub fn turns(&mut self) -> &mut Turns {
+        &mut self.reading.turns
     }
 
     /// The next connection that waits for its turn, and its input; `None` within if there is none any more.
     pub fn next_turn(&mut self) -> Option<(ConnId, Option<Box<Input>>)> {
-        let id = self.reading.ready.pop_front()?;
+        let id = self.reading.turns.ready.pop_front()?;
         if let Some(conn) = self.table.get_mut(id) {
             conn.wait_no_more();
         }
         Some((id, self.take_input(id)))
-    }
-
-    /// Whether input waits for its turn which can be handled now.
-    pub fn has_turns(&self) -> bool {
-        !self.reading.ready.is_empty() && !self.reading.ring_full
-    }
-
-    /// Whether input waits only because another worker's ring is full.
-    pub fn waits_for_ring(&self) -> bool {
-        self.reading.ring_full
     }
 }

@@ -31,12 +31,14 @@ pub struct Secure {
     owed: Vec<u8>,
     /// The name that the peer has to prove, where we open the connection.
     name: Box<str>,
+    /// Whether the end of the handshake was [noted](Secure::completes).
+    complete: bool,
 }
 
 impl Secure {
     /// Of a connection that a client opened.
     pub fn new(session: Session) -> Secure {
-        Secure { session, owed: Vec::new(), name: Box::default() }
+        Secure { session, owed: Vec::new(), name: Box::default(), complete: false }
     }
 
     /// Of a connection that we open to a server of this name. It owes the beginning of the handshake.
@@ -46,7 +48,7 @@ impl Secure {
     pub fn begun(client: &Client, name: &str) -> Result<Secure, Fault> {
         let mut owed = Vec::new();
         let session = client.session(name, &mut owed)?;
-        Ok(Secure { session, owed, name: name.into() })
+        Ok(Secure { session, owed, name: name.into(), complete: false })
     }
 
     /// The name that the peer has to prove; empty: none.
@@ -57,6 +59,13 @@ impl Secure {
     /// Whether bytes of the stream can be written.
     pub fn is_ready(&self) -> bool {
         self.session.standing() != Standing::Handshake
+    }
+
+    /// Whether the handshake has come to its end since this was asked last.
+    pub fn completes(&mut self) -> bool {
+        let now = !self.complete && self.is_ready();
+        self.complete |= now;
+        now
     }
 
     /// Whether the peer has said that it sends no more.

@@ -133,7 +133,7 @@ mod tests {
     fn conn() -> Conn {
         let fd = null_descriptor().expect("a descriptor");
         let remote = "10.0.0.1:5060".parse().expect("an address");
-        Conn::accepted(Link::accepted(fd, None), remote, ListenerId(0), Time::ZERO, Time::ZERO)
+        Conn::accepted(Link::accepted(fd, None, None), remote, ListenerId(0), Time::ZERO, Time::ZERO)
     }
 
     #[test]
