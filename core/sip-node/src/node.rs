@@ -10,6 +10,7 @@ use crate::settings::Settings;
 use crate::shortage::Shortage;
 use crate::site::{Heard, Keys};
 use crate::step::{Base, Step};
+use crate::stun::Binding;
 use crate::transaction_users::TransactionUsers;
 use core::net::{IpAddr, SocketAddr};
 use sip_message::{Flaw, Index, Message, Method, Parsed, find_call_id, parse};
@@ -208,7 +209,12 @@ fn read<S: Services>(
         return other;
     }
     match parsed {
-        Parsed::Garbage(_) => step.site.services().count(Counter::Garbage),
+        Parsed::Garbage(_) => match Binding::read(bytes) {
+            Some(keepalive) if flow.transport == Transport::Udp => {
+                step.out.send_with(flow, 0, |buf| keepalive.answer(flow.remote, buf));
+            }
+            _ => step.site.services().count(Counter::Garbage),
+        },
         Parsed::Good(message) if message.is_request() => {
             step.site.services().count_method(message.method());
             users.request(step, flow, &message);

@@ -41,13 +41,16 @@ pub struct End {
     /// It is behind address translation, as its Via or Contact shows: what its Contact says of its address is
     /// not to be relied on.
     pub translated: bool,
+    /// It opened the connection in use: nobody need listen at its address, so no connection is made to it
+    /// (RFC 5626 section 5.3.1).
+    pub opened: bool,
 }
 
 impl End {
     /// The end at the far side of `flow`.
-    pub const fn new(flow: Flow, role: Role) -> End {
+    pub fn new(flow: Flow, role: Role) -> End {
         let Flow { transport, listener, remote, .. } = flow;
-        End { transport, listener, remote, role, translated: false }
+        End { transport, listener, remote, role, translated: false, opened: flow.is_only_way() }
     }
 
     /// The same, which calls itself by `own`, if that is known.
@@ -221,13 +224,16 @@ const TRANSPORTS: [Transport; 6] =
 const CALL: u8 = 128;
 /// Beside the transport and the family: [`End::translated`].
 const TRANSLATED: u8 = 16;
+/// Likewise: [`End::opened`].
+const OPENED: u8 = 32;
 
 /// A token's bytes.
 type Raw = Packed<RAW_MAX>;
 
 fn push_end(raw: &mut Raw, end: &End) {
     let transport = TRANSPORTS.iter().position(|t| *t == end.transport).unwrap_or(0) as u8;
-    let kind = transport << 1 | if end.translated { TRANSLATED } else { 0 };
+    let flag = |set, flag| if set { flag } else { 0 };
+    let kind = transport << 1 | flag(end.translated, TRANSLATED) | flag(end.opened, OPENED);
     let listener = end.listener.0 as u8;
     let port = end.remote.port().to_be_bytes();
     match end.remote.ip().to_canonical() {
@@ -259,8 +265,8 @@ fn read_ends(sealed: &[u8]) -> Option<Ends> {
 
 fn read_end(bytes: &[u8], role: Role) -> Option<(End, &[u8])> {
     let (&[kind, listener], rest) = bytes.split_first_chunk::<2>()?;
-    let translated = kind & TRANSLATED != 0;
-    let transport = *TRANSPORTS.get(usize::from((kind & !TRANSLATED) >> 1))?;
+    let (translated, opened) = (kind & TRANSLATED != 0, kind & OPENED != 0);
+    let transport = *TRANSPORTS.get(usize::from((kind & !TRANSLATED & !OPENED) >> 1))?;
     let (ip, rest) = if kind & 1 == 0 {
         let (octets, rest) = rest.split_first_chunk::<4>()?;
         (IpAddr::V4(Ipv4Addr::from(*octets)), rest)
@@ -271,7 +277,7 @@ fn read_end(bytes: &[u8], role: Role) -> Option<(End, &[u8])> {
     let (port, rest) = rest.split_first_chunk::<2>()?;
     let remote = SocketAddr::new(ip, u16::from_be_bytes(*port));
     let listener = ListenerId(u16::from(listener));
-    Some((End { transport, listener, remote, role, translated }, rest))
+    Some((End { transport, listener, remote, role, translated, opened }, rest))
 }
 
 #[cfg(test)]
@@ -280,7 +286,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn end(addr: &str, transport: Transport, role: Role) -> End {
-        End { transport, listener: ListenerId(3), remote: addr.parse().unwrap(), role, translated: false }
+        let (listener, remote) = (ListenerId(3), addr.parse().unwrap());
+        End { transport, listener, remote, role, translated: false, opened: false }
     }
 
     fn ends() -> Ends {
@@ -375,7 +382,40 @@ mod tests {
         assert_ne!(Sealer::new([1; 16]).mark(b"a@x"), Sealer::new([2; 16]).mark(b"a@x"));
     }
 
+    fn any_end() -> impl Strategy<Value = End> {
+        let address = prop_oneof![
+            any::<[u8; 4]>().prop_map(IpAddr::from),
+            any::<[u8; 16]>().prop_map(|ip| IpAddr::from(ip).to_canonical()),
+        ];
+        let role = proptest::sample::select(&[Role::Local, Role::Trunk, Role::Stranger][..]);
+        let flags = any::<(bool, bool)>();
+        let rest = (proptest::sample::select(&TRANSPORTS[..]), any::<u8>(), any::<u16>(), role, flags);
+        (address, rest).prop_map(|(ip, (transport, listener, port, role, (translated, opened)))| {
+            let (listener, remote) = (ListenerId(listener.into()), SocketAddr::new(ip, port));
+            End { transport, listener, remote, role, translated, opened }
+        })
+    }
+
     proptest! {
+        #[test]
+        fn tokens_come_back_as_they_were_sealed(
+            ends in (any_end(), any_end(), any::<[u16; 3]>(), any::<bool>()),
+            (call_id, tag, key) in ("[!-~]{1,80}", "[a-z0-9]{1,40}", any::<[u8; 16]>()),
+        ) {
+            let (caller, callee, [called, calling, keeper], call) = ends;
+            let (sealer, mut token) = (Sealer::new(key), Vec::new());
+            let ends = Ends { caller, callee, called, calling, keeper, call };
+            sealer.seal(&ends, call_id.as_bytes(), tag.as_bytes(), &mut token);
+            let open = |from: &str, to: &str| {
+                sealer.open(&token, call_id.as_bytes(), from.as_bytes(), to.as_bytes())
+            };
+            let there = Dialog { sender: caller, peer: callee, by_caller: true, called, calling, keeper, call };
+            let back = Dialog { sender: callee, peer: caller, by_caller: false, ..there };
+            prop_assert_eq!(open(&tag, "another"), Some(there));
+            prop_assert_eq!(open("another", &tag), Some(back));
+            prop_assert_eq!(open("another", "third"), None);
+        }
+
         #[test]
         fn damage_is_noticed(at in 0usize..60, with in any::<u8>()) {
             let mut token = sealed(1);

@@ -13,6 +13,9 @@ pub(crate) const MALFORMED_EXPIRES: u32 = 3600;
 /// pair of them, and a request compares each of its contacts with each binding.
 const MAX_URI_PARTS: usize = 16;
 
+/// The largest `reg-id` (RFC 5626 section 10, `c-p-reg`).
+const MAX_REG_ID: u32 = (1 << 31) - 1;
+
 /// One binding as the client wants it.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted<'a> {
@@ -45,7 +48,7 @@ pub(crate) fn read<'a>(value: &'a [u8], aor: &[u8], config: &Config) -> Result<W
     // Most contacts have no parameters to look through.
     let param = |name: &[u8]| if addr.params.is_empty() { None } else { addr.param(name) };
     let instance = param(b"+sip.instance").and_then(instance_of).unwrap_or_default();
-    let reg_id = param(b"reg-id").and_then(parse_u32).unwrap_or(0);
+    let reg_id = param(b"reg-id").and_then(parse_u32).filter(|id| *id <= MAX_REG_ID).unwrap_or(0);
     let params = kept_params(addr.params).ok_or(BAD)?;
     if params.len() > config.max_params_len || instance.len() > config.max_params_len {
         return Err(refuse(513, b"Contact Too Long"));

@@ -24,6 +24,8 @@ pub struct Registration<'a> {
     knows_path: bool,
     /// Outbound was applied and the client lists it.
     outbound: bool,
+    /// It came over a connection of the client's own, which has keepalives that are answered.
+    connected: bool,
 }
 
 #[derive(Debug)]
@@ -72,6 +74,7 @@ impl<'a> Registration<'a> {
             path,
             knows_path,
             outbound: false,
+            connected: flow.transport.is_reliable() && request.values(Name::Via).nth(1).is_none(),
         };
         if let What::Update(orders) = &mut registration.what {
             let knows = supports(b"outbound");
@@ -140,7 +143,7 @@ impl<'a> Registration<'a> {
         if self.knows_path {
             success.path(&self.path);
         }
-        success.finish(config, self.outbound)
+        success.finish(config, self.outbound, self.connected)
     }
 
     /// What the table would hold, nothing of it committed.

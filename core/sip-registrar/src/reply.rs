@@ -62,12 +62,13 @@ impl Success {
         self.line(b"Path: ", path);
     }
 
-    /// What the configuration adds; `outbound`: RFC 5626 was applied and the client knows of it.
-    pub(crate) fn finish(mut self, config: &Config, outbound: bool) -> Reply {
+    /// What the configuration adds; `outbound`: RFC 5626 was applied and the client knows of it. `connected`:
+    /// by a connection of its own.
+    pub(crate) fn finish(mut self, config: &Config, outbound: bool, connected: bool) -> Reply {
         self.line(b"Service-Route: ", &config.service_route);
         if outbound {
             self.line(b"Require: ", b"outbound");
-            if config.flow_timer > 0 {
+            if config.flow_timer > 0 && connected {
                 self.headers.extend_from_slice(b"Flow-Timer: ");
                 push_u64(u64::from(config.flow_timer), &mut self.headers);
                 self.headers.extend_from_slice(b"\r\n");

@@ -191,7 +191,8 @@ pub struct Config {
     /// Service-Route values for the 200, comma separated, each with angle brackets (RFC 3608);
     /// empty: none.
     pub service_route: Vec<u8>,
-    /// Flow-Timer for outbound registrations, seconds (RFC 5626 section 6); 0: none.
+    /// Flow-Timer for outbound registrations by a connection of the client's own, seconds (RFC 5626 section
+    /// 6); 0: none.
     pub flow_timer: u32,
 }
 

@@ -26,6 +26,8 @@ pub struct Transmit {
     pub hurries: bool,
     /// Which bytes of [`Outbox::bytes`] are the name that its peer has to prove, see [`Outbox::verifies`].
     pub name: Range<u32>,
+    /// As [`Delivery::existing`].
+    pub existing: bool,
 }
 
 /// How a message goes over a stream. By default: over any connection to its address, without a time limit.
@@ -41,6 +43,9 @@ pub struct Delivery {
     /// It has another way to go: a connection that must be made for it is given up soon (RFC 3261 section
     /// 18.1.1: where TCP fails, the request goes by UDP).
     pub hurries: bool,
+    /// It is undeliverable if there is no connection to its address: the peer opened the one that was there,
+    /// and need not accept any (RFC 5626 section 5.3.1).
+    pub existing: bool,
 }
 
 /// A request to close a stream connection once what was queued on it has been sent.
@@ -76,7 +81,7 @@ impl Outbox {
         &mut self,
         flow: Flow,
         token: u64,
-        Delivery { fresh, yields, hurries }: Delivery,
+        Delivery { fresh, yields, hurries, existing }: Delivery,
         write: impl FnOnce(&mut Vec<u8>),
     ) -> Range<usize> {
         let start = self.bytes.len();
@@ -92,6 +97,7 @@ impl Outbox {
             uses: false,
             hurries,
             name: 0..0,
+            existing,
         });
         range
     }

@@ -315,7 +315,8 @@ impl Player {
             matches!(settings.addresses.origin, Origin::Connection) && call.identity.side == Side::Client;
         let (name, flow, bytes) = (call.identity.name, call.flow, call.sent.last());
         if !lost {
-            let delivery = Delivery { fresh: own && flow.conn.is_none(), yields: begins, hurries: false };
+            let fresh = own && flow.conn.is_none();
+            let delivery = Delivery { fresh, yields: begins, ..Delivery::default() };
             out.deliver(flow, name + 1, delivery, |buf| buf.extend_from_slice(bytes));
         }
         let left = moment.left();

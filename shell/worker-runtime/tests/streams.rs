@@ -258,6 +258,26 @@ fn message_with_another_way_waits_briefly_for_a_connection() {
 }
 
 #[test]
+fn message_for_an_existing_connection_opens_none() {
+    let server = Server::start(2);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let remote = listener.local_addr().unwrap();
+    for worker in [0, 1] {
+        server.act(worker, &format!(">tcp {remote} 7 there"));
+        server.wait_told("the failure", |told| *told == (worker, Told::Undeliverable(7)));
+    }
+    assert_eq!(server.counts().tcp_connects, 0);
+    // Over one that the peer opened it goes, whichever worker has it.
+    let mut stream = server.connect();
+    assert_eq!(ask(&mut stream, "hello\n"), "hello\n");
+    for worker in [0, 1] {
+        server.act(worker, &format!(">tcp {} 8 there", stream.local_addr().unwrap()));
+        assert_eq!(hear_exactly(&mut stream, 6), "there\n");
+    }
+    assert!(!server.told().iter().any(|told| told.1 == Told::Undeliverable(8)));
+}
+
+#[test]
 fn a_message_for_a_connection_that_is_gone_or_never_was_is_undeliverable() {
     let server = Server::start(2);
     let mut stream = server.connect();

@@ -1,7 +1,7 @@
 //! From an admitted request to a response context with its first branches (RFC 3261 section 16.6).
 
 use super::Forwarder;
-use super::proxied::{Edits, Proxied, Upstream};
+use super::proxied::{Edits, Proxied, Recording, Upstream};
 use crate::admitted::Admitted;
 use crate::overload::knows;
 use crate::routing::{Target, is_recorded};
@@ -11,7 +11,7 @@ use crate::step::Step;
 use crate::uris::is_sips;
 use core::mem;
 use core::time::Duration;
-use sip_message::{Message, Method};
+use sip_message::{Message, Method, Name, NameAddr, Uri};
 use sip_proxy::context::Context;
 use sip_proxy::transport::always_rport;
 use sip_transaction::Prepared;
@@ -66,7 +66,7 @@ impl Forwarder {
         let others = !step.site.settings().auth.fronts.is_empty();
         let edits = Edits {
             drop_routes: (a.routing.own, a.routing.drop_last),
-            record_route: step.site.settings().proxy.record_route && is_recorded(request, a),
+            record_route: recording(step, request, a),
             realm: None,
             sips: is_sips(a.routing.request_uri),
             loop_hash: step.site.guard().hash(request),
@@ -95,6 +95,20 @@ impl Forwarder {
             true => step.now + Duration::from_millis(step.site.settings().proxy.trying_ms.into()),
             false => step.now + self.early_trying,
         }
+    }
+}
+
+/// Who asks by `ob` in its Contact has to be reached over its flow in the dialog (RFC 5626 section 5.3.2).
+fn recording<S: Services>(step: &Step<'_, S>, request: &Message<'_>, a: &Admitted<'_>) -> Recording {
+    let wants = |value: &[u8]| {
+        let uri = NameAddr::parse(value).ok().and_then(|value| Uri::parse(value.uri).ok());
+        uri.is_some_and(|uri| uri.param(b"ob").is_some())
+    };
+    match is_recorded(request, a) {
+        false => Recording::Never,
+        true if step.site.settings().proxy.record_route => Recording::Always,
+        true if request.values(Name::Contact).any(wants) => Recording::Always,
+        true => Recording::ToFlows,
     }
 }
 

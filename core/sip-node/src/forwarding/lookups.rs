@@ -135,7 +135,7 @@ impl Forwarder {
             Bounds::End(_) => {}
             // What is known besides counts where nothing is found.
             _ if hops.is_empty() => {}
-            _ => target.hops = hops,
+            _ => (target.hops, target.existing) = (hops, false),
         }
         if target.hops.is_empty() {
             let status = match found {

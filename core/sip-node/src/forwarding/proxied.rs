@@ -81,6 +81,8 @@ pub(crate) struct StoredTarget {
     pub instance: bool,
     /// Only the flow of the registration leads there (RFC 5626).
     pub flow_only: bool,
+    /// Its first address is the far end of a connection that the peer opened: if that is gone, none is made.
+    pub existing: bool,
     /// Only an encrypted transport may be used: it is registered, or named, as `sips:`.
     pub secure: bool,
     /// Chosen by a sender that has not proven that it is there.
@@ -89,7 +91,7 @@ pub(crate) struct StoredTarget {
     pub registered_from: Option<IpAddr>,
     /// It has refused the request at one of its addresses, so it is there.
     pub refused: bool,
-    /// It is a phone whose connection has ended, and there is no other way to reach it.
+    /// Its connection has ended, and there is no other way to reach it.
     pub gone: bool,
     /// What is tried in its place if it cannot be reached.
     pub next: Option<Box<Target>>,
@@ -142,14 +144,37 @@ impl Upstream {
 pub(crate) struct Edits {
     /// Route values to take off: how many at the beginning, and whether the last one.
     pub drop_routes: (usize, bool),
-    /// Whether to put our Record-Route into it.
-    pub record_route: bool,
+    /// Whether our Record-Route goes into it.
+    pub record_route: Recording,
     /// The realm whose credentials to take off.
     pub realm: Option<Range<u32>>,
     /// The Request-URI asks for security all the way.
     pub sips: bool,
     /// Hash for loop detection.
     pub loop_hash: u64,
+}
+
+/// Which requests get our Record-Route.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Recording {
+    /// None: it sets up no dialog.
+    Never,
+    /// Those to phones that can be reached over their flow only (RFC 5626 section 5.3): what follows in the
+    /// dialog has to come by here.
+    ToFlows,
+    /// All.
+    Always,
+}
+
+/// Why branches were not made.
+#[derive(Default)]
+pub(crate) struct Withheld {
+    /// For lack of room here.
+    pub overloaded: bool,
+    /// The next hop asked for less.
+    pub held_back: bool,
+    /// The schemes of URIs forbid it.
+    pub barred: Option<Barred>,
 }
 
 /// When something is due.
@@ -173,14 +198,11 @@ pub(crate) struct Proxied {
     /// The context is over; an INVITE that may be accepted in spite of its failure stays until its server
     /// transaction ends, because every 2xx goes through it (RFC 3261 16.7).
     pub(super) over: bool,
+    /// A request has left with our Record-Route.
+    pub(super) recorded: bool,
     /// A 2xx was forwarded.
     pub(super) accepted: bool,
-    /// A branch could not be made for lack of room here.
-    pub(super) overloaded: bool,
-    /// A branch was not made because the next hop asked for less.
-    pub(super) held_back: bool,
-    /// A branch was not made because of what the schemes of URIs ask for.
-    pub(super) barred: Option<Barred>,
+    pub(super) withheld: Withheld,
     /// The received request, until no branch or answer can need it any more.
     pub(super) request: Option<Original>,
     /// The bytes that were charged besides the request.
@@ -224,10 +246,9 @@ impl Proxied {
             timing: Timing { started: now, timer: TimerId::NONE, wakes: Time::FAR, trying: Time::FAR },
             invite,
             over: false,
+            recorded: false,
             accepted: false,
-            overloaded: false,
-            held_back: false,
-            barred: None,
+            withheld: Withheld::default(),
             request: None,
             charged: 0,
             reason: 0..0,
@@ -277,6 +298,7 @@ impl Proxied {
             watch: target.watch,
             instance: !target.instance.is_empty(),
             flow_only: target.flow_only,
+            existing: target.existing,
             secure: target.secure || is_sips(&target.uri),
             elsewhere: target.elsewhere,
             registered_from: target.registered_from,
@@ -291,7 +313,7 @@ impl Proxied {
         &self.targets
     }
 
-    /// Whether all targets are phones with a connection, none of which can be reached.
+    /// Whether all targets had a connection that they opened themselves, and none can be reached.
     pub fn is_gone(&self) -> bool {
         !self.targets.is_empty() && self.targets.iter().all(|target| target.gone)
     }
@@ -321,6 +343,15 @@ impl Proxied {
     /// The text of a range.
     pub fn text(&self, range: &Range<u32>) -> &[u8] {
         self.text.get(range.start as usize..range.end as usize).unwrap_or(b"")
+    }
+
+    /// Whether our Record-Route goes into the request of a branch.
+    pub fn records(&self, branch: BranchId) -> bool {
+        match self.edits.record_route {
+            Recording::Never => false,
+            Recording::ToFlows => self.target(branch).is_some_and(|target| target.flow_only),
+            Recording::Always => true,
+        }
     }
 
     /// Why the request of a branch may not go this way.
@@ -386,7 +417,8 @@ impl Proxied {
         } else {
             if let Some(target) = self.target_mut(branch) {
                 let connects = target.hops.iter().any(|hop| hop.transport != Transport::Udp);
-                target.gone = target.role == Role::Local && connects && !target.refused;
+                let ours = target.role == Role::Local || target.existing;
+                target.gone = ours && connects && !target.refused;
             }
             self.context.branch_unreachable(now, branch, actions);
         }

@@ -1,6 +1,6 @@
 //! A 3xx whose Contacts become targets (RFC 3261 section 16.7 step 4).
 
-use super::proxied::Proxied;
+use super::proxied::{Proxied, Recording};
 use crate::routing::Target;
 use crate::services::Services;
 use crate::settings::Bounds;
@@ -45,7 +45,9 @@ pub(super) fn recurse<S: Services>(
         match step.site.local_aor(&uri, contact.uri) {
             Some(aor) => {
                 let size = proxied.request().len()
-                    + step.site.growth(proxied.upstream.source, proxied.edits.record_route);
+                    + step
+                        .site
+                        .growth(proxied.upstream.source, proxied.edits.record_route == Recording::Always);
                 let bound = step.router().bound(step.now, proxied.upstream.source, size, &aor);
                 targets.extend(bound.into_iter().flatten().map(|(_, target)| (q, target)));
             }

@@ -72,7 +72,7 @@ impl Forwarder {
             {
                 let callee = proxied.back(branch, asked.remote).place;
                 let first = !mem::replace(&mut proxied.accepted, true);
-                if proxied.edits.record_route {
+                if proxied.recorded {
                     let key = &proxied.upstream.key;
                     step.calls.answered_late(step.now, response, key, callee, first);
                 }

@@ -88,7 +88,8 @@ impl Forwarder {
         }
         lines.extend_from_slice(b"\r\n");
         let via_end = lines.len();
-        if p.edits.record_route {
+        if p.records(branch.id) {
+            p.recorded = true;
             push_record_routes(step, p, branch.id, flow, request, &mut lines);
         }
         let parts = (&lines[..via_end], &lines[via_end..]);
@@ -139,16 +140,16 @@ impl Forwarder {
         let barred = p.bars(branch, flow);
         let listens = p.target(branch).is_some_and(|t| listens_to(step, t));
         let status = if barred.is_some() {
-            p.barred = barred;
+            p.withheld.barred = barred;
             480
         } else if !self.may_send(step, flow, request, listens) {
-            p.held_back = true;
+            p.withheld.held_back = true;
             503
         } else if let Some(client) = step.layer.reserve_client(p.upstream.payer) {
             return Some((client, listens));
         } else {
             step.site.services().count(Counter::Overload);
-            p.overloaded = true;
+            p.withheld.overloaded = true;
             p.context.branch_failed(step.now, branch, 503, actions);
             return None;
         };
@@ -273,7 +274,8 @@ fn delivery<S: Services>(
     request: &Message<'_>,
 ) -> Delivery {
     let yields = begins(request) && !is_urgent(step.site.settings().emergency.as_ref(), request);
-    Delivery { yields, hurries: has_datagram(p, branch, flow), ..Delivery::default() }
+    let existing = branch.attempt() == 0 && p.target(branch).is_some_and(|target| target.existing);
+    Delivery { yields, hurries: has_datagram(p, branch, flow), existing, ..Delivery::default() }
 }
 
 /// Whether the caller wants the identity that a trusted element asserted kept among trusted ones (RFC 3325

@@ -122,7 +122,7 @@ pub(super) fn branch_refused(now: Time, p: &Proxied, branch: BranchId, status: u
 /// Whether a request that ends with a status made here failed because no target of its list answered:
 /// that is reported.
 pub(super) fn is_lost<S: Services>(site: &Site<S>, p: &Proxied, status: u16) -> bool {
-    let ours = p.overloaded || p.held_back;
+    let ours = p.withheld.overloaded || p.withheld.held_back;
     let dead = status == 500 || status == 503 || status == 408 && p.context.is_unheard();
     let Some(last) = p.targets().last().filter(|_| dead && !ours) else { return false };
     let Some(watch) = &last.watch else { return false };

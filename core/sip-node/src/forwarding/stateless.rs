@@ -20,7 +20,7 @@ use sip_proxy::rewrite::{self, Outgoing, write_request};
 use sip_proxy::token::Role;
 use sip_proxy::transport::always_rport;
 use sip_transaction::Prepared;
-use wire::Flow;
+use wire::{Delivery, Flow};
 
 impl Forwarder {
     /// Sends to the first target: the choice must be the same for every retransmission (16.11).
@@ -188,7 +188,8 @@ impl Forwarder {
             strip_commands: a.caller.role == Role::Stranger,
         };
         let splices = &mut *step.splices;
-        step.out.send_with(hop, 0, |buf| write_request(request, &outgoing, splices, buf));
+        let delivery = Delivery { existing: target.existing, ..Delivery::default() };
+        step.out.deliver(hop, 0, delivery, |buf| write_request(request, &outgoing, splices, buf));
         *step.scratch = lines;
         self.count_within(step.now, hop);
         step.site.services().count(Counter::Forwarded);

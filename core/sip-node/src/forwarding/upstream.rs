@@ -97,7 +97,7 @@ pub(super) fn concluded<S: Services>(step: &mut Step<'_, S>, p: &Proxied, status
         step.site.services().observe(what, u64::try_from(micros).unwrap_or(u64::MAX));
     }
     step.calls.concluded(status, &p.upstream.key);
-    if p.invite && status < 300 && !p.edits.record_route && !p.upstream.key.is_within() {
+    if p.invite && status < 300 && !p.recorded && !p.upstream.key.is_within() {
         // Its BYE goes from phone to phone; nobody here will see the call end.
         step.calls.left(&p.upstream.key);
     }
@@ -191,18 +191,18 @@ pub(super) fn generate<S: Services>(
     let source = p.upstream.seen_as();
     // A 503 would say that this server is out of service (16.7 step 6), which is then the truth.
     let (status, extra): (u16, &[u8]) = match status {
-        500 if p.overloaded => (503, RETRY_AFTER),
+        500 if p.withheld.overloaded => (503, RETRY_AFTER),
         // RFC 7339 section 5.10: without Retry-After.
-        500 if p.held_back => (503, b""),
+        500 if p.withheld.held_back => (503, b""),
         // Not a fault of this server (RFC 3261 section 21.4.18).
         500 if p.is_gone() => (480, b""),
-        480 => (480, p.barred.map_or(&b""[..], Barred::warning)),
+        480 => (480, p.withheld.barred.map_or(&b""[..], Barred::warning)),
         status if is_lost(step.site, p, status) => (status, NO_TARGET),
         status => (status, b""),
     };
     let oc = p.upstream.oc.map(|algorithm| step.oc_for(p.upstream.source.remote, algorithm));
     with_request(step, p, request, |step, p, request| {
-        if let Some(barred) = p.barred.filter(|_| status == 480) {
+        if let Some(barred) = p.withheld.barred.filter(|_| status == 480) {
             step.site.tell(barred.refusal(), request.request_uri(), p.upstream.source, request);
         }
         let tag = step.server_tag(p.upstream.server);

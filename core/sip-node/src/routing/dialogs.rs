@@ -1,5 +1,6 @@
 //! Targets of requests within a dialog that this server record-routed.
 
+use super::reach::is_dialled_never;
 use super::{Plan, Target, make_strict, place_of};
 use crate::access::{Access, Asker, By, Place, access};
 use crate::admitted::{Admitted, Caller};
@@ -7,6 +8,7 @@ use crate::routing::Router;
 use crate::services::Services;
 use crate::settings::{Bounds, Mode};
 use crate::short::Short;
+use crate::uris::transport_of;
 use core::mem;
 use core::net::SocketAddr;
 use sip_message::{Message, Method, Scheme, Uri};
@@ -29,7 +31,7 @@ impl<S: Services> Router<'_, S> {
         if let Some(next) = a.routing.next {
             return self.routed_dialog(room, now, flow, request, a, (dialog, next));
         }
-        let mut target = target_within(a, dialog);
+        let mut target = target_within(a, dialog, &a.uri);
         let (uri, peer) = (&a.uri, dialog.peer);
         let asker = self.asker_within(dialog, &a.caller);
         match uri.host_ip().filter(|_| uri.is_sip()) {
@@ -73,7 +75,7 @@ impl<S: Services> Router<'_, S> {
     ) -> Plan {
         let Ok(uri) = Uri::parse(next) else { return Plan::Refuse(400) };
         let peer = dialog.peer;
-        let mut target = target_within(a, dialog);
+        let mut target = target_within(a, dialog, &uri);
         target.secure = uri.scheme == Scheme::Sips;
         if !a.routing.next_is_loose {
             make_strict(&mut target, next);
@@ -164,6 +166,9 @@ impl<S: Services> Router<'_, S> {
             // The connection it is on; if that is gone, a new one may be had.
             hops.push(self.valid_flow(peer.flow(), near.listener));
         }
+        if peer.role == Role::Local && peer.opened && is_dialled_never(transport) {
+            return hops;
+        }
         let remote = SocketAddr::new(peer.remote.ip(), uri.port.unwrap_or(transport.default_port()));
         let named = remote == peer.remote || self.is_port_of(now, peer, (uri, remote), asker);
         // A phone that may have no TCP gets what is large by datagram.
@@ -205,8 +210,11 @@ impl<S: Services> Router<'_, S> {
 }
 
 /// The other end of a dialog. A stranger's address is not proven: its INVITE may have a forged source, and
-/// its Contact or Record-Route may name another host.
-fn target_within(a: &Admitted<'_>, dialog: &Dialog) -> Target {
-    let role = dialog.peer.role;
-    Target { elsewhere: role == Role::Stranger, ..Target::new(a.routing.request_uri, role) }
+/// its Contact or Record-Route may name another host. `uri` decides where the request goes.
+fn target_within(a: &Admitted<'_>, dialog: &Dialog, uri: &Uri<'_>) -> Target {
+    let End { role, opened, remote, .. } = dialog.peer;
+    // A server that connects from the port that it listens at accepts a new connection there.
+    let port = uri.port.unwrap_or_else(|| transport_of(uri).default_port());
+    let existing = opened && (role == Role::Local || port != remote.port());
+    Target { elsewhere: role == Role::Stranger, existing, ..Target::new(a.routing.request_uri, role) }
 }

@@ -98,9 +98,11 @@ impl<S: Services> Router<'_, S> {
             return target;
         }
         target.flow_only = binding.is_outbound();
-        match target.flow_only {
-            true => target.hops.push(flow),
-            false => self.source_hops(flow, contact.as_ref(), &mut target.hops),
+        if target.flow_only {
+            target.existing = true;
+            target.hops.push(flow);
+        } else {
+            target.existing = self.source_hops(flow, contact.as_ref(), &mut target.hops);
         }
         target
     }
@@ -169,27 +171,25 @@ impl<S: Services> Router<'_, S> {
     }
 
     /// The ways to a phone that is reached where it registered from, best first. By datagram a request of any
-    /// size is sent: it is not known whether connections are accepted there.
-    fn source_hops(&self, flow: Flow, contact: Option<&Uri<'_>>, hops: &mut Short<Flow>) {
+    /// size is sent: it is not known whether connections are accepted there. Whether the first way is the far
+    /// end of the phone's own connection, at which nobody need listen.
+    fn source_hops(&self, flow: Flow, contact: Option<&Uri<'_>>, hops: &mut Short<Flow>) -> bool {
         let stream = flow.transport != Transport::Udp;
         if stream {
             hops.push(flow);
         }
-        if matches!(flow.transport, Transport::Tls | Transport::Ws | Transport::Wss) {
-            // Phones have no certificate to be known by, and browsers accept no connections (RFC 5626 section
-            // 3.1, RFC 7118 section 5): a new connection would cost the caller time and lead nowhere.
-            return;
-        }
         // The phone's own address, so that nothing translates it on the way: its Contact may name a
         // transport, or take a new connection when the one that it registered over is gone (a restart, say).
         let own = contact.filter(|c| destination(c) == Some(flow.remote.ip().to_canonical()));
+        let mut existing = stream;
         if let Some(c) = own {
             let transport = if stream { flow.transport } else { transport_of(c) };
             let remote = SocketAddr::new(flow.remote.ip(), c.port.unwrap_or(transport.default_port()));
             let listener = self.site.settings().listener_for(transport, remote, flow.listener);
+            existing &= remote != flow.remote;
             if let Some(listener) = listener
                 && transport != Transport::Udp
-                && (!stream || remote != flow.remote)
+                && !(stream && (remote == flow.remote || is_dialled_never(transport)))
                 && !self.site.settings().is_admin(remote)
             {
                 let listener = if stream { flow.listener } else { listener };
@@ -199,5 +199,13 @@ impl<S: Services> Router<'_, S> {
         if !stream {
             hops.push(flow);
         }
+        existing
     }
+}
+
+/// Whether a phone that registered over this transport is reached by its own connection only. Phones have no
+/// certificate to be known by, and browsers accept no connections (RFC 5626 section 3.1, RFC 7118 section
+/// 5). A new connection would cost the caller time and lead nowhere.
+pub(super) const fn is_dialled_never(transport: Transport) -> bool {
+    matches!(transport, Transport::Tls | Transport::Ws | Transport::Wss)
 }

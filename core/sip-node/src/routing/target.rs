@@ -69,6 +69,8 @@ pub(crate) struct Target {
     pub instance: Vec<u8>,
     /// Only the flow of the registration leads there (RFC 5626).
     pub flow_only: bool,
+    /// Its first address is the far end of a connection that the peer opened: if that is gone, none is made.
+    pub existing: bool,
     /// Only an encrypted transport may be used. Where its own URI is `sips:` that goes without saying.
     pub secure: bool,
     /// Chosen by a sender that has not proven that it is there: the device of a Contact, the other end of a
@@ -94,6 +96,7 @@ impl Target {
             last_route: Vec::new(),
             instance: Vec::new(),
             flow_only: false,
+            existing: false,
             secure: false,
             elsewhere: false,
             registered_from: None,

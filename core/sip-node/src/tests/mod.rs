@@ -13,6 +13,7 @@ mod claims;
 mod dialogs;
 mod emergency;
 mod faults;
+mod flows;
 mod forking;
 mod forwarding;
 mod health;
@@ -279,6 +280,7 @@ pub(crate) struct Sent {
     pub text: String,
     pub token: u64,
     pub hurries: bool,
+    pub existing: bool,
 }
 
 impl Lab {
@@ -399,6 +401,7 @@ impl Lab {
             text: String::from_utf8(self.out.message(t).to_vec()).unwrap(),
             token: t.token,
             hurries: t.hurries,
+            existing: t.existing,
         };
         let sent = self.out.transmits().iter().map(show).collect();
         self.out.clear();

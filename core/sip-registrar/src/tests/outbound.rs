@@ -2,6 +2,7 @@
 
 use super::{Fixture, lines_of, text};
 use crate::{Change, PathPolicy};
+use wire::Transport;
 
 const FLOW_1: &str = "Contact: <sip:alice@10.0.0.2>;reg-id=1;+sip.instance=\"<urn:uuid:AA>\"";
 const FLOW_2: &str = "Contact: <sip:alice@10.0.0.2>;reg-id=2;+sip.instance=\"<urn:uuid:AA>\"";
@@ -95,6 +96,13 @@ fn outbound_is_confirmed_to_clients_that_know_it() {
         ]
     );
     assert_eq!(f.accept(&[FLOW_1]).len(), 1, "not to others");
+    // Section 6: for a flow of its own, whose keepalives come here; over UDP those say when to come.
+    let via = "Via: SIP/2.0/TCP 192.0.2.200;branch=z9hG4bKx";
+    let told = f.accept(&[FLOW_1, via, "Supported: path, outbound", EDGE]);
+    assert!(told.contains(&"Require: outbound".to_owned()) && !told.iter().any(|l| l.contains("Flow-Timer")));
+    f.flow.transport = Transport::Udp;
+    assert_eq!(f.accept(&[FLOW_1, "Supported: path, outbound"])[1..], ["Require: outbound"]);
+    f.flow.transport = Transport::Tls;
     assert_eq!(
         f.accept(&["Contact: <sip:x@10.0.0.2>", "Supported: outbound"]).len(),
         2,
@@ -114,7 +122,16 @@ fn a_registration_is_for_one_flow_only() {
 #[test]
 fn a_reg_id_without_instance_or_value_is_ignored() {
     let mut f = Fixture::new();
-    for bad in ["reg-id=1", "reg-id=0;+sip.instance=\"<u>\"", "reg-id=x;+sip.instance=\"<u>\""] {
+    let instance = "+sip.instance=\"<u>\"";
+    for bad in [
+        "reg-id=1".to_owned(),
+        format!("reg-id=0;{instance}"),
+        format!("reg-id=x;{instance}"),
+        // Section 10: up to 2^31 - 1.
+        format!("reg-id=2147483648;{instance}"),
+        format!("reg-id=4294967297;{instance}"),
+        format!("reg-id={};{instance}", "9".repeat(200)),
+    ] {
         let told = f.accept(&[&format!("Contact: <sip:a@10.0.0.2>;{bad}"), "Supported: outbound"]);
         assert!(!told[0].contains("reg-id") && told.len() == 1, "{told:?}");
         assert_eq!(f.map(|b| b.reg_id), [0]);
@@ -146,4 +163,16 @@ fn gruus_of_a_client_are_dropped() {
     let mut f = Fixture::new();
     let told = f.accept(&["Contact: <sip:a@10.0.0.2>;pub-gruu=\"sip:a@b;gr=x\";Temp-GRUU=\"sip:y\";video"]);
     assert_eq!(told, ["Contact: <sip:a@10.0.0.2>;expires=3600;video"]);
+}
+
+#[test]
+fn largest_reg_id_is_taken_and_a_huge_instance_is_not() {
+    let mut f = Fixture::new();
+    f.accept(&["Contact: <sip:a@10.0.0.2>;reg-id=2147483647;+sip.instance=\"<u>\"", "Supported: outbound"]);
+    assert_eq!(f.map(|b| b.reg_id), [2_147_483_647]);
+    let instance = "x".repeat(5_000);
+    f.refuse(513, &[&format!("Contact: <sip:a@10.0.0.2>;reg-id=1;+sip.instance=\"<{instance}>\"")]);
+    let ob = ";ob".repeat(17);
+    f.refuse(513, &[&format!("Contact: <sip:a@10.0.0.2{ob}>;reg-id=1;+sip.instance=\"<u>\"")]);
+    assert_eq!(f.contacts().len(), 1);
 }

@@ -40,14 +40,26 @@ section! {
         tcp_head_timeout: Duration = Duration::from_secs(10), length(SILENCES), restart;
         /// How long a stream may be silent. A stream without a registration, and without an answered call
         /// under way, may be silent for five minutes at most. The default is longer than the longest
-        /// registration, so that phones without keepalives stay reachable.
+        /// registration, so that phones without keepalives stay reachable. Below 16 minutes, phones that
+        /// register with outbound (RFC 5626) are told how often to send a keepalive (Flow-Timer).
         tcp_idle_timeout: Duration = Duration::from_secs(7_500), length(SILENCES), restart;
     }
 }
 
 impl Checks for Limits {}
 
+/// A phone without a Flow-Timer sends a keepalive at least this often (RFC 5626 section 4.4.1, where battery
+/// power is a concern).
+const KEEPALIVES: Duration = Duration::from_secs(840);
+
 impl Limits {
+    /// How often phones with a flow of their own are asked for keepalives, seconds; 0: as often as they like
+    /// (RFC 5626 section 5.4). A server waits for longer than it says.
+    pub fn flow_timer(&self) -> u32 {
+        let most = self.tcp_idle_timeout * 9 / 10;
+        if most >= KEEPALIVES { 0 } else { u32::try_from(most.as_secs()).unwrap_or(0) }
+    }
+
     /// The caps of the message parser.
     pub fn message(&self) -> sip_message::Limits {
         sip_message::Limits {

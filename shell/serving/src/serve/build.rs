@@ -48,7 +48,10 @@ pub fn settings(
             .collect(),
         admin,
         auth: config.auth.settings(secret),
-        registrar: config.registrar.settings(),
+        registrar: sip_registrar::Config {
+            flow_timer: config.limits.flow_timer(),
+            ..config.registrar.settings()
+        },
         proxy: config.proxy.settings(&config.timers),
         voicemail: config.voicemail.as_ref().map(c::Voicemail::settings),
         emergency: config.emergency.as_ref().map(c::Emergency::settings),

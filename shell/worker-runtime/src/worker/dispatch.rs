@@ -123,7 +123,10 @@ impl<H: Host> Worker<H> {
         let key = key(transmit, out)?;
         let directory = &self.driver.rings().shared().streams.directory;
         let there = if transmit.fresh { None } else { directory.find(&key) };
-        there.or_else(|| self.connect(transmit.flow.listener, &key))
+        if there.is_some() || transmit.existing {
+            return there;
+        }
+        self.connect(transmit.flow.listener, &key)
     }
 
     /// Begins a connection with this key, from the address of a listener.

@@ -28,10 +28,11 @@ pub enum Told {
 pub type Log = Arc<Mutex<Vec<(u16, Told)>>>;
 
 /// Messages are lines. `>udp ADDRESS TOKEN TEXT`, `>tcp ...` and `>tls@NAME ...` send `TEXT`, which yields
-/// if it begins with `new` and hurries if with `soon`; `>>WORKER SEQUENCE TEXT` sends on a connection;
-/// `keep` has its connection matter; `bye` asks for the connection's close; `boom` panics; `alarm MS` sets
-/// a timer; `quiet...` is not answered; a line that begins with a digit belongs to that worker and is
-/// answered with the worker's number before it; any other line is answered by itself.
+/// if it begins with `new`, hurries if with `soon`, and goes over an existing connection only if with
+/// `there`; `>>WORKER SEQUENCE TEXT` sends on a connection; `keep` has its connection matter; `bye` asks for
+/// the connection's close; `boom` panics; `alarm MS` sets a timer; `quiet...` is not answered; a line that
+/// begins with a digit belongs to that worker and is answered with the worker's number before it; any other
+/// line is answered by itself.
 pub struct Lines {
     pub worker: u16,
     pub log: Log,
@@ -52,7 +53,8 @@ impl Lines {
         let listener = ListenerId(u16::from(transport != Transport::Udp));
         let text = format!("{}\n", words.next().unwrap_or_default());
         let (yields, hurries) = (text.starts_with("new"), text.starts_with("soon"));
-        let delivery = Delivery { yields, hurries, ..Delivery::default() };
+        let existing = text.starts_with("there");
+        let delivery = Delivery { yields, hurries, existing, ..Delivery::default() };
         let flow = Flow { transport, listener, remote, conn: None };
         out.deliver(flow, token, delivery, |buf| buf.extend_from_slice(text.as_bytes()));
         out.verifies(name.as_bytes());

@@ -336,3 +336,13 @@ fn defaults_of_the_file_are_those_of_the_core() {
     let workers = sip_node::OverloadRules::default().workers;
     same(&Overload::default().settings(workers.into()), &sip_node::OverloadRules::default());
 }
+
+#[test]
+fn phones_are_asked_for_keepalives_before_their_streams_end() {
+    let timer = |text: &str| good(&format!("[limits]\ntcp_idle_timeout = {text}")).limits.flow_timer();
+    for (idle, seconds) in
+        [("'100ms'", 0), ("'10s'", 9), ("'10m'", 540), ("'930s'", 837), ("'934s'", 0), ("'7500s'", 0)]
+    {
+        assert_eq!(timer(idle), seconds, "{idle}");
+    }
+}

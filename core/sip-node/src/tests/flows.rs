@@ -1,0 +1,253 @@
+//! Client-initiated connections: RFC 5626 sections 5.3, 6 and 7.
+
+use super::*;
+
+const OUTBOUND: &str = "Supported: path, outbound\r\n";
+const FIRST: &str = "192.0.2.20:41000";
+const SECOND: &str = "192.0.2.20:42000";
+
+/// A connection that the peer opened.
+fn opened(transport: Transport, from: &str, conn: u64) -> Flow {
+    let listener = if transport == Transport::Tcp { ListenerId(1) } else { ListenerId(4) };
+    Flow { transport, listener, conn: Some(ConnId::accepted(0, conn)), ..tcp(from, 0) }
+}
+
+fn lab(change: impl FnOnce(&mut Settings)) -> Lab {
+    Lab::with(|s| {
+        s.listeners.push(Listener::new(Transport::Tls, "198.51.100.1:5061".parse().unwrap(), None));
+        change(s);
+    })
+}
+
+/// Registers a flow of bob's phone.
+fn bind_flow(lab: &mut Lab, flow: Flow, reg_id: u32) {
+    let contact =
+        format!("<sip:bob@10.0.0.9;transport=tls;ob>;+sip.instance=\"<urn:uuid:1>\";reg-id={reg_id}");
+    lab.bind_with("bob", &contact, flow, OUTBOUND);
+}
+
+/// A connection ends: the runtime tells what was on it, and every machine.
+fn end(lab: &mut Lab, sent: &Sent, had_left: bool) {
+    match had_left {
+        true => lab.node.cut_off(lab.now, sent.token, &mut lab.out),
+        false => lab.undeliverable(sent),
+    }
+    lab.node.disconnected(lab.now, sent.flow.conn.unwrap(), &mut lab.out);
+}
+
+#[test]
+fn call_goes_to_the_other_flow_when_one_dies_before_a_response() {
+    // RFC 5626 section 7. Also where the request had left whole.
+    for had_left in [false, true] {
+        let mut lab = lab(|_| {});
+        bind_flow(&mut lab, opened(Transport::Tls, FIRST, 1), 1);
+        bind_flow(&mut lab, opened(Transport::Tls, SECOND, 2), 2);
+        let sent = lab.invite(CAROL, Req::invite().text());
+        assert_eq!(sent.len(), 1, "one flow at a time");
+        end(&mut lab, &sent[0], had_left);
+        let next = lab.sent();
+        let other = if sent[0].to() == FIRST { SECOND } else { FIRST };
+        assert_eq!(requests(&next), [("INVITE".to_owned(), other.to_owned())], "{had_left}");
+        assert!(next[0].existing && next[0].get("Via") != sent[0].get("Via"));
+        lab.send_on(next[0].flow, next[0].accept("b"));
+        assert_eq!(statuses(&lab.sent()), [200]);
+        lab.rest();
+    }
+}
+
+#[test]
+fn caller_does_not_wait_when_all_flows_are_dead() {
+    let mut lab = lab(|_| {});
+    bind_flow(&mut lab, opened(Transport::Tls, FIRST, 1), 1);
+    bind_flow(&mut lab, opened(Transport::Tcp, SECOND, 2), 2);
+    let mut sent = lab.invite(CAROL, Req::invite().text());
+    for _ in 0..2 {
+        assert!(sent[0].existing, "nothing is opened to {}", sent[0].to());
+        end(&mut lab, &sent[0], false);
+        sent = lab.sent();
+    }
+    // RFC 5626 section 11.6: 430 is for proxies. No time has passed.
+    assert_eq!((sent.len(), sent[0].status()), (1, 480));
+    lab.rest();
+}
+
+#[test]
+fn call_that_rings_is_not_repeated_on_another_flow_that_lives() {
+    // The phone has spoken: its other flow gets nothing until the call is over.
+    let mut lab = lab(|_| {});
+    bind_flow(&mut lab, opened(Transport::Tls, FIRST, 1), 1);
+    bind_flow(&mut lab, opened(Transport::Tls, SECOND, 2), 2);
+    let sent = lab.invite(CAROL, Req::invite().text());
+    lab.send_on(sent[0].flow, sent[0].reply(180, "b", ""));
+    assert_eq!(statuses(&lab.sent()), [180]);
+    lab.send_on(sent[0].flow, sent[0].reply(486, "b", ""));
+    assert_eq!(requests(&lab.sent()), [("ACK".to_owned(), sent[0].to())]);
+}
+
+#[test]
+fn nothing_is_opened_to_where_a_connection_came_from() {
+    // After a restart a binding has the address of its connection, which nobody need listen at.
+    let stripped = |flow: Flow| Flow { conn: None, ..flow };
+    let contact = "<sip:bob@192.0.2.20:5070;transport=tcp>";
+    // (connection, Contact, first hop only over a connection that is there, where else)
+    let cases = [
+        (Transport::Tcp, contact, true, Some("192.0.2.20:5070")),
+        (Transport::Tcp, "<sip:bob@192.0.2.20:41000;transport=tcp>", false, None),
+        (Transport::Tcp, "<sip:bob@10.0.0.9:5070;transport=tcp>", true, None),
+        (Transport::Tcp, "<sip:bob@a.invalid;transport=tcp>", true, None),
+        (Transport::Tls, "<sip:bob@192.0.2.20:5071;transport=tls>", true, None),
+    ];
+    for (transport, contact, existing, further) in cases {
+        let mut lab = lab(|_| {});
+        lab.bind("bob", contact, stripped(opened(transport, FIRST, 1)));
+        let sent = lab.invite(CAROL, Req::invite().text());
+        assert_eq!(
+            (sent[0].flow.remote.to_string().as_str(), sent[0].existing),
+            (FIRST, existing),
+            "{contact}"
+        );
+        lab.undeliverable(&sent[0]);
+        let next = lab.sent();
+        match further {
+            None => assert_eq!(statuses(&next), [480], "{contact}"),
+            Some(to) => assert_eq!((next[0].to().as_str(), next[0].existing), (to, false), "{contact}"),
+        }
+    }
+}
+
+/// The request that a BYE from the callee becomes, where the caller sent from `flow` with this Contact and
+/// Via, and what follows when its connection is gone.
+fn bye_to_caller(lab: &mut Lab, flow: Flow, contact: &str) -> (Sent, Vec<Sent>) {
+    lab.phones(&[BOB]);
+    let mut req = Req::invite().sent_by(flow.transport.via_name(), &flow.remote.to_string());
+    req.lines[0] = format!("Contact: {contact}");
+    lab.send_on(flow, req.text());
+    let got = lab.sent().into_iter().find(|s| s.status() == 0).unwrap();
+    lab.send(BOB, got.accept("b"));
+    lab.sent();
+    lab.send(BOB, from_callee(&got, "BYE", BOB, "<sip:bob@here.example>").text());
+    let bye = lab.one();
+    assert_eq!((bye.flow.remote, bye.flow.transport), (flow.remote, flow.transport));
+    lab.undeliverable(&bye);
+    (bye, lab.sent())
+}
+
+#[test]
+fn request_in_a_dialog_goes_over_the_flow_of_its_phone() {
+    // RFC 5626 section 5.3: a user's phone is reached by the flow in the token, or not at all.
+    let tls = opened(Transport::Tls, "192.0.2.30:45000", 9);
+    let tcp = opened(Transport::Tcp, "192.0.2.30:45000", 9);
+    // (connection of alice's phone, its Contact, where else)
+    let cases = [
+        (tls, "<sip:alice@192.0.2.30:5061;transport=tls>", None),
+        (tls, "<sip:alice@10.0.0.7:5061;transport=tls;ob>", None),
+        (tcp, "<sip:alice@192.0.2.30:45000;transport=tcp>", None),
+        (tcp, "<sip:alice@10.0.0.7:5060;transport=tcp>", None),
+        (tcp, "<sip:alice@192.0.2.30:5060;transport=tcp>", Some("192.0.2.30:5060")),
+    ];
+    for (flow, contact, further) in cases {
+        let mut lab = lab(|s| s.auth.enabled = false);
+        // With authentication off its registration proves who a phone is.
+        lab.bind("alice", contact, flow);
+        lab.phones(&[BOB]);
+        let mut req = Req::invite().sent_by(flow.transport.via_name(), &flow.remote.to_string());
+        (req.from, req.lines[0]) =
+            ("<sip:alice@here.example>;tag=a".to_owned(), format!("Contact: {contact}"));
+        lab.send_on(flow, req.text());
+        let got = lab.sent().into_iter().find(|s| s.status() == 0).unwrap();
+        lab.send(BOB, got.accept("b"));
+        lab.sent();
+        lab.send(BOB, from_callee(&got, "BYE", BOB, "<sip:bob@here.example>").text());
+        let bye = lab.one();
+        assert_eq!((bye.flow.remote, bye.existing), (flow.remote, true), "{contact}");
+        lab.undeliverable(&bye);
+        let next = lab.sent();
+        match further {
+            None => assert_eq!((next.len(), next[0].status()), (1, 480), "{contact}"),
+            Some(to) => assert_eq!((next[0].to().as_str(), next[0].existing), (to, false), "{contact}"),
+        }
+    }
+}
+
+#[test]
+fn server_that_connects_from_its_own_port_is_connected_to() {
+    // A gateway that listens at the port that it connects from, as its Contact says.
+    let (bye, _) = bye_to_caller(
+        &mut lab(|s| s.auth.in_dialog = false),
+        opened(Transport::Tcp, CAROL, 9),
+        "<sip:carol@192.0.2.10:5060;transport=tcp>",
+    );
+    assert!(!bye.existing);
+    let flow = opened(Transport::Tcp, "192.0.2.10:47000", 9);
+    let (bye, next) = bye_to_caller(
+        &mut lab(|s| s.auth.in_dialog = false),
+        flow,
+        "<sip:carol@192.0.2.10:5060;transport=tcp>",
+    );
+    assert!(bye.existing);
+    assert_eq!(statuses(&next), [480], "its connection is gone, and another port is anybody's word");
+}
+
+#[test]
+fn stun_keepalive_is_answered_over_udp_only() {
+    // RFC 5626 section 8: on the port of SIP, from where it was asked.
+    let request = [&[0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42][..], b"123456789012"].concat();
+    let mut lab = lab(|_| {});
+    for (flow, answers) in [(udp(BOB), true), (udp("[2001:db8::9]:5060"), true), (tcp(BOB, 1), false)] {
+        let arrival = wire::Arrival::new(lab.now, flow, &request);
+        lab.node.receive(arrival, &mut lab.out);
+        let sent: Vec<_> = lab.out.transmits().iter().map(|t| (t.flow, t.token)).collect();
+        assert_eq!(sent, if answers { vec![(flow, 0)] } else { vec![] });
+        assert_eq!(lab.count(Counter::Garbage), usize::from(!answers));
+        lab.out.clear();
+    }
+}
+
+#[test]
+fn ack_of_a_2xx_opens_no_connection_to_a_flow() {
+    let mut lab = lab(|_| {});
+    bind_flow(&mut lab, opened(Transport::Tls, FIRST, 1), 1);
+    let invite = Req::invite();
+    let sent = lab.invite(CAROL, invite.text());
+    lab.send_on(sent[0].flow, sent[0].reply(200, "b", "Contact: <sip:bob@10.0.0.9;transport=tls;ob>\r\n"));
+    let ok = lab.one();
+    lab.send(CAROL, invite.within("ACK", &ok).text());
+    let ack = lab.one();
+    assert_eq!((ack.method(), ack.to().as_str(), ack.existing), ("ACK", FIRST, true));
+}
+
+#[test]
+fn dialogs_of_flows_come_by_here_without_record_route_too() {
+    // RFC 5626 sections 5.3.1 and 5.3.2: a phone behind a flow is not reached in another way.
+    let unrecorded = || lab(|s| (s.proxy.record_route, s.auth.in_dialog) = (false, false));
+    let mut lab = unrecorded();
+    lab.phones(&[BOB]);
+    let sent = lab.invite(CAROL, Req::invite().text());
+    assert!(sent[0].all("Record-Route").is_empty());
+    // The callee registered with outbound.
+    let mut lab = unrecorded();
+    bind_flow(&mut lab, opened(Transport::Tls, FIRST, 1), 1);
+    let invite = Req::invite();
+    let sent = lab.invite(CAROL, invite.text());
+    assert_eq!(sent[0].all("Record-Route").len(), 2);
+    lab.send_on(sent[0].flow, sent[0].reply(200, "b", "Contact: <sip:bob@10.0.0.9;transport=tls;ob>\r\n"));
+    let ok = lab.one();
+    lab.send(CAROL, invite.within("ACK", &ok).text());
+    assert_eq!(lab.one().to(), FIRST);
+    // The call is known: what follows in it is let through.
+    lab.send(CAROL, Req { cseq: 2, ..invite.within("INVITE", &ok) }.text());
+    assert_eq!(requests(&lab.sent()), [("INVITE".to_owned(), FIRST.to_owned())]);
+    // The caller asks for it.
+    let mut lab = unrecorded();
+    lab.phones(&[BOB]);
+    let mut req = Req::invite();
+    req.lines[0] = "Contact: <sip:carol@10.0.0.7;transport=tcp;ob>".to_owned();
+    let from = opened(Transport::Tcp, "192.0.2.10:47000", 9);
+    lab.send_on(from, req.sent_by("TCP", "10.0.0.7:5060").text());
+    let got = lab.sent().into_iter().find(|s| s.status() == 0).unwrap();
+    assert_eq!(got.all("Record-Route").len(), 2);
+    lab.send(BOB, got.accept("b"));
+    lab.sent();
+    lab.send(BOB, from_callee(&got, "BYE", BOB, "<sip:bob@here.example>").text());
+    assert_eq!(lab.one().to(), "192.0.2.10:47000");
+}
