@@ -98,7 +98,7 @@ class Strowger:
 
     def __init__(self, binary, domain='example.com', workers=2, auth=True, users=(), config='', data=None, cpu=None,
                  also=(), steering='auto', ip=None, prefix=(), secure=False):
-        """`secure`: it listens for TLS as well, with a certificate of its own authority."""
+        """`secure`: it listens for TLS and WSS as well, with a certificate of its own authority."""
         self.steering, self.prefix = steering, list(prefix)
         self.binary, self.workers, self.auth, self.cpu, self.also = binary, workers, auth, cpu, also
         self.ip, self.port = ip or net.fresh_ip(), 5060
@@ -127,7 +127,7 @@ class Strowger:
 
     def place(self, transport):
         """The address and port for phones on this transport."""
-        return (self.ip, 5061 if transport == 'tls' else self.port)
+        return (self.ip, {'tls': 5061, 'wss': 5443}.get(transport, self.port))
 
     def start(self):
         listen = '%s:%d' % self.address
@@ -138,7 +138,8 @@ class Strowger:
         for domain in self.also:
             cmd += ['--domain', domain]
         if self.authority:
-            cmd += ['--listen', 'tls:%s:%d' % self.place('tls'), '--tls-cert', self.chain, '--tls-key', self.key]
+            cmd += [word for kind in ('tls', 'wss') for word in ('--listen', '%s:%s:%d' % (kind, *self.place(kind)))]
+            cmd += ['--tls-cert', self.chain, '--tls-key', self.key]
         self.process = Process(cmd)
         try:
             self.wait('ready')
