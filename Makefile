@@ -254,9 +254,20 @@ bench-ablations: setup-bench ## what small tables, a database and expiry in swee
 	python3 verify/bench/ablations.py --bin $(RELEASE) $(BENCH_ARGS)
 
 .PHONY: bench-connections
-bench-connections: setup-bench ## memory of 15,000 idle TCP connections with their registrations, Strowger and Kamailio (2 minutes)
+bench-connections: setup-bench ## memory of 15,000 idle connections with their registrations, Strowger and Kamailio (5 minutes)
 	$(BUILD_RELEASE)
-	python3 verify/bench/connections.py --bin $(RELEASE) $(BENCH_ARGS)
+	python3 verify/bench/connections.py --bin $(RELEASE) --transports tcp,tls,wss $(BENCH_ARGS)
+
+.PHONY: bench-handshakes
+bench-handshakes: setup-bench ## TLS handshakes for a second of processor time, beside rustls alone (1 minute)
+	$(BUILD_RELEASE)
+	$(CARGO) build --release $(LOCKED) -p tls --example handshakes
+	python3 verify/bench/handshakes.py --bin $(RELEASE) --client $(dir $(RELEASE))examples/handshakes $(BENCH_ARGS)
+
+.PHONY: bench-reconnect
+bench-reconnect: setup-bench ## calls while 15,000 phones on TLS reconnect (1 minute)
+	$(BUILD_RELEASE)
+	python3 verify/bench/reconnect.py --bin $(RELEASE) $(BENCH_ARGS)
 
 .PHONY: bench-location
 bench-location: setup-build ## bytes and times of a location table with 10,000,000 users (5 minutes, 2 GB)
