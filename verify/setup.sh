@@ -159,7 +159,7 @@ test_tools() {
         baresip baresip-core linphonec linphone-cli sslscan sslscan testssl testssl.sh \
         faketime faketime ip iproute2 keepalived keepalived bird bird2
     # The kernel with SCTP that verify/uml boots; Debian has it for x86 alone.
-    [ "$(uname -m)" != x86_64 ] || apt_for linux.uml user-mode-linux insmod kmod
+    [ "$(uname -m)" != x86_64 ] || apt_for linux.uml user-mode-linux modprobe kmod
     rust_tool cargo-clippy clippy rust-clippy
     rust_tool cargo-fmt rustfmt rustfmt
     cargo_tool cargo-deny cargo-deny

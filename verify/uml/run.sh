@@ -22,20 +22,13 @@ shift $((OPTIND - 1))
 fail() { printf 'uml: %s\n' "$*" >&2; exit 125; }
 here=$(cd "$(dirname "$0")" && pwd)
 linux=$(command -v linux.uml) || fail "there is no linux.uml: apt-get install user-mode-linux"
-PATH="$PATH:/usr/sbin:/sbin" command -v insmod >/dev/null || fail "there is no insmod: apt-get install kmod"
-modules=$(ls -d /usr/lib/uml/modules/*/ 2>/dev/null | tail -n 1)
-[ -n "$modules" ] || fail "no modules in /usr/lib/uml/modules: apt-get install user-mode-linux"
+PATH="$PATH:/usr/sbin:/sbin" command -v modprobe >/dev/null || fail "there is no modprobe: apt-get install kmod"
+modules=/usr/lib/uml/modules
+[ -d "$modules" ] || fail "there is no $modules: apt-get install user-mode-linux"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cc -O2 -shared -fPIC -o "$work/xsave.so" "$here/xsave.c" || fail "cannot build $here/xsave.c"
-
-# The modules of SCTP in the order in which they are loaded: modules.dep names what each needs, the last first.
-order=kernel/crypto/hmac.ko
-for module in $(sed -n 's/^kernel\/net\/sctp\/sctp.ko: //p' "$modules/modules.dep" | tr ' ' '\n' | tac); do
-    order+=" $module"
-done
-order+=" kernel/net/sctp/sctp.ko"
 
 {
     printf '#!/bin/bash\nPATH=%q:/usr/sbin:/sbin; export PATH\n' "$PATH"
@@ -49,7 +42,12 @@ mount -t tmpfs tmp /run
 mkdir /run/tmp
 export TMPDIR=/run/tmp
 ip link set lo up
-for module in $order; do insmod $modules\$module || echo "insmod: \$module" >&2; done
+# The kernel asks for modules by itself, as for SCTP when the first socket is made. This machine may forbid some.
+mkdir -p /run/kernel/lib
+ln -s $modules /run/kernel/lib/modules
+printf '#!/bin/sh\nexec modprobe -d /run/kernel -C /run/kernel "\$@"\n' >/run/modprobe
+chmod +x /run/modprobe
+echo /run/modprobe >/proc/sys/kernel/modprobe
 cd $(printf %q "$PWD")
 ulimit -n 65536
 $(printf '%q ' "$@") >$(printf %q "$work/out") 2>&1 </dev/null

@@ -1,11 +1,13 @@
 //! From the unspecified address to the addresses of this machine.
 //!
 //! A proxy writes its address into every message, so it must know which one a message came in on.
-//! `0.0.0.0` is therefore opened as one listener for each address of the machine.
+//! `0.0.0.0` is therefore opened as one listener for each address of the machine; of SCTP as one with all of
+//! them.
 
 use control::config::Listener;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use wire::Transport;
 
 /// The listeners with every unspecified address replaced. Listeners marked optional are left out where
 /// the machine lacks the address family.
@@ -17,7 +19,14 @@ pub fn expand(listeners: &[Listener]) -> io::Result<Vec<Listener>> {
     for listener in listeners {
         let before = all.len();
         if listener.address.ip().is_unspecified() {
-            for ip in addresses(listener.address.is_ipv4())? {
+            let found = addresses(listener.address.is_ipv4())?;
+            // An association has all of them.
+            if let (Transport::Sctp, Some((first, more))) = (listener.transport, found.split_first()) {
+                let address = SocketAddr::new(*first, listener.address.port());
+                push(&mut all, Listener { address, more: more.to_vec(), ..listener.clone() });
+                continue;
+            }
+            for ip in found {
                 push(
                     &mut all,
                     Listener { address: SocketAddr::new(ip, listener.address.port()), ..listener.clone() },

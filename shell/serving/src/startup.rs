@@ -12,7 +12,8 @@ use std::error::Error;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
-use worker_runtime::{Bound, Listener, Runtime, RuntimeConfig, StreamLimits, WebSocket};
+use wire::ListenerId;
+use worker_runtime::{Bound, Listener, Runtime, RuntimeConfig, SctpSettings, StreamLimits, WebSocket};
 
 /// Anything that keeps the server from starting; its text says what to do.
 pub type Failure = Box<dyn Error + Send + Sync>;
@@ -146,6 +147,7 @@ fn runtime_config(config: &Config, listeners: &[c::Listener], workers: usize) ->
         pin: steering::cpus(&config.server.pin, workers),
         busy_poll: config.server.busy_poll,
         segment: config.server.udp_segmentation,
+        sctp: associations(&config.sctp, listeners),
         // Timers B and F (RFC 3261 section 17.1).
         patience: config.timers.t1 * 64,
         websocket: WebSocket {
@@ -176,6 +178,21 @@ fn runtime_config(config: &Config, listeners: &[c::Listener], workers: usize) ->
             std::process::abort();
         })),
         ..RuntimeConfig::default()
+    }
+}
+
+/// How associations of SCTP are made.
+fn associations(sctp: &c::Sctp, listeners: &[c::Listener]) -> SctpSettings {
+    let more = (0..).map(ListenerId).zip(listeners.iter().map(|l| l.more.clone()));
+    SctpSettings {
+        heartbeat: sctp.heartbeat,
+        rto_initial: sctp.rto_initial,
+        rto_min: sctp.rto_min,
+        rto_max: sctp.rto_max,
+        path_retransmissions: sctp.path_retransmissions,
+        retransmissions: sctp.retransmissions,
+        streams: sctp.streams,
+        more: more.filter(|(_, more)| !more.is_empty()).collect(),
     }
 }
 

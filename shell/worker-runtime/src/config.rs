@@ -1,17 +1,18 @@
 //! What a runtime is told at its start, and why it may refuse.
 
+use crate::transport::sctp::Missing;
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
-use wire::Transport;
+use wire::{ListenerId, Transport};
 
 /// One address to listen on. Its place in [`RuntimeConfig::listeners`] is its
 /// [`ListenerId`](wire::ListenerId).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Listener {
-    /// Any but SCTP, which is refused at start. A WebSocket listener over TLS at the address of a TLS
+    /// Any. A WebSocket listener over TLS at the address of a TLS
     /// listener shares its socket: what a connection begins with says which of the two it is.
     pub transport: Transport,
     /// The address. Port 0 takes any free one; [`Bound::listeners`](crate::Bound::listeners) says
@@ -88,8 +89,47 @@ pub struct RuntimeConfig {
     pub tls_client: Option<tls::Client>,
     /// What WebSocket listeners accept.
     pub websocket: WebSocket,
+    /// Associations of SCTP.
+    pub sctp: SctpSettings,
     /// Called when a worker panics.
     pub on_panic: Option<PanicHook>,
+}
+
+/// How the kernel makes and watches associations of SCTP. The defaults are those of RFC 9260 section 16.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SctpSettings {
+    /// Between two heartbeats of an idle path; zero: none are sent, and a path that fails is noticed when
+    /// something is sent over it.
+    pub heartbeat: Duration,
+    /// The retransmission timeout before a round trip was measured.
+    pub rto_initial: Duration,
+    /// The shortest retransmission timeout. After the first one, data goes over another path if there is one.
+    pub rto_min: Duration,
+    /// The longest.
+    pub rto_max: Duration,
+    /// Retransmissions in a row after which a path counts as unreachable.
+    pub path_retransmissions: u16,
+    /// Retransmissions in a row, over all paths, after which an association ends.
+    pub retransmissions: u16,
+    /// Streams that a peer may use towards us. Messages are accepted on each (RFC 4168 section 5.1).
+    pub streams: u16,
+    /// Addresses that a listener has besides its own, of the same family.
+    pub more: Vec<(ListenerId, Vec<IpAddr>)>,
+}
+
+impl Default for SctpSettings {
+    fn default() -> SctpSettings {
+        SctpSettings {
+            heartbeat: Duration::from_secs(30),
+            rto_initial: Duration::from_secs(1),
+            rto_min: Duration::from_secs(1),
+            rto_max: Duration::from_secs(60),
+            path_retransmissions: 5,
+            retransmissions: 10,
+            streams: 64,
+            more: Vec::new(),
+        }
+    }
 }
 
 impl Default for RuntimeConfig {
@@ -116,6 +156,7 @@ impl Default for RuntimeConfig {
             tls: None,
             tls_client: None,
             websocket: WebSocket::default(),
+            sctp: SctpSettings::default(),
             on_panic: None,
         }
     }
@@ -276,8 +317,6 @@ impl Default for WebSocket {
 pub enum StartError {
     /// There is nothing to listen on, or no worker, or more than fit an identifier.
     Unusable(&'static str),
-    /// A transport that this version does not have.
-    NotInThisVersion(Listener),
     /// A TLS listener has no certificate to show.
     NoCertificate(Listener),
     /// An address could not be listened on.
@@ -286,6 +325,13 @@ pub enum StartError {
         listener: Listener,
         /// What the system said.
         error: io::Error,
+    },
+    /// The kernel has no SCTP.
+    NoSctp {
+        /// The listener.
+        listener: Listener,
+        /// Why.
+        missing: Missing,
     },
     /// The listeners need more descriptors than the process may have.
     Descriptors {
@@ -327,15 +373,11 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StartError::Unusable(why) => f.write_str(why),
-            StartError::NotInThisVersion(l) => {
-                write!(
-                    f,
-                    "cannot listen on {}:{}: {} is not in this version",
-                    l.transport, l.address, l.transport
-                )
-            }
             StartError::NoCertificate(l) => {
                 write!(f, "cannot listen on {}:{}: there is no certificate to show", l.transport, l.address)
+            }
+            StartError::NoSctp { listener: l, missing } => {
+                write!(f, "cannot listen on {}:{}: {missing}", l.transport, l.address)
             }
             StartError::Listen { listener: l, error } => {
                 let mend = StartError::mend(error);
@@ -356,8 +398,8 @@ impl std::error::Error for StartError {
         match self {
             StartError::Listen { error, .. } | StartError::System { error, .. } => Some(error),
             StartError::Unusable(_)
-            | StartError::NotInThisVersion(_)
             | StartError::NoCertificate(_)
+            | StartError::NoSctp { .. }
             | StartError::Descriptors { .. } => None,
         }
     }

@@ -144,6 +144,8 @@ counters! {
     tcp_closed_room,
     /// Connections closed by a socket error.
     tcp_closed_error,
+    /// Paths of SCTP associations that became unreachable. Others of the same association may still work.
+    sctp_paths_lost,
     /// TLS handshakes that were completed, with clients and with servers.
     tls_handshakes,
     /// TLS handshakes that failed, and connections that a fault of TLS ended.

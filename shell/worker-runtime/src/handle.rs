@@ -5,6 +5,7 @@ use crate::counters::Counts;
 use crate::listen::{Bound, sharers};
 use crate::shared::Shared;
 use crate::sys;
+use crate::transport::sctp::Associations;
 use crate::transport::stream::{Caps, Directory, Question, StreamShared};
 use crate::worker::{Host, Notice, Worker};
 use std::fmt;
@@ -57,6 +58,7 @@ impl<N: Send + 'static> Runtime<N> {
             tls_client: config.tls_client.clone(),
             websocket: config.websocket.clone(),
             sharers: sharers(&listeners),
+            sctp: Associations::new(&config.sctp),
         };
         let system = |what| move |error| StartError::System { what, error };
         let shared = Shared::new(listeners, weak, sieves, streams, config.ring, config.notices)

@@ -29,12 +29,14 @@ mod transport;
 mod worker;
 
 pub use config::{
-    GeneratorOptions, Listener, PanicHook, RuntimeConfig, StartError, StreamLimits, WebSocket, WorkerPanic,
+    GeneratorOptions, Listener, PanicHook, RuntimeConfig, SctpSettings, StartError, StreamLimits, WebSocket,
+    WorkerPanic,
 };
 pub use counters::Counts;
 pub use handle::{PostError, Runtime, RuntimeHandle};
 pub use listen::Bound;
 pub use steering::{Sifter, SteerError};
+pub use transport::sctp::Missing;
 pub use transport::stream::{Agreed, ConnectionView, Portion, Question, Wanted};
 
 /// Has the calling thread run in turns twice as long as a worker's, for one beside the workers that offers

@@ -4,6 +4,7 @@ use crate::Runtime;
 use crate::config::{Listener, RuntimeConfig, StartError};
 use crate::sieve::Sieves;
 use crate::sys;
+use crate::transport::sctp::{self, Associations};
 use crate::transport::stream;
 use crate::transport::udp::{self, UdpSocket};
 use crate::worker::{Generating, Serving};
@@ -65,10 +66,9 @@ impl Bound {
         for (index, &listener) in config.listeners.iter().enumerate() {
             let id = ListenerId(index as u16);
             match listener.transport {
-                Transport::Udp | Transport::Tcp | Transport::Ws => {}
+                Transport::Udp | Transport::Tcp | Transport::Ws | Transport::Sctp => {}
                 Transport::Tls | Transport::Wss if config.tls.is_some() => {}
                 Transport::Tls | Transport::Wss => return Err(StartError::NoCertificate(listener)),
-                Transport::Sctp => return Err(StartError::NotInThisVersion(listener)),
             }
             if shares_socket(&config.listeners, listener) {
                 log_events::workers::listening(&listener.transport, &listener.address, workers);
@@ -80,8 +80,7 @@ impl Bound {
                 Some(one) => one,
                 None => &mut sockets[..],
             };
-            let actual = open(&config, listener, id, opening)
-                .map_err(|error| StartError::Listen { listener, error })?;
+            let actual = open(&config, listener, id, opening).map_err(|error| refused(listener, error))?;
             log_events::workers::listening(&actual.transport, &actual.address, workers);
             listeners.push(actual);
         }
@@ -133,12 +132,22 @@ pub fn sharers(listeners: &[Listener]) -> Vec<Option<ListenerId>> {
     listeners.iter().map(sharer).collect()
 }
 
+/// Why a listener cannot be opened.
+fn refused(listener: Listener, error: io::Error) -> StartError {
+    let unknown = [libc::EPROTONOSUPPORT, libc::ESOCKTNOSUPPORT].contains(&sys::errno(&error));
+    match listener.transport {
+        Transport::Sctp if unknown => StartError::NoSctp { listener, missing: sctp::missing() },
+        _ => StartError::Listen { listener, error },
+    }
+}
+
 /// The address to open for every worker: the listener's, with a free port if any will do.
-fn settle_address(config: &RuntimeConfig, listener: Listener) -> io::Result<SocketAddr> {
+fn settle_address(config: &RuntimeConfig, listener: Listener, id: ListenerId) -> io::Result<SocketAddr> {
     let address = listener.address;
     match listener.transport {
         _ if address.port() != 0 && config.share_ports => Ok(address),
         Transport::Udp => sys::udp_probe(address),
+        Transport::Sctp => Associations::new(&config.sctp).settle(id, address),
         _ => sys::tcp_probe(address),
     }
 }
@@ -154,7 +163,7 @@ fn open(
     let mut attempts = if any_port { PORT_ATTEMPTS } else { 1 };
     loop {
         attempts -= 1;
-        let address = settle_address(config, listener)?;
+        let address = settle_address(config, listener, id)?;
         let opened = match listener.transport {
             Transport::Udp => open_udp(config, address, id, workers),
             transport => open_tcp(config, (transport, address), id, workers),
@@ -193,8 +202,12 @@ fn open_tcp(
     workers: &mut [WorkerSockets],
 ) -> io::Result<()> {
     let options = stream::socket_options(&config.streams);
-    let sockets: Vec<_> =
-        workers.iter().map(|_| sys::tcp_listen(address, &options)).collect::<Result<_, _>>()?;
+    let associations = Associations::new(&config.sctp);
+    let listen = || match transport {
+        Transport::Sctp => associations.listen(id, address, &options),
+        _ => sys::tcp_listen(address, &options),
+    };
+    let sockets: Vec<_> = workers.iter().map(|_| listen()).collect::<Result<_, _>>()?;
     for (worker, fd) in workers.iter_mut().zip(sockets) {
         worker.tcp.push((id, transport, fd));
     }

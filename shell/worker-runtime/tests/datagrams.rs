@@ -189,21 +189,40 @@ fn what_the_kernel_refuses_is_undeliverable() {
 }
 
 #[test]
-fn transports_that_are_missing_are_refused_at_start_and_undeliverable_later() {
-    for transport in [Transport::Tls, Transport::Wss, Transport::Sctp] {
+fn tls_without_a_certificate_is_refused_and_undeliverable() {
+    for transport in [Transport::Tls, Transport::Wss] {
         let mut config = config("127.0.0.1");
         config.listeners.push(Listener { transport, address: "127.0.0.1:0".parse().unwrap() });
         let machine = Lines { worker: 0, log: Log::default(), alarm: None };
-        let error = Runtime::start(config, vec![machine]).err().expect("no such transport");
-        match error {
-            StartError::NotInThisVersion(l) => assert_eq!(l.transport, Transport::Sctp),
-            StartError::NoCertificate(l) => assert!(l.transport == transport && transport != Transport::Sctp),
-            other => panic!("{other}"),
-        }
+        let error = Runtime::start(config, vec![machine]).err().expect("no certificate");
+        assert!(matches!(error, StartError::NoCertificate(l) if l.transport == transport), "{error}");
     }
     let server = Server::start(1);
     server.act(0, ">wss 127.0.0.1:9 77 text");
     server.wait_told("the failure", |told| told.1 == Told::Undeliverable(77));
+}
+
+#[test]
+fn sctp_is_served_or_the_missing_module_is_named() {
+    let mut config = config("127.0.0.1");
+    let listener = Listener { transport: Transport::Sctp, address: "127.0.0.1:0".parse().unwrap() };
+    config.listeners.push(listener);
+    let machine = Lines { worker: 0, log: Log::default(), alarm: None };
+    match Runtime::start(config, vec![machine]) {
+        Ok(runtime) => {
+            assert!(runtime.handle().listeners().last().is_some_and(|l| l.address.port() != 0));
+            runtime.handle().shutdown();
+        }
+        Err(error) => {
+            assert!(matches!(error, StartError::NoSctp { listener: l, .. } if l == listener), "{error}");
+            let said = error.to_string();
+            assert!(
+                said.starts_with("cannot listen on sctp:127.0.0.1:0: the kernel has no SCTP: "),
+                "{said}"
+            );
+            assert!(said.contains("modprobe sctp"), "{said}");
+        }
+    }
 }
 
 #[test]

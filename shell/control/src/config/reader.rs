@@ -302,7 +302,6 @@ fn missing(name: &str, section: &str) -> Option<Fault> {
         "backend" | "database" | "db" | "db_url" | "postgres" | "postgresql" | "mysql" | "redis" => {
             (super::values::OTHER_DATABASES.to_owned(), "users and bindings are in SQLite below `data_dir`")
         }
-        "sctp" => (format!("{name} is not in this version"), "listen on udp, tcp, tls, ws and wss"),
         "ws" | "wss" => {
             (format!("there is no section {name}"), "listen on \"wss:ADDRESS:PORT\"; see [websocket]")
         }

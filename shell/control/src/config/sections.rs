@@ -6,7 +6,7 @@ use super::reader::{Reader, Section};
 use super::schema::{self, Checks, Described};
 use super::types::Listener;
 use super::{
-    AdminAccess, Auth, Balance, Dns, Emergency, Limits, Log, Overload, Proxy, Registrar, Route, Server,
+    AdminAccess, Auth, Balance, Dns, Emergency, Limits, Log, Overload, Proxy, Registrar, Route, Sctp, Server,
     Store, Timers, Tls, Trunk, Voicemail, WebSocket, route, trunk,
 };
 
@@ -19,6 +19,8 @@ pub struct Config {
     pub tls: Tls,
     /// What WebSocket listeners accept.
     pub websocket: WebSocket,
+    /// Associations of SCTP.
+    pub sctp: Sctp,
     /// Digest authentication.
     pub auth: Auth,
     /// The registrar.
@@ -57,6 +59,7 @@ pub(super) fn sections() -> Vec<Described> {
         Described::of::<Server>(false),
         Described::of::<Tls>(false),
         Described::of::<WebSocket>(false),
+        Described::of::<Sctp>(false),
         Described::of::<Auth>(false),
         Described::of::<Registrar>(false),
         Described::of::<Proxy>(false),
@@ -88,6 +91,7 @@ impl Config {
             server,
             tls,
             websocket,
+            sctp,
             auth,
             registrar,
             proxy,
@@ -107,6 +111,7 @@ impl Config {
         visit.section(server, &there.server);
         visit.section(tls, &there.tls);
         visit.section(websocket, &there.websocket);
+        visit.section(sctp, &there.sctp);
         visit.section(auth, &there.auth);
         visit.section(registrar, &there.registrar);
         visit.section(proxy, &there.proxy);
@@ -169,6 +174,7 @@ pub(super) fn read(reader: &mut Reader<'_>, mut top: Section<'_, '_>, context: &
     let config = Config {
         tls: one(reader, &mut top, context),
         websocket: one(reader, &mut top, context),
+        sctp: one(reader, &mut top, context),
         auth: one(reader, &mut top, context),
         registrar: one(reader, &mut top, context),
         proxy: one(reader, &mut top, context),

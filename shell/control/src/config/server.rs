@@ -55,11 +55,13 @@ section! {
         /// Further host names and addresses that mean this server.
         aliases: Vec<String> = Vec::new(), list(text("host name or address", host)).once("alias"), live;
         /// Where to listen: `"udp:ADDRESS:PORT"`, or `tcp`, `tls`, `ws` (WebSocket without encryption),
-        /// `wss`. A `wss` listener at the address and port of a `tls` listener shares that port: what a
-        /// client sends first says which of the two it is. An unspecified address is replaced by every
+        /// `wss`, `sctp`. A `wss` listener at the address and port of a `tls` listener shares that port: what
+        /// a client sends first says which of the two it is. An unspecified address is replaced by every
         /// address of the machine at start. What goes to a public address leaves from a listener that has
         /// one, or that advertises something, if there is any; else from the one that the request came to.
-        /// In the default list the IPv6 ones may be missing.
+        /// In the default list the IPv6 ones may be missing. A listener of SCTP may have several addresses of
+        /// one family, so that an association survives the failure of a network:
+        /// `"sctp:192.0.2.1,198.51.100.1:5060"`.
         listen: Vec<Listener> =
             everywhere(), list(text("`TRANSPORT:ADDRESS:PORT`", listener)), restart;
         /// `"host"` or `"host:port"` to write into Via and Record-Route instead of the bound address; or a
@@ -110,7 +112,13 @@ fn everywhere() -> Vec<Listener> {
     for ip in [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)] {
         for transport in [Transport::Udp, Transport::Tcp] {
             let address = SocketAddr::new(ip, transport.default_port());
-            all.push(Listener { transport, address, advertise: None, optional: ip.is_ipv6() });
+            all.push(Listener {
+                transport,
+                address,
+                more: Vec::new(),
+                advertise: None,
+                optional: ip.is_ipv6(),
+            });
         }
     }
     all

@@ -35,10 +35,12 @@ pub(super) use named;
 /// One listening socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listener {
-    /// The transport protocol; any but SCTP in this version.
+    /// The transport protocol.
     pub transport: Transport,
     /// The address to bind; port 0 lets the system choose.
     pub address: SocketAddr,
+    /// Further addresses of the same family, of SCTP alone: each association has all of them.
+    pub more: Vec<IpAddr>,
     /// The name and port to write into messages instead of the address.
     pub advertise: Option<HostPort>,
     /// Only in the default list: do without this listener when the system lacks the address family.
@@ -110,7 +112,16 @@ impl Cidr {
 
 impl fmt::Display for Listener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.transport, self.address)
+        write!(f, "{}:", self.transport)?;
+        let all = || std::iter::once(self.address.ip()).chain(self.more.iter().copied());
+        for (nth, ip) in all().enumerate() {
+            let comma = if nth > 0 { "," } else { "" };
+            match ip {
+                IpAddr::V4(ip) => write!(f, "{comma}{ip}")?,
+                IpAddr::V6(ip) => write!(f, "{comma}[{ip}]")?,
+            }
+        }
+        write!(f, ":{}", self.address.port())
     }
 }
 

@@ -58,7 +58,7 @@ pub fn nowhere(ip: IpAddr) -> bool {
 /// A transport that this version has.
 pub(super) fn transport(name: &str) -> Result<Transport, Fault> {
     match Transport::from_name(name.as_bytes()) {
-        Some(found @ (Transport::Udp | Transport::Tcp)) => Ok(found),
+        Some(found @ (Transport::Udp | Transport::Tcp | Transport::Sctp)) => Ok(found),
         Some(found) => Err(Fault::new(format!("transport {found}: not in this version"), "use udp or tcp")),
         None => Err(Fault::new(format!("unknown transport \"{}\"", shown(name)), "use udp or tcp")),
     }
@@ -78,16 +78,52 @@ pub(super) fn listener(written: &str) -> Result<Listener, Fault> {
         Some(secure @ (Transport::Tls | Transport::Ws | Transport::Wss)) => secure,
         _ => transport(name)?,
     };
-    match address.parse::<SocketAddr>() {
-        Ok(address) if address.ip().is_multicast() => {
-            Err(Fault::new("cannot listen on a multicast address", example))
-        }
-        Ok(address) => Ok(Listener { transport, address, advertise: None, optional: false }),
-        Err(_) => {
-            let what = format!("\"{}\" is not an IP address and port", shown(address));
-            Err(Fault::new(what, example))
-        }
+    let (address, more) = match transport {
+        Transport::Sctp => several(address)?,
+        _ => (address.parse().map_err(|_| no_address(address, example))?, Vec::new()),
+    };
+    if std::iter::once(&address.ip()).chain(&more).any(IpAddr::is_multicast) {
+        return Err(Fault::new("cannot listen on a multicast address", example));
     }
+    Ok(Listener { transport, address, more, advertise: None, optional: false })
+}
+
+fn no_address(written: &str, example: &str) -> Fault {
+    Fault::new(format!("\"{}\" is not an IP address and port", shown(written)), example)
+}
+
+/// Most addresses of a listener.
+const MOST_ADDRESSES: usize = 8;
+
+/// `192.0.2.1,198.51.100.1:5060`: addresses of one family, and the port that they share.
+fn several(written: &str) -> Result<(SocketAddr, Vec<IpAddr>), Fault> {
+    let example =
+        "write it as \"sctp:192.0.2.1:5060\", or \"sctp:192.0.2.1,198.51.100.1:5060\" with all addresses";
+    let (last, port) = written.rsplit_once(':').ok_or_else(|| no_address(written, example))?;
+    let mut all = Vec::new();
+    for one in last.split(',') {
+        let address = format!("{}:{port}", one.trim()).parse::<SocketAddr>();
+        all.push(address.map_err(|_| no_address(written, example))?);
+    }
+    let (first, more) = all.split_first().ok_or_else(|| no_address(written, example))?;
+    let more: Vec<IpAddr> = more.iter().map(SocketAddr::ip).collect();
+    if more.len() >= MOST_ADDRESSES {
+        return Err(Fault::new(
+            format!("more than {MOST_ADDRESSES} addresses of one listener"),
+            "name fewer",
+        ));
+    }
+    if more.iter().any(|ip| ip.is_ipv4() != first.is_ipv4()) {
+        return Err(Fault::new("addresses of both families in one listener", "write one listener for each"));
+    }
+    if !more.is_empty() && all.iter().any(|a| a.ip().is_unspecified()) {
+        return Err(Fault::new("an unspecified address has all others with it", "name it alone"));
+    }
+    let twice = more.iter().enumerate().find(|(nth, ip)| **ip == first.ip() || more[..*nth].contains(ip));
+    if let Some((_, ip)) = twice {
+        return Err(Fault::new(format!("{ip} is there twice"), "remove one"));
+    }
+    Ok((*first, more))
 }
 
 /// What is said of a listener that is only an address, and perhaps a port.

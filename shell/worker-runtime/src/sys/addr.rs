@@ -67,6 +67,11 @@ impl RawAddr {
         }
     }
 
+    /// The bytes in use.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len as usize).unwrap_or_default()
+    }
+
     /// For calls that read the address.
     pub fn as_ptr(&self) -> *const libc::sockaddr {
         (&raw const self.bytes).cast()

@@ -8,6 +8,7 @@ mod errors;
 mod mapping;
 mod pinned;
 mod poll;
+mod sctp;
 mod send;
 mod socket;
 mod thread;
@@ -22,6 +23,7 @@ pub use bpf::{
 pub use errors::take_returned;
 pub use mapping::Mapping;
 pub use poll::{Event, Interest, Poller, Timer, WakeUp};
+pub use sctp::{Record, SctpOptions, recv_record, sctp_connect, sctp_listen, sctp_probe};
 pub use send::SendBatch;
 pub use socket::{
     SocketOptions, Traffic, accept, ask_for_stamps, ask_to_join, null_descriptor, receive_buffer, received,

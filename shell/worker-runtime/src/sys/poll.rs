@@ -8,22 +8,31 @@ use std::time::Duration;
 /// What a descriptor is watched for. Watches are level triggered, so that what one round leaves unread
 /// is reported again by the next, except for those of the wake-up and of the alarm.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Interest(u32);
+pub struct Interest(u8);
 
 impl Interest {
+    /// Stands for `EPOLLET`, which has no room in a byte.
+    const ONCE: u8 = 1 << 7;
+
     /// Errors and hang-ups only, which the kernel always reports.
     pub const NONE: Interest = Interest(0);
     /// Bytes to read, or a connection to accept.
-    pub const READ: Interest = Interest(libc::EPOLLIN as u32);
+    pub const READ: Interest = Interest(libc::EPOLLIN as u8);
     /// Each arrival, once: a write to an eventfd or the ring of a timer, without the need to read it.
-    pub const EDGE: Interest = Interest((libc::EPOLLIN | libc::EPOLLET) as u32);
+    pub const EDGE: Interest = Interest(libc::EPOLLIN as u8 | Interest::ONCE);
     /// Room to write, or a finished connect.
-    pub const WRITE: Interest = Interest(libc::EPOLLOUT as u32);
+    pub const WRITE: Interest = Interest(libc::EPOLLOUT as u8);
 
     /// Both.
     #[must_use]
     pub const fn and(self, other: Interest) -> Interest {
         Interest(self.0 | other.0)
+    }
+
+    /// As epoll has it.
+    const fn flags(self) -> u32 {
+        let edge = if self.0 & Interest::ONCE != 0 { libc::EPOLLET as u32 } else { 0 };
+        (self.0 & !Interest::ONCE) as u32 | edge
     }
 }
 
@@ -57,7 +66,7 @@ impl Poller {
     }
 
     fn control(&self, op: libc::c_int, fd: BorrowedFd<'_>, interest: Interest, data: u64) -> io::Result<()> {
-        let mut event = libc::epoll_event { events: interest.0, u64: data };
+        let mut event = libc::epoll_event { events: interest.flags(), u64: data };
         // SAFETY: both descriptors are open for the length of the call, `event` outlives it.
         check(unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), op, fd.as_raw_fd(), &raw mut event) })?;
         Ok(())

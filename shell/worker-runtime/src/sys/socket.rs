@@ -23,11 +23,15 @@ pub struct SocketOptions {
     pub backlog: i32,
 }
 
-fn new_socket(family: &SocketAddr, kind: libc::c_int) -> io::Result<OwnedFd> {
+pub(super) fn new_socket(
+    family: &SocketAddr,
+    kind: libc::c_int,
+    protocol: libc::c_int,
+) -> io::Result<OwnedFd> {
     let domain = if family.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let kind = kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: no pointers; the descriptor returned is ours alone.
-    let fd = unsafe { OwnedFd::from_raw_fd(check(libc::socket(domain, kind, 0))?) };
+    let fd = unsafe { OwnedFd::from_raw_fd(check(libc::socket(domain, kind, protocol))?) };
     if domain == libc::AF_INET6 {
         set(fd.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
     }
@@ -59,7 +63,7 @@ pub(super) fn knows(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -
     get(fd, level, name).is_ok()
 }
 
-fn bind(fd: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
+pub(super) fn bind(fd: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
     let raw = RawAddr::new(address);
     // SAFETY: `raw` is readable for its length during the call.
     check(unsafe { libc::bind(fd.as_raw_fd(), raw.as_ptr(), raw.len()) })?;
@@ -82,7 +86,7 @@ fn size(fd: BorrowedFd<'_>, name: libc::c_int) -> usize {
     get(fd, libc::SOL_SOCKET, name).map_or(0, |n| usize::try_from(n / 2).unwrap_or(0))
 }
 
-fn set_buffers(fd: BorrowedFd<'_>, options: &SocketOptions) -> (usize, usize) {
+pub(super) fn set_buffers(fd: BorrowedFd<'_>, options: &SocketOptions) -> (usize, usize) {
     let receive = buffer(fd, libc::SO_RCVBUF, libc::SO_RCVBUFFORCE, options.receive_buffer);
     let send = buffer(fd, libc::SO_SNDBUF, libc::SO_SNDBUFFORCE, options.send_buffer);
     (receive, send)
@@ -102,7 +106,7 @@ pub fn set_receive_buffer(fd: BorrowedFd<'_>, bytes: usize) -> usize {
 /// A datagram socket on `address`, shared with the other workers' by `SO_REUSEPORT`, and the receive
 /// and send buffer sizes it got, in bytes.
 pub fn udp_bind(address: SocketAddr, options: &SocketOptions) -> io::Result<(OwnedFd, usize, usize)> {
-    let fd = new_socket(&address, libc::SOCK_DGRAM)?;
+    let fd = new_socket(&address, libc::SOCK_DGRAM, 0)?;
     set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
     let (receive, send) = set_buffers(fd.as_fd(), options);
     // Both only help, so a kernel that has not got them is no hindrance.
@@ -167,7 +171,7 @@ pub fn send_in_fragments(fd: BorrowedFd<'_>, bytes: &[u8], to: Option<SocketAddr
 /// port 0. `SO_REUSEPORT` would let two servers of one user share a port and each lose half of the
 /// traffic, even where the port was the kernel's choice; a plain bind does not.
 pub fn udp_probe(address: SocketAddr) -> io::Result<SocketAddr> {
-    let fd = new_socket(&address, libc::SOCK_DGRAM)?;
+    let fd = new_socket(&address, libc::SOCK_DGRAM, 0)?;
     bind(fd.as_fd(), address)?;
     local_addr(fd.as_fd())
 }
@@ -175,7 +179,7 @@ pub fn udp_probe(address: SocketAddr) -> io::Result<SocketAddr> {
 /// As [`udp_probe`], for listening stream sockets. Connections of an earlier server that wait out
 /// their last minute are no hindrance.
 pub fn tcp_probe(address: SocketAddr) -> io::Result<SocketAddr> {
-    let fd = new_socket(&address, libc::SOCK_STREAM)?;
+    let fd = new_socket(&address, libc::SOCK_STREAM, 0)?;
     if address.port() != 0 {
         set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
     }
@@ -203,7 +207,7 @@ fn set_stream_options(fd: BorrowedFd<'_>, options: &SocketOptions) -> io::Result
 /// A listening stream socket on `address`, shared with the other workers' by `SO_REUSEPORT`.
 /// Accepted connections inherit its options.
 pub fn tcp_listen(address: SocketAddr, options: &SocketOptions) -> io::Result<OwnedFd> {
-    let fd = new_socket(&address, libc::SOCK_STREAM)?;
+    let fd = new_socket(&address, libc::SOCK_STREAM, 0)?;
     set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
     set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
     set_stream_options(fd.as_fd(), options)?;
@@ -216,18 +220,24 @@ pub fn tcp_listen(address: SocketAddr, options: &SocketOptions) -> io::Result<Ow
 /// Begins a connection to `remote` from the address `local` and a port of the kernel's choice.
 /// The outcome is known when the socket becomes writable; [`take_error`] says it.
 pub fn tcp_connect(local: IpAddr, remote: SocketAddr, options: &SocketOptions) -> io::Result<OwnedFd> {
-    let fd = new_socket(&remote, libc::SOCK_STREAM)?;
+    let fd = new_socket(&remote, libc::SOCK_STREAM, 0)?;
     set_stream_options(fd.as_fd(), options)?;
     if !local.is_unspecified() {
         // The port is chosen at connect, per destination, so that many connections fit one address.
         set(fd.as_fd(), libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
         bind(fd.as_fd(), SocketAddr::new(local, 0))?;
     }
+    connect(fd.as_fd(), remote)?;
+    Ok(fd)
+}
+
+/// Begins to connect a stream.
+pub(super) fn connect(fd: BorrowedFd<'_>, remote: SocketAddr) -> io::Result<()> {
     let raw = RawAddr::new(remote);
     // SAFETY: `raw` is readable for its length during the call.
     match check(unsafe { libc::connect(fd.as_raw_fd(), raw.as_ptr(), raw.len()) }) {
-        Ok(_) => Ok(fd),
-        Err(error) if errno(&error) == libc::EINPROGRESS => Ok(fd),
+        Ok(_) => Ok(()),
+        Err(error) if errno(&error) == libc::EINPROGRESS => Ok(()),
         Err(error) => Err(error),
     }
 }
@@ -246,7 +256,7 @@ pub fn accept(fd: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAddr)> {
 }
 
 /// The address a socket is bound to.
-fn local_addr(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
+pub(super) fn local_addr(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
     let mut raw = RawAddr::empty();
     let (name, len) = (raw.as_mut_ptr(), raw.len_mut_ptr());
     // SAFETY: `raw` is writable for the room it names.

@@ -4,11 +4,13 @@
 //! - [`stream`]: connections, each with a stream of bytes in which the machine finds the messages. In
 //!   `stream/link.rs` are the socket below, and the layers between its bytes and those of the stream.
 //!
-//! A kind of socket that keeps the boundaries of messages gives them to a [`Sink`] whole. A kind with
-//! connections besides (`SOCK_SEQPACKET`, as of SCTP) is a folder beside these two: its connections have ids,
-//! deadlines and queues like those of streams, and are received from like datagrams. No transport knows the
-//! machine or the worker; `worker` puts them together.
+//! - [`sctp`]: how associations of SCTP are made. Each has a socket of its own, so that it is a connection in
+//!   `stream` like any other; it keeps the boundaries of messages.
+//!
+//! Datagrams are given to a [`Sink`]. No transport knows the machine or the worker; `worker` puts them
+//! together.
 
+pub mod sctp;
 pub mod stream;
 pub mod udp;
 

@@ -46,10 +46,7 @@ impl<H: Host> Worker<H> {
         for (index, transmit) in out.transmits().iter().enumerate() {
             let taken = match transmit.flow.transport {
                 Transport::Udp => self.datagrams.enqueue(&transmit.flow, index as u32),
-                Transport::Tcp | Transport::Tls | Transport::Ws | Transport::Wss => {
-                    self.dispatch_stream(transmit, &out, &mut fresh)
-                }
-                Transport::Sctp => false,
+                _ => self.dispatch_stream(transmit, &out, &mut fresh),
             };
             if !taken {
                 self.streams.fail(ticket(transmit, origin));

@@ -10,6 +10,7 @@ mod overload;
 mod pressure;
 mod reading;
 mod receiving;
+mod records;
 mod rings;
 mod sleep;
 mod web;

@@ -2,9 +2,9 @@
 
 use super::Worker;
 use super::host::Host;
-use crate::transport::stream::{Begun, Bytes, Conn, End, Input, Read, Reason};
+use crate::transport::stream::{Begun, Bytes, Conn, End, Input, Read, Reason, WHOLE};
 use std::ops::Range;
-use wire::{ConnId, Flow, Frame, FrameError, Machine};
+use wire::{ConnId, Flow, Frame, FrameError, Machine, Transport};
 
 /// Why the digestion of a buffer stopped.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -70,6 +70,9 @@ impl<H: Host> Worker<H> {
         let begun = Begun { resume, message: false };
         let mut done = Digest { rest: 0..bytes.len(), begun, message: false, stop: Stop::Hungry };
         let Some(flow) = self.streams.conn(id).map(|conn| conn.flow(id)) else { return done };
+        if flow.transport == Transport::Sctp {
+            return self.digest_record(id, flow, bytes, resume == WHOLE);
+        }
         if flow.transport.keeps_boundaries() {
             return self.digest_frames(id, flow, bytes);
         }
@@ -116,7 +119,7 @@ impl<H: Host> Worker<H> {
     }
 
     /// Hands on one message of `len` bytes at `skip`.
-    fn message(&mut self, flow: Flow, rest: &[u8], skip: usize, len: usize) -> Result<(), Stop> {
+    pub(super) fn message(&mut self, flow: Flow, rest: &[u8], skip: usize, len: usize) -> Result<(), Stop> {
         let message = rest.get(skip..).and_then(|bytes| bytes.get(..len)).filter(|m| !m.is_empty());
         let Some(message) = invariant::some!(message, "a frame lies within its buffer") else {
             return Err(Stop::Broken(0, FrameError::NotAMessage));

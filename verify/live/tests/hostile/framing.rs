@@ -191,15 +191,6 @@ fn row_10_a_websocket_handshake_gets_nothing() {
 }
 
 #[test]
-fn row_11_sctp_is_refused_by_name() {
-    let out =
-        run(["serve", "--listen", "sctp:127.0.0.1:5999", "--data-dir", "/nonexistent", "--admin", "off"]);
-    let said = String::from_utf8_lossy(&out.stderr).to_lowercase();
-    assert!(!out.status.success(), "started");
-    assert!(said.contains("not in this version"), "{said}");
-}
-
-#[test]
 fn row_12_large_datagrams() {
     let (server, mut bob) = open_with_bob();
     let mut link = server.link(Via::Udp);

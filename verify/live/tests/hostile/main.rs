@@ -7,7 +7,7 @@ mod framing;
 mod messages;
 mod trust;
 
-use live::{Credentials, Link, Listener, Msg, Req, Server, Setup, Via, answer, run, unique};
+use live::{Credentials, Link, Listener, Msg, Req, Server, Setup, Via, answer, unique};
 use std::time::{Duration, Instant};
 
 const SOON: Duration = Duration::from_millis(150);

@@ -117,7 +117,13 @@ fn columns_count_characters() {
 #[test]
 fn listeners_are_checked() {
     let cases = [
-        ("SCTP:0.0.0.0:5060", "transport sctp: not in this version"),
+        ("sctp:127.0.0.1", "\"127.0.0.1\" is not an IP address and port"),
+        ("sctp:127.0.0.1,x:5060", "\"127.0.0.1,x:5060\" is not an IP address and port"),
+        ("sctp:127.0.0.1,[::1]:5060", "addresses of both families in one listener"),
+        ("sctp:127.0.0.1,0.0.0.0:5060", "an unspecified address has all others with it"),
+        ("sctp:127.0.0.1,127.0.0.2,127.0.0.2:5060", "127.0.0.2 is there twice"),
+        ("sctp:127.0.0.1,224.0.0.1:5060", "multicast"),
+        ("udp:127.0.0.1,127.0.0.2:5060", "is not an IP address and port"),
         ("dccp:0.0.0.0:5060", "unknown transport \"dccp\""),
         ("udp:localhost:5060", "\"localhost:5060\" is not an IP address and port"),
         ("udp:0.0.0.0", "is not an IP address and port"),

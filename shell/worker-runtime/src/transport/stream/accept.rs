@@ -166,6 +166,7 @@ impl Streams {
         }
         let Ok(session) = self.shared.session(transport) else { return Attempt::Passed };
         let link = Link::accepted(fd, session, self.shared.web(transport, listener));
+        let link = if transport == Transport::Sctp { link.with_records() } else { link };
         let conn = Conn::accepted(link, remote, listener, now + self.limits.first_message, now);
         match self.add(conn, poller) {
             Ok(id) => {

@@ -255,12 +255,12 @@ impl Conn {
         if ticket.keeps > 0 {
             self.standing.mark(&ticket, caps, now);
         }
-        self.outgoing.push(message, ticket, fresh)
+        self.outgoing.push(message, ticket, self.link.has_records(), fresh)
     }
 
     /// Queues bytes that are no message.
     pub fn push_bytes(&mut self, bytes: &[u8], fresh: impl FnOnce() -> Box<Output>) {
-        self.outgoing.push(bytes, Ticket::none(0), fresh);
+        self.outgoing.push(bytes, Ticket::none(0), false, fresh);
     }
 
     /// Bytes that are queued.
@@ -326,7 +326,7 @@ impl Conn {
     #[inline]
     pub fn queue_owed(&mut self, fresh: impl FnOnce() -> Box<Output>) -> bool {
         if self.link.owes() {
-            self.outgoing.push(&[], Ticket::none(0), fresh);
+            self.outgoing.push(&[], Ticket::none(0), false, fresh);
         }
         self.link.owes()
     }

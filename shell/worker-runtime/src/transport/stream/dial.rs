@@ -12,7 +12,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tls::{Client, Fault};
-use wire::{ConnId, ListenerId, Time};
+use wire::{ConnId, ListenerId, Time, Transport};
 
 /// Time between two log lines about connections of TLS that did not come about.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -85,8 +85,14 @@ impl Streams {
         }
         self.counters.tcp_connects.one();
         let (options, remote) = (socket_options(&self.limits), key.place().remote());
-        let made = sys::tcp_connect(local, remote, &options).and_then(|fd| {
-            let link = Link::begun(fd, secure);
+        let link = match key.place().transport() {
+            Transport::Sctp => {
+                let made = self.shared.sctp.connect((local, listener), remote, &options);
+                made.map(|fd| Link::begun(fd, None).with_records())
+            }
+            _ => sys::tcp_connect(local, remote, &options).map(|fd| Link::begun(fd, secure)),
+        };
+        let made = link.and_then(|link| {
             let conn = Conn::begun(link, remote, listener, now + self.limits.connect, now);
             self.add(conn, poller).map_err(|_| io::ErrorKind::OutOfMemory.into())
         });

@@ -3,6 +3,10 @@
 use std::time::Duration;
 use wire::Time;
 
+/// Stands for what the framing wants back where the socket keeps the boundaries of messages: the message is
+/// complete.
+pub const WHOLE: usize = usize::MAX;
+
 /// What the machine's framing said of bytes that are left over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Begun {
@@ -67,6 +71,11 @@ impl Input {
     /// Whether a message has begun.
     pub fn is_begun(&self) -> bool {
         self.begun
+    }
+
+    /// The bytes not consumed are a [`WHOLE`] message.
+    pub fn is_whole(&mut self) {
+        self.resume = WHOLE;
     }
 
     /// Forgets everything, keeps the memory.

@@ -3,7 +3,7 @@
 use super::listing::Agreed;
 use super::secure::{Secure, Took};
 use super::web::Web;
-use crate::sys::{self, Interest, Poller, Traffic};
+use crate::sys::{self, Interest, Poller, Record, Traffic};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use tls::Session;
@@ -28,6 +28,8 @@ pub struct Link {
     socket: OwnedFd,
     /// What epoll watches.
     interest: Interest,
+    /// Whether it is a socket of SCTP, which keeps the boundaries of messages and has no layers.
+    records: bool,
     layers: Option<Box<Layers>>,
 }
 
@@ -35,16 +37,36 @@ impl Link {
     /// Of a connection that a peer opened, with the session that it has to begin, if there is one, and with
     /// WebSocket, if it is or may be one.
     pub fn accepted(socket: OwnedFd, session: Option<Session>, web: Option<Web>) -> Link {
-        Link { socket, interest: Interest::READ, layers: Layers::of(session.map(Secure::new), web) }
+        Link {
+            socket,
+            interest: Interest::READ,
+            records: false,
+            layers: Layers::of(session.map(Secure::new), web),
+        }
     }
 
     /// Of a connection that is being opened, with the layer of TLS that it begins with, if there is one.
     pub fn begun(socket: OwnedFd, secure: Option<Secure>) -> Link {
-        Link { socket, interest: Interest::WRITE, layers: Layers::of(secure, None) }
+        Link { socket, interest: Interest::WRITE, records: false, layers: Layers::of(secure, None) }
     }
 
-    /// The transport that its layers make.
+    /// The same over this socket of SCTP.
+    #[must_use]
+    pub fn with_records(self) -> Link {
+        Link { records: true, ..self }
+    }
+
+    /// Whether its socket keeps the boundaries of messages, so that each is written by itself.
+    #[inline]
+    pub fn has_records(&self) -> bool {
+        self.records
+    }
+
+    /// The transport that its socket and its layers make.
     pub fn transport(&self) -> Transport {
+        if self.records {
+            return Transport::Sctp;
+        }
         let Some(layers) = &self.layers else { return Transport::Tcp };
         let is_web = layers.web.as_ref().is_some_and(|web| !web.is_undecided());
         match (&layers.secure, is_web) {
@@ -154,12 +176,26 @@ impl Link {
     #[inline]
     pub fn read(&mut self, room: &mut [u8], scratch: &mut Vec<u8>) -> io::Result<Took> {
         match self.layers.as_mut().and_then(|layers| layers.secure.as_deref_mut()) {
+            None if self.records => self.read_record(room),
             None => Ok(match sys::recv(self.socket.as_fd(), room.get_mut(..READ).unwrap_or_default())? {
                 0 => Took::Ended,
                 n => Took::Bytes(n),
             }),
             Some(secure) => secure.read(self.socket.as_fd(), room, scratch),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn read_record(&self, room: &mut [u8]) -> io::Result<Took> {
+        Ok(match sys::recv_record(self.socket.as_fd(), room)? {
+            Record::Ended => Took::Ended,
+            Record::Part(n) => Took::Bytes(n),
+            Record::Last(n) => Took::Last(n),
+            Record::Abandoned => Took::Abandoned,
+            Record::PathLost => Took::PathLost,
+            Record::Nothing => Took::Nothing,
+        })
     }
 
     /// Writes bytes of the stream without waiting, those that a layer still [owes](Link::owes) first. Returns

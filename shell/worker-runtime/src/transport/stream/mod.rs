@@ -27,13 +27,14 @@ mod web;
 pub use caps::Caps;
 pub use conn::Conn;
 pub use directory::{Directory, Key, Place};
-pub use input::{Begun, Input};
+pub use input::{Begun, Input, WHOLE};
 pub use listing::{Agreed, ConnectionView, Portion, Question, Wanted, answer};
 pub use output::Ticket;
 pub use phase::Reason;
 pub use reading::{Bytes, Read};
 pub use web::End;
 
+use super::sctp::Associations;
 use crate::config::{StreamLimits, WebSocket};
 use crate::counters::Counters;
 use crate::sys::{self, Interest, Poller, is_transient};
@@ -71,6 +72,8 @@ pub struct StreamShared {
     pub websocket: WebSocket,
     /// For each listener the WebSocket listener that shares its socket.
     pub sharers: Vec<Option<ListenerId>>,
+    /// How associations of SCTP are made.
+    pub sctp: Associations,
 }
 
 impl StreamShared {

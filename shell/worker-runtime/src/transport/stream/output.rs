@@ -65,7 +65,8 @@ pub struct Output {
     bytes: Vec<u8>,
     /// First byte not taken by the kernel.
     sent: usize,
-    /// Ends of messages in `bytes`, ascending.
+    /// Ends of messages in `bytes`, ascending: of those with a token, or of all if each is
+    /// written by itself.
     tickets: VecDeque<(usize, Ticket)>,
     /// When the peer must have taken something; [`Time::FAR`] while the kernel has room.
     stall: Time,
@@ -90,8 +91,8 @@ impl Output {
         self.bytes.capacity()
     }
 
-    /// Takes a message in.
-    fn push(&mut self, message: &[u8], ticket: Ticket) {
+    /// Takes a message in; `apart`: it is written by itself.
+    fn push(&mut self, message: &[u8], ticket: Ticket, apart: bool) {
         // Bytes already sent are dropped when they are the larger part, so that each byte moves once.
         if self.sent > 16_384 && self.sent > self.pending() {
             self.bytes.drain(..self.sent);
@@ -101,7 +102,7 @@ impl Output {
             self.sent = 0;
         }
         self.bytes.extend_from_slice(message);
-        if ticket.token != 0 {
+        if ticket.token != 0 || apart {
             self.tickets.push_back((self.bytes.len(), ticket));
         }
     }
@@ -113,6 +114,12 @@ impl Output {
         self.sent = 0;
         self.stall = Time::FAR;
         self.since = Time::FAR;
+    }
+
+    /// What is to be written next: all, or one message.
+    fn next(&self, apart: bool) -> &[u8] {
+        let end = self.tickets.front().filter(|_| apart).map_or(self.bytes.len(), |(end, _)| *end);
+        self.bytes.get(self.sent..end).unwrap_or_default()
     }
 
     /// Notes that the kernel took `n` more bytes, and shows `left` the messages that have left whole.
@@ -160,24 +167,46 @@ impl Outgoing {
         self.stall() != Time::FAR
     }
 
-    /// Queues a message, in the buffer that `fresh` gives if there is none. Bytes that are queued then.
-    pub fn push(&mut self, message: &[u8], ticket: Ticket, fresh: impl FnOnce() -> Box<Output>) -> usize {
+    /// Queues a message, in the buffer that `fresh` gives if there is none; `apart`: it is written by itself.
+    /// Bytes that are queued then.
+    pub fn push(
+        &mut self,
+        message: &[u8],
+        ticket: Ticket,
+        apart: bool,
+        fresh: impl FnOnce() -> Box<Output>,
+    ) -> usize {
         let output = self.output.get_or_insert_with(fresh);
-        output.push(message, ticket);
+        output.push(message, ticket, apart);
         output.pending()
     }
 
     /// Writes as much as the socket takes, what a layer owes first. Returns the number of bytes; `None` if
     /// there is nothing to write.
     pub fn send(&mut self, link: &mut Link, scratch: &mut Vec<u8>, now: Time) -> Option<io::Result<usize>> {
-        let output = self.output.as_mut()?;
-        let bytes = if link.is_ready() { &output.bytes[output.sent..] } else { &[] };
-        let sent = link.write(bytes, scratch);
-        if let Ok(n) = sent {
-            let recent = &mut self.recent;
-            output.advance(n, |ticket| recent.get_or_insert_default().add(now, ticket));
+        let apart = link.has_records();
+        let mut taken = 0;
+        loop {
+            let output = self.output.as_mut()?;
+            let bytes = if link.is_ready() { output.next(apart) } else { &[] };
+            match link.write(bytes, scratch) {
+                Ok(n) => {
+                    let recent = &mut self.recent;
+                    output.advance(n, |ticket| {
+                        if ticket.token != 0 {
+                            recent.get_or_insert_default().add(now, ticket);
+                        }
+                    });
+                    taken += n;
+                    if !apart || output.pending() == 0 {
+                        return Some(Ok(taken));
+                    }
+                }
+                // The next write says it again.
+                Err(_) if taken > 0 => return Some(Ok(taken)),
+                Err(error) => return Some(Err(error)),
+            }
         }
-        Some(sent)
     }
 
     /// The kernel has no room for the rest. It must have some by `until`.
@@ -236,9 +265,9 @@ mod tests {
     #[test]
     fn tickets_leave_with_their_last_byte() {
         let mut output = Output::default();
-        output.push(b"abc", Ticket { token: 1, ..Ticket::none(0) });
-        output.push(b"de", Ticket::none(0));
-        output.push(b"f", Ticket { token: 2, ..Ticket::none(0) });
+        output.push(b"abc", Ticket { token: 1, ..Ticket::none(0) }, false);
+        output.push(b"de", Ticket::none(0), false);
+        output.push(b"f", Ticket { token: 2, ..Ticket::none(0) }, false);
         output.advance(2, |_| {});
         assert_eq!(output.tickets.len(), 2);
         output.advance(3, |_| {});
@@ -249,12 +278,30 @@ mod tests {
     #[test]
     fn what_is_sent_makes_room_and_keeps_the_ends_right() {
         let mut output = Output::default();
-        output.push(&[1; 40_000], Ticket { token: 1, ..Ticket::none(0) });
+        output.push(&[1; 40_000], Ticket { token: 1, ..Ticket::none(0) }, false);
         output.advance(39_999, |_| {});
-        output.push(&[2; 10], Ticket { token: 2, ..Ticket::none(0) });
+        output.push(&[2; 10], Ticket { token: 2, ..Ticket::none(0) }, false);
         assert_eq!((output.sent, output.pending()), (0, 11));
         output.advance(1, |_| {});
         assert_eq!(output.tickets.front(), Some(&(11, Ticket { token: 2, ..Ticket::none(0) })));
+    }
+
+    #[test]
+    fn messages_that_are_written_apart_keep_their_ends() {
+        let mut output = Output::default();
+        for (message, token) in [(&b"abc"[..], 0), (b"de", 5), (b"f", 0)] {
+            output.push(message, Ticket { token, ..Ticket::none(0) }, true);
+        }
+        let (mut written, mut left) = (Vec::new(), Vec::new());
+        while output.pending() > 0 {
+            written.push(output.next(true).to_vec());
+            output.advance(output.next(true).len(), |ticket| left.push(ticket.token));
+        }
+        assert_eq!(written, [&b"abc"[..], b"de", b"f"]);
+        assert_eq!(left, [0, 5, 0]);
+        output.push(b"gh", Ticket::none(0), false);
+        output.push(b"ij", Ticket::none(0), false);
+        assert_eq!(output.next(false), b"ghij");
     }
 
     #[test]

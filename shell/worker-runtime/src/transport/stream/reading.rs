@@ -2,7 +2,7 @@
 
 use super::conn::Conn;
 use super::dial::is_refusal;
-use super::input::{Begun, Input};
+use super::input::{Begun, Input, WHOLE};
 use super::phase::{Reason, State};
 use super::secure::{MOST, Took};
 use super::{Streams, reason_of};
@@ -126,11 +126,17 @@ impl Streams {
         match took {
             Took::Ended => self.ended(id, poller, now),
             Took::Nothing => {}
-            Took::Bytes(n) => {
+            Took::Abandoned => {
+                let begun = self.take_input(id);
+                self.recycle(begun);
+            }
+            Took::PathLost => self.counters.sctp_paths_lost.one(),
+            Took::Bytes(n) | Took::Last(n) => {
                 self.counters.tcp_bytes_in.add(n as u64);
+                let whole = matches!(took, Took::Last(_));
                 let read = match self.table.get(id).is_some_and(|conn| conn.link().awaits_request()) {
                     true => self.greet(id, carried..carried + n, poller, now),
-                    false => self.take_up(id, begun.is_some(), carried + n, now),
+                    false => self.take_up(id, (begun.is_some(), whole), carried + n, now),
                 };
                 if self.table.get(id).is_some_and(|conn| conn.peer_closed() && conn.is_useful()) {
                     self.ended(id, poller, now);
@@ -167,14 +173,18 @@ impl Streams {
     }
 
     /// The first `len` bytes of the scratch buffer have come, and what was left over is `in_front` of them.
-    /// If nothing else waits they are handled where they are; only what is left over is copied.
-    fn take_up(&mut self, id: ConnId, in_front: bool, len: usize, now: Time) -> Read {
+    /// If nothing else waits they are handled where they are; only what is left over is copied. `whole`: they
+    /// end a message.
+    fn take_up(&mut self, id: ConnId, (in_front, whole): (bool, bool), len: usize, now: Time) -> Read {
         if self.table.get(id).is_none_or(|conn| conn.state() != State::Open) {
             return Read::Nothing; // Closing: read to keep the connection orderly, and dropped.
         }
         let (resume, since) = match self.take_input(id) {
             Some(mut input) if !in_front => {
                 input.add(self.reading.scratch.get(..len).unwrap_or_default());
+                if whole {
+                    input.is_whole();
+                }
                 return Read::Input(input);
             }
             Some(input) => {
@@ -184,6 +194,7 @@ impl Streams {
             }
             None => (0, now),
         };
+        let resume = if whole { WHOLE } else { resume };
         Read::Bytes(Bytes { buffer: std::mem::take(&mut self.reading.scratch), len, resume, since })
     }
 

@@ -20,6 +20,12 @@ pub enum Took {
     Ended,
     /// This number of bytes of the stream.
     Bytes(usize),
+    /// This number of bytes, with which a message ends. Only of sockets that keep the boundaries of messages.
+    Last(usize),
+    /// The beginning of a message that has come is to be forgotten.
+    Abandoned,
+    /// A path to the peer does not work any more. The others do.
+    PathLost,
     /// Bytes that are none of the stream: of a handshake, or the beginning of a record.
     Nothing,
 }
