@@ -5,6 +5,7 @@
 """
 import argparse
 import contextlib
+import ctypes
 import os
 import re
 import select
@@ -477,6 +478,55 @@ class Limits(Served):
         self.assertEqual(self.server.metric('strowger_connections'), 1)
         phone.request('OPTIONS', 'sip:example.com')
         self.assertEqual(phone.response().status, 200)
+
+
+class Paths(Served):
+    """Two networks between the server and a phone, which has a network namespace of its own."""
+
+    LISTEN = ['udp:127.0.0.1:5060', 'sctp:10.1.0.1,10.2.0.1:5060']
+    MORE = '[sctp]\nrto_initial = "200ms"\nrto_min = "100ms"\nheartbeat = "1s"\npath_retransmissions = 2\n'
+
+    def setUp(self):
+        run('ip netns add phone')
+        self.addCleanup(run, 'ip netns del phone')
+        for n in (1, 2):
+            run('ip link add path%d type veth peer name far%d netns phone' % (n, n))
+            run('ip addr add 10.%d.0.1/24 dev path%d' % (n, n))
+            run('ip link set path%d up' % n)
+            run('ip -n phone addr add 10.%d.0.2/24 dev far%d' % (n, n))
+            run('ip -n phone link set far%d up' % n)
+        super().setUp()
+
+    def test_no_call_is_lost_with_a_path(self):
+        with namespace('phone'):
+            bob = sctp_phone('bob', ('10.1.0.1', 5060), '10.1.0.2', '10.2.0.2')
+        self.addCleanup(bob.close)
+        alice = self.phone(udp_phone, 'alice')
+        self.assertEqual(bob.register_self().status, 200)
+        up = [self.call(alice, bob, 'sip:bob@example.com')[:2] for _ in range(5)]
+        run('ip link set path1 down')
+        for dialog, target in up:
+            self.hang_up(alice, bob, dialog, target)
+        dialog, target, _ = self.call(alice, bob, 'sip:bob@example.com')
+        poll('the server knows', lambda: self.server.metric('strowger_sctp_paths_lost_total') >= 1)
+        self.hang_up(alice, bob, dialog, target)
+        self.assertEqual(len(associations(5060)), 1)
+
+
+def run(command):
+    subprocess.run(command.split(), check=True)
+
+
+@contextlib.contextmanager
+def namespace(name):
+    """Sockets that are made meanwhile are in this network namespace (setns(2))."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open('/proc/self/ns/net') as own, open('/run/netns/' + name) as other:
+        assert libc.setns(other.fileno(), 0) == 0, ctypes.get_errno()
+        try:
+            yield
+        finally:
+            assert libc.setns(own.fileno(), 0) == 0, ctypes.get_errno()
 
 
 def crc32c(data):
