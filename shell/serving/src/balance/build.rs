@@ -17,6 +17,14 @@ pub fn listeners(bound: &Bound, wanted: &[c::Listener]) -> Vec<Listener> {
     pairs.map(|(bound, wanted)| Listener::new(bound.transport, bound.address, advertise(wanted))).collect()
 }
 
+/// Refuses listeners of SCTP, which the balancer's tokens have no mark for.
+pub fn refuse_sctp(wanted: &[c::Listener]) -> Result<(), Failure> {
+    match wanted.iter().find(|l| l.transport == wire::Transport::Sctp) {
+        Some(l) => Err(format!("{l}: balancing over sctp is not in this version; use udp or tcp").into()),
+        None => Ok(()),
+    }
+}
+
 /// The same before they are bound; a port that the system is to choose is not known yet.
 pub fn expected(wanted: &[c::Listener]) -> Vec<Listener> {
     wanted.iter().map(|l| Listener::new(l.transport, l.address, None)).collect()
@@ -163,6 +171,19 @@ mod tests {
         let (one, other) = (keys([1; 32], None).unwrap(), keys([2; 32], None).unwrap());
         assert_ne!(one.current.secret, one.hash);
         assert_ne!(one.current, other.current);
+    }
+
+    #[test]
+    fn sctp_listeners_of_a_balancer_are_refused_by_name() {
+        let listen = |one: &str| {
+            let overrides = c::Overrides { listen: vec![one.to_owned()], ..c::Overrides::default() };
+            c::Config::parse("t", "", &overrides, &[]).unwrap().config.server.listen
+        };
+        let said = |one: &str| refuse_sctp(&listen(one)).map_err(|e| e.to_string());
+        assert!(
+            said("sctp:192.0.2.1,192.0.2.2:5060").unwrap_err().starts_with("sctp:192.0.2.1,192.0.2.2:5060: ")
+        );
+        assert_eq!(said("udp:192.0.2.1:5060"), Ok(()));
     }
 
     #[test]
