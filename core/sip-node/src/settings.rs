@@ -46,7 +46,13 @@ impl Listener {
             let (parameter, name) = transport.map_or(("", ""), |t| (";transport=", t.uri_name()));
             format!("Record-Route: <{scheme}:{sent_by}{parameter}{name};lr").into_bytes()
         };
-        let record_route = route("sip", Some(transport).filter(|t| *t != Transport::Udp));
+        // WebSocket has one name in URIs, with TLS below it and without (RFC 7118 section 5.2).
+        let in_uri = match transport {
+            Transport::Udp => None,
+            Transport::Wss => Some(Transport::Ws),
+            other => Some(other),
+        };
+        let record_route = route("sip", in_uri);
         // The scheme says TLS, and the parameter what is below or above it (RFC 5630 section 5.3, RFC 7118
         // section 5.2).
         let record_route_secure = match transport {
@@ -544,6 +550,7 @@ mod tests {
         assert_eq!(l.record_route_prefix(false), b"Record-Route: <sip:10.0.0.1:5061;transport=tls;lr");
         assert_eq!(l.record_route_prefix(true), b"Record-Route: <sips:10.0.0.1:5061;lr");
         let l = Listener::new(Transport::Wss, "10.0.0.1:443".parse().unwrap(), None);
+        assert_eq!(l.record_route_prefix(false), b"Record-Route: <sip:10.0.0.1:443;transport=ws;lr");
         assert_eq!(l.record_route_prefix(true), b"Record-Route: <sips:10.0.0.1:443;transport=ws;lr");
         let named = Some((b"sip.example.com".to_vec(), None));
         let l = Listener::new(Transport::Udp, "10.0.0.1:5060".parse().unwrap(), named);

@@ -553,3 +553,23 @@ fn tls_listener_without_websocket_serves_sip_alone() {
     stream.read_exact(&mut heard).unwrap();
     assert_eq!(&heard, b"GET / HTTP/1.1\n");
 }
+
+#[test]
+fn client_that_is_gone_is_not_dialled() {
+    let web = Web::start(1);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    for (token, transport) in [(71, "ws"), (72, "wss")] {
+        web.server.act(0, &format!(">{transport} {address} {token} text"));
+        web.server.wait_told("the failure", |told| told.1 == Told::Undeliverable(token));
+    }
+    assert_eq!(listener.accept().err().map(|error| error.kind()), Some(ErrorKind::WouldBlock));
+    assert_eq!(web.server.counts().tcp_connects, 0);
+    // To one that is there a message without a connection finds the way.
+    let tcp = web.tcp(Transport::Ws);
+    let address = tcp.local_addr().unwrap();
+    let mut client = Client::ask(tcp, "/");
+    web.server.act(0, &format!(">ws {address} 73 found"));
+    assert_eq!(client.hear(), said("found\n"));
+}

@@ -36,6 +36,7 @@ mod transport;
 mod trunks;
 mod unproven;
 mod voicemail;
+mod websocket;
 
 use crate::*;
 use sip_auth::{

@@ -126,8 +126,12 @@ impl<H: Host> Worker<H> {
         self.connect(transmit.flow.listener, &key)
     }
 
-    /// Begins a connection with this key, from the address of a listener.
+    /// Begins a connection with this key, from the address of a listener. To a client of WebSocket no
+    /// connection leads but its own (RFC 7118 section 5).
     fn connect(&mut self, listener: ListenerId, key: &Key<'_>) -> Option<ConnId> {
+        if matches!(key.place().transport(), Transport::Ws | Transport::Wss) {
+            return None;
+        }
         let local = self.driver.rings().shared().listeners.get(usize::from(listener.0))?.address.ip();
         match self.streams.connect((local, listener), key, &self.poller, self.driver.now()) {
             Ok(conn) => Some(conn),
