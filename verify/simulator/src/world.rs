@@ -464,7 +464,7 @@ impl World {
                     let from = self.sites[site].spec.address;
                     self.send_datagram(from, flow.remote, bytes, ticket);
                 }
-                _ => self.send_stream(site, worker, flow, bytes, ticket),
+                _ => self.send_stream(site, transmit.existing, flow, bytes, ticket),
             }
         }
         for close in out.closes() {

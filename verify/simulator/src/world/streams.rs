@@ -10,11 +10,13 @@ use std::net::SocketAddr;
 use wire::{ConnId, Flow, Frame, Machine, Transport};
 
 impl World {
-    pub(super) fn new_conn_id(&mut self, site: usize) -> (ConnId, u32) {
+    /// The name of a connection of a site, which the peer has opened or not.
+    fn new_conn_id(&mut self, site: usize, accepted: bool) -> (ConnId, u32) {
         let worker = self.rng.below(self.sites[site].spec.workers.into()) as u16;
         let s = &mut self.sites[site];
         s.next_conn += 1;
-        (ConnId::new(worker, s.next_conn), s.life)
+        let id = if accepted { ConnId::accepted } else { ConnId::new };
+        (id(worker, s.next_conn), s.life)
     }
 
     /// Opens a connection; `None`: refused.
@@ -38,14 +40,14 @@ impl World {
             }
             return None;
         };
-        let end = |world: &mut World, place, address| {
+        let end = |world: &mut World, place, address, accepted| {
             let conn = match place {
-                Place::Site(site) => Some(world.new_conn_id(site)),
+                Place::Site(site) => Some(world.new_conn_id(site, accepted)),
                 _ => None,
             };
             End { place, address, conn, buffer: Vec::new(), resume: 0, clear: world.now }
         };
-        let ends = [end(self, from, local), end(self, place, to)];
+        let ends = [end(self, from, local, false), end(self, place, to, true)];
         let id = self.network.next_conn;
         self.network.next_conn += 1;
         self.network.conns.insert(id, Conn { ends });
@@ -55,7 +57,7 @@ impl World {
     pub(super) fn send_stream(
         &mut self,
         site: usize,
-        _worker: usize,
+        existing: bool,
         flow: Flow,
         bytes: Vec<u8>,
         ticket: Option<Ticket>,
@@ -67,6 +69,7 @@ impl World {
         let found = match (found, flow.conn) {
             (Some(found), _) => Some(found),
             (None, Some(_)) => None,
+            (None, None) if existing => None,
             (None, None) => {
                 self.network.next_port = self.network.next_port.wrapping_add(1).max(50_000);
                 let local = SocketAddr::new(self.sites[site].spec.address.ip(), self.network.next_port);
