@@ -70,6 +70,8 @@ pub struct Outcome {
     pub repeated: u64,
     /// Answers of location services that others ask.
     pub told: u64,
+    /// Connections of TLS that broke.
+    pub broken: u64,
 }
 
 impl Outcome {
@@ -81,6 +83,7 @@ impl Outcome {
         self.answered += other.answered;
         self.repeated += other.repeated;
         self.told += other.told;
+        self.broken += other.broken;
     }
 }
 
@@ -135,6 +138,7 @@ pub fn run(seed: u64, options: &Options) -> Result<Outcome, Box<Failure>> {
         answered: calls.filter(|c| verdict::is_answered(c)).count() as u64,
         repeated: world.monitor.repeated,
         told: world.told_count(),
+        broken: world.network.broken,
     })
 }
 

@@ -5,7 +5,7 @@ use crate::scenario::Net;
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use wire::{ConnId, Time};
+use wire::{ConnId, Time, Transport};
 
 /// Who is at an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,6 +41,7 @@ pub(crate) struct End {
 /// A stream connection.
 pub(crate) struct Conn {
     pub ends: [End; 2],
+    pub transport: Transport,
 }
 
 /// The network's state.
@@ -49,6 +50,8 @@ pub(crate) struct Network {
     pub conns: BTreeMap<u64, Conn>,
     pub next_conn: u64,
     pub next_port: u16,
+    /// Connections of TLS that broke.
+    pub broken: u64,
     places: BTreeMap<SocketAddr, Place>,
     cuts: Vec<(IpAddr, Time)>,
     rng: Rng,
@@ -61,6 +64,7 @@ impl Network {
             conns: BTreeMap::new(),
             next_conn: 1,
             next_port: 50_000,
+            broken: 0,
             places: BTreeMap::new(),
             cuts: Vec::new(),
             rng,

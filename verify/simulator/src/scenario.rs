@@ -2,7 +2,7 @@
 
 use crate::phone::{CallSpec, Final, Manner, Profile};
 use crate::rng::Rng;
-use crate::site::{SiteSpec, TrunkSpec};
+use crate::site::{SiteSpec, TrunkSpec, secure};
 use crate::translation::{Kind, Translation};
 use core::time::Duration;
 use sip_auth::Algorithm;
@@ -449,7 +449,9 @@ fn phones(rng: &mut Rng, sites: &[SiteSpec], direct: bool) -> Vec<Profile> {
 fn phone(rng: &mut Rng, site: &SiteSpec, user: &str, number: u8, direct: bool) -> Profile {
     let [a, b, c] = PUBLIC;
     let public: IpAddr = Ipv4Addr::new(a, b, c, number).into();
-    let transport = if !direct && rng.chance(250) { Transport::Tcp } else { Transport::Udp };
+    let stream = if number.is_multiple_of(2) { Transport::Tcp } else { Transport::Tls };
+    let transport = if !direct && rng.chance(250) { stream } else { Transport::Udp };
+    let home = if transport == Transport::Tls { secure(site.address) } else { site.address };
     let natted = !direct && rng.chance(250);
     // The rest is drawn by `plan_translations`.
     let idle = END.since(Time::ZERO);
@@ -479,7 +481,7 @@ fn phone(rng: &mut Rng, site: &SiteSpec, user: &str, number: u8, direct: bool) -
         rport: if natted { !number.is_multiple_of(5) } else { rng.chance(500) },
         translation,
         keepalive: None,
-        home: site.address,
+        home,
         manner,
         registers: true,
         expires: rng.pick(&[30, 60, 75, 90, 120], 60),

@@ -20,6 +20,13 @@ use wire::{Time, Transport};
 /// The listener for datagrams and the one for streams.
 pub(crate) const UDP: wire::ListenerId = wire::ListenerId(0);
 pub(crate) const TCP: wire::ListenerId = wire::ListenerId(1);
+/// And to TLS.
+pub(crate) const TLS: wire::ListenerId = wire::ListenerId(2);
+
+/// Where a server with this address listens for TLS.
+pub(crate) fn secure(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip(), Transport::Tls.default_port())
+}
 
 /// The voicemail server of those who have one.
 pub(crate) const VOICEMAIL: &str = "sip:vm@198.51.100.200:5060";
@@ -149,7 +156,7 @@ impl Site {
         let dir = LogDir::new(Arc::new(self.disk.clone()), Path::new("/data"));
         let (location, pair) = (Arc::clone(&self.shared.location), self.clock.pair());
         let sockets: Vec<String> =
-            ["udp", "tcp"].iter().map(|transport| format!("{transport}:{}", self.spec.address)).collect();
+            self.settings(0).listeners.iter().map(|l| format!("{}:{}", l.transport, l.address)).collect();
         let options = LoadOptions { side_by_side: false, ..LoadOptions::new(&dir, &sockets, pair, 0) };
         let mut table = Table::new(self.disk.clone(), self.rows.clone());
         let start = load(options, &mut table, &location)?;
@@ -220,7 +227,11 @@ impl Site {
         n::Settings {
             domains: vec![spec.domain.clone().into_bytes()],
             aliases: Vec::new(),
-            listeners: vec![listener(Transport::Udp), listener(Transport::Tcp)],
+            listeners: vec![
+                listener(Transport::Udp),
+                listener(Transport::Tcp),
+                n::Listener::new(Transport::Tls, secure(spec.address), None),
+            ],
             admin: Some(SocketAddr::new(spec.address.ip(), 8080)),
             auth: n::Auth::new(Arc::new(Authenticator::new(&secret, auth))),
             registrar: sip_registrar::Config::default(),

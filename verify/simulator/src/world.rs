@@ -9,7 +9,7 @@ use crate::phone::{Packet, Phone, Source};
 use crate::rng::Rng;
 use crate::scenario::{END, Fault, RETIRE, ROOM, Scenario};
 use crate::services::{SimServices, Users};
-use crate::site::{Site, SiteSpec, UDP};
+use crate::site::{Site, SiteSpec, UDP, secure};
 use crate::text::string;
 use crate::trace::{Fate, Trace};
 use crate::translation::Translator;
@@ -116,8 +116,10 @@ impl World {
         let mut network = Network::new(scenario.net, rng.fork());
         let mut monitor = Monitor::default();
         for (i, site) in sites.iter().enumerate() {
-            network.put(site.spec.address, Place::Site(i));
-            monitor.peers.push(site.spec.address);
+            for address in [site.spec.address, secure(site.spec.address)] {
+                network.put(address, Place::Site(i));
+                monitor.peers.push(address);
+            }
         }
         let (mut phones, mut translators) = (Vec::new(), Vec::new());
         for (i, profile) in scenario.phones.iter().enumerate() {
@@ -529,8 +531,8 @@ impl World {
 
     fn send_from_phone(&mut self, phone: usize, packet: Packet) {
         let profile = &self.phones[phone].profile;
-        let network = profile.network;
-        let stream = packet.conn.is_some() || profile.transport == Transport::Tcp;
+        let (network, transport) = (profile.network, profile.transport);
+        let stream = packet.conn.is_some() || profile.transport.is_reliable();
         if !stream {
             let seen = match &mut self.translators[phone] {
                 Some(translator) => translator.leave(self.now, packet.to),
@@ -553,7 +555,7 @@ impl World {
             None => {
                 self.network.next_port = self.network.next_port.wrapping_add(1).max(50_000);
                 let from = SocketAddr::new(network.ip(), self.network.next_port);
-                match self.connect(Place::Phone(phone), from, packet.to, None) {
+                match self.connect((Place::Phone(phone), transport), from, packet.to, None) {
                     Some(id) => (id, 0),
                     None => return,
                 }

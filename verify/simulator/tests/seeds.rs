@@ -35,6 +35,7 @@ fn play(part: u64, parts: u64) {
     assert!(seeds < 100 || sum.answered > seeds / parts, "{sum:?}");
     assert!(seeds < 100 || sum.repeated > seeds / parts, "{sum:?}");
     assert!(seeds < 100 || sum.told > seeds / parts / 4, "{sum:?}");
+    assert!(seeds < 100 || sum.broken > seeds / parts / 10, "{sum:?}");
 }
 
 // Two halves, for the two cores that the checks are made for.

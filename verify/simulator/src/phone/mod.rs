@@ -93,7 +93,10 @@ impl Profile {
     }
 
     pub fn contact(&self) -> String {
-        let parameter = if self.transport == Transport::Tcp { ";transport=tcp" } else { "" };
+        let parameter = match self.transport {
+            Transport::Udp => String::new(),
+            transport => format!(";transport={transport}"),
+        };
         format!("sip:{}@{}{parameter}", self.user, self.claimed)
     }
 }

@@ -3,7 +3,7 @@
 use super::{Event, World};
 use crate::network::{Conn, End, Place, Ticket};
 use crate::phone::Source;
-use crate::site::TCP;
+use crate::site::{TCP, TLS};
 use crate::trace::Fate;
 use core::time::Duration;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ impl World {
     /// Opens a connection; `None`: refused.
     pub(super) fn connect(
         &mut self,
-        from: Place,
+        (from, transport): (Place, Transport),
         local: SocketAddr,
         to: SocketAddr,
         ticket: Option<Ticket>,
@@ -50,7 +50,7 @@ impl World {
         let ends = [end(self, from, local, false), end(self, place, to, true)];
         let id = self.network.next_conn;
         self.network.next_conn += 1;
-        self.network.conns.insert(id, Conn { ends });
+        self.network.conns.insert(id, Conn { ends, transport });
         Some(id)
     }
 
@@ -73,7 +73,7 @@ impl World {
             (None, None) => {
                 self.network.next_port = self.network.next_port.wrapping_add(1).max(50_000);
                 let local = SocketAddr::new(self.sites[site].spec.address.ip(), self.network.next_port);
-                match self.connect(Place::Site(site), local, flow.remote, ticket) {
+                match self.connect((Place::Site(site), flow.transport), local, flow.remote, ticket) {
                     Some(id) => Some((id, 0)),
                     // The ticket has been told already.
                     None => {
@@ -144,7 +144,9 @@ impl World {
             if end.buffer.is_empty() {
                 return;
             }
-            let flow = Flow { transport: Transport::Tcp, listener: TCP, remote, conn: Some(name) };
+            let transport = conn.transport;
+            let listener = if transport == Transport::Tls { TLS } else { TCP };
+            let flow = Flow { transport, listener, remote, conn: Some(name) };
             match self.sites[site].nodes[0].frame(flow.transport, &end.buffer, end.resume) {
                 Frame::Partial { resume } => {
                     end.resume = resume;
@@ -181,6 +183,7 @@ impl World {
 
     pub(super) fn break_conn(&mut self, id: u64) {
         let Some(conn) = self.network.conns.remove(&id) else { return };
+        self.network.broken += u64::from(conn.transport == Transport::Tls);
         for end in conn.ends {
             match (end.place, end.conn) {
                 (Place::Phone(phone), _) => self.with_phone(phone, |phone, now| phone.connection_lost(now)),

@@ -8,7 +8,7 @@ use crate::scenario::Fault;
 use sip_node::Notice;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use wire::Machine;
+use wire::{Machine, Transport};
 
 impl World {
     pub(super) fn fault(&mut self, fault: Fault) {
@@ -76,7 +76,7 @@ impl World {
         };
         self.network.next_port = self.network.next_port.wrapping_add(1).max(50_000);
         let local = SocketAddr::new(from.ip(), self.network.next_port);
-        if let Some(id) = self.connect(Place::Attacker, local, server, None) {
+        if let Some(id) = self.connect((Place::Attacker, Transport::Tcp), local, server, None) {
             self.monitor.peers.push(local);
             for piece in shot.bytes.chunks(piece) {
                 self.send_on(id, 0, piece.to_vec(), None);
