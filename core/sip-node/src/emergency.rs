@@ -2,6 +2,7 @@
 //! that people dial instead. They go to where the operator says, before any other route, and in an overload
 //! before other new work.
 
+use crate::uris::is_sips;
 use sip_message::{Message, Method};
 
 /// Where emergency calls go.
@@ -31,11 +32,18 @@ impl Emergency {
         if scheme.eq_ignore_ascii_case(b"urn:") {
             return is_sos(rest);
         }
-        (scheme.eq_ignore_ascii_case(b"sip:") || scheme.eq_ignore_ascii_case(b"tel:"))
-            && self.numbers.iter().any(|number| {
-                let behind = rest.strip_prefix(&number[..]);
-                behind.is_some_and(|behind| matches!(behind.first(), None | Some(b'@' | b';' | b':' | b' ')))
-            })
+        if is_sips(uri) {
+            return rest.strip_prefix(b":").is_some_and(|rest| self.is_number(rest));
+        }
+        (scheme.eq_ignore_ascii_case(b"sip:") || scheme.eq_ignore_ascii_case(b"tel:")) && self.is_number(rest)
+    }
+
+    /// Whether what follows the scheme begins with one of the numbers, and not with a longer one.
+    fn is_number(&self, rest: &[u8]) -> bool {
+        self.numbers.iter().any(|number| {
+            let behind = rest.strip_prefix(&number[..]);
+            behind.is_some_and(|behind| matches!(behind.first(), None | Some(b'@' | b';' | b':' | b' ')))
+        })
     }
 
     /// Whether a request is one for help, as far as that shows before it is known for whom it is.
@@ -77,6 +85,7 @@ mod tests {
             "urn:Service:Sos.police.x",
             "sip:112@here",
             "SIP:112@here",
+            "sips:112@here",
             "sip:112;phone-context=+49@here;user=dialstring",
             "sip:112:x@here",
             "tel:112",
@@ -99,7 +108,6 @@ mod tests {
             "sip",
             "sip:1123@here",
             "sip:11@here",
-            "sips:112@here",
             "sip:bob@112",
             "tel:1-1-2",
             "tel:0112",

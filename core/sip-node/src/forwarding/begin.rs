@@ -8,7 +8,6 @@ use crate::routing::{Target, is_recorded};
 use crate::server_side::ServerSide;
 use crate::services::Services;
 use crate::step::Step;
-use crate::uris::is_sips;
 use core::mem;
 use core::time::Duration;
 use sip_message::{Message, Method, Name, NameAddr, Uri};
@@ -68,7 +67,7 @@ impl Forwarder {
             drop_routes: (a.routing.own, a.routing.drop_last),
             record_route: recording(step, request, a),
             realm: None,
-            sips: is_sips(a.routing.request_uri),
+            sips: step.site.asks_for_security(a),
             loop_hash: step.site.guard().hash(request),
         };
         let upstream = Upstream {

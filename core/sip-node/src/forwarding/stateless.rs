@@ -81,7 +81,7 @@ impl Forwarder {
             && is_guarded(target.elsewhere, target.role, admitted.caller.role)
             && is_anothers(step.site.services(), step.now, hop.remote, own);
         let secure = target.secure || is_sips(&target.uri);
-        let barred = bar(hop, is_sips(admitted.routing.request_uri), &target.uri, secure);
+        let barred = bar(hop, step.site.asks_for_security(admitted), &target.uri, secure);
         if !closed && barred.is_none() {
             self.send_stateless(step, flow, hop, request, admitted, target);
         } else if request.method() == Method::Ack {
@@ -163,7 +163,7 @@ impl Forwarder {
             step.site.push_routes(&ends, request, &mut lines);
         }
         let mut as_sip = Vec::new();
-        let request_uri = match is_sips(&target.uri) && !is_sips(a.routing.request_uri) {
+        let request_uri = match is_sips(&target.uri) && !step.site.asks_for_security(a) {
             true => {
                 push_as_sip(&target.uri, &mut as_sip);
                 &as_sip[..]

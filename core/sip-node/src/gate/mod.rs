@@ -66,7 +66,10 @@ impl Gate {
     ) -> Option<(Admitted<'a>, Option<Aor<'a>>)> {
         let (routing, uri) = readable(step, flow, request, read, dialog.as_ref())?;
         passes_checks(step, flow, request, &uri, &routing)?;
-        if uri.scheme == Scheme::Sips && is_in_the_clear(step, flow, request, dialog.as_ref()) {
+        if uri.scheme == Scheme::Sips
+            && !step.site.is_emergency_call(&uri, routing.request_uri)
+            && is_in_the_clear(step, flow, request, dialog.as_ref())
+        {
             return None;
         }
         // A To tag is easily made up; an INVITE belongs to a dialog if our token says so.

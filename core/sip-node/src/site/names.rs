@@ -1,8 +1,9 @@
 //! Names of this server: its domains, its addresses, and the addresses-of-record of its users.
 
 use super::Site;
+use crate::admitted::Admitted;
 use crate::services::Services;
-use crate::uris::undotted;
+use crate::uris::{is_sips, undotted};
 use sip_message::{Message, Method, Name, Scheme, Uri, plain_aor, push_canonical_user};
 use sip_proxy::routes::Routing;
 use std::borrow::Cow;
@@ -181,6 +182,13 @@ impl<S: Services> Site<S> {
     pub(crate) fn is_emergency_call(&self, uri: &Uri<'_>, whole: &[u8]) -> bool {
         let Some(emergency) = &self.settings.emergency else { return false };
         emergency.is_named_by(whole) && (!uri.is_sip() || self.is_local_host(uri))
+    }
+
+    /// Whether a request asks for security all the way. An emergency call does not: it goes on in the clear
+    /// where there is nothing else (RFC 6881).
+    pub(crate) fn asks_for_security(&self, a: &Admitted<'_>) -> bool {
+        let uri = a.routing.request_uri;
+        is_sips(uri) && (a.dialog.is_some() || !self.is_emergency_call(&a.uri, uri))
     }
 
     /// Whether this server wrote the topmost Via, as far as `sent-by` says (RFC 3261 section 18.1.2).

@@ -156,6 +156,29 @@ fn sips_phone_in_a_dialog_is_not_reached_in_the_clear() {
 }
 
 #[test]
+fn emergency_call_by_sips_goes_on_in_the_clear() {
+    for mode in [Mode::Stateful, Mode::Stateless] {
+        let mut lab = secure_lab(|s| {
+            s.emergency = Some(emergency::help());
+            s.proxy.mode = mode;
+        });
+        lab.bind("alice", &format!("<sip:alice@{ALICE};transport=tls>"), tls(ALICE, 3));
+        let mut call = emergency::to("INVITE", "sips:112@here.example").alice().sent_by("TLS", ALICE);
+        for flow in [tls(ALICE, 3), udp(ALICE)] {
+            lab.send_on(flow, call.text());
+            let sent = lab.sent();
+            let got = sent.iter().find(|s| s.status() == 0).expect("a call");
+            assert_eq!((got.uri(), got.flow.transport), ("sip:112@203.0.113.110", Transport::Udp));
+            call = Req { call_id: format!("e{}", number()), ..call.sent_by("UDP", ALICE) };
+        }
+        // Another number is what it was.
+        let other = emergency::to("INVITE", "sips:1123@here.example").alice().sent_by("TLS", ALICE);
+        lab.send_on(tls(ALICE, 3), other.text());
+        assert!(requests(&lab.sent()).is_empty());
+    }
+}
+
+#[test]
 fn redirection_to_the_other_scheme_is_passed_on() {
     // RFC 5630 section 5.3: never recursed on, whichever way it leads.
     for (contact, asked, other) in [("sips", "sips", "sip"), ("sips", "sip", "sips"), ("sip", "sip", "sips")]
