@@ -18,6 +18,9 @@ events! {
     error certificate_unusable(error: &dyn Display)
         "a certificate cannot be used, and there is none from before"
         "Correct the file that the line names. It is tried again by itself.";
+    warn not_tls(remote: &dyn Display, connections: u64; what: &str)
+        "{what} on a TLS port: the connection is closed"
+        "Point the client at the port of its transport, or have it use TLS (`transport=tls`).";
     warn key_log_on(file: &dyn Display)
         "keys of TLS sessions are written to a file: who has it can decrypt all of them"
         "Take `key_log` out of [tls] and restart when the search is over. Delete the file.";

@@ -159,6 +159,9 @@ fn runtime_config(config: &Config, listeners: &[c::Listener], workers: usize) ->
         streams: StreamLimits {
             max_connections: l.connections,
             max_per_source: u32::try_from(l.connections_per_source).unwrap_or(u32::MAX),
+            handshake: config.tls.handshake_timeout,
+            max_handshakes: config.tls.handshakes,
+            max_handshakes_per_source: u32::try_from(config.tls.handshakes_per_source).unwrap_or(u32::MAX),
             message: l.tcp_head_timeout,
             idle: l.tcp_idle_timeout,
             idle_loose: Some(l.tcp_idle_timeout.min(LOOSE)),

@@ -29,9 +29,7 @@ impl Fault {
                 FaultClass::Certificate
             }
             Fault::Tls(Error::AlertReceived(_)) => FaultClass::Alert,
-            Fault::Tls(Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)) => {
-                FaultClass::NotTls
-            }
+            Fault::NotTls(_) => FaultClass::NotTls,
             _ => FaultClass::Other,
         }
     }

@@ -32,6 +32,6 @@ pub use client::Client;
 pub use key_log::KeyFile;
 pub use names::Identities;
 pub use rustls::{KeyLog, RootCertStore};
-pub use session::{Fault, Session, Standing};
+pub use session::{Fault, Session, Spoken, Standing};
 pub use settings::{ClientCertificates, ClientSettings, Server, ServerSettings};
 pub use tickets::{TicketSecret, Tickets};

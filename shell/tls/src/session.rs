@@ -19,6 +19,12 @@ pub const MAX_KEPT: usize = 72 << 10;
 /// Room for a handshake message, a guess: rustls says how much it wants if this is too little.
 const FIRST_ROOM: usize = 4096;
 
+/// The first byte of a record of a handshake, and of an alert (RFC 8446 section 5.1).
+const HANDSHAKE: u8 = 22;
+const ALERT: u8 = 21;
+/// The alert `unexpected_message` in a record (RFC 8446 section 6).
+const UNEXPECTED: [u8; 7] = [ALERT, 3, 3, 0, 2, 2, 10];
+
 /// How far a session has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
@@ -39,6 +45,8 @@ pub enum Fault {
     TooLong,
     /// The name that a server has to prove is none that a certificate can have.
     NoName,
+    /// The client does not speak TLS.
+    NotTls(Spoken),
 }
 
 impl Fault {
@@ -63,6 +71,37 @@ impl Fault {
     }
 }
 
+/// What a client speaks that does not speak TLS, by its first bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Spoken {
+    /// SIP without TLS.
+    Sip,
+    /// HTTP without TLS.
+    Http,
+    /// Nothing that is known.
+    Other,
+}
+
+impl Spoken {
+    fn of(bytes: &[u8]) -> Spoken {
+        let has = |word: &[u8]| bytes.windows(word.len()).any(|part| part == word);
+        match (has(b"SIP/2.0"), has(b"HTTP/")) {
+            (true, _) => Spoken::Sip,
+            (_, true) => Spoken::Http,
+            _ => Spoken::Other,
+        }
+    }
+
+    /// In words.
+    pub fn text(self) -> &'static str {
+        match self {
+            Spoken::Sip => "SIP without TLS",
+            Spoken::Http => "HTTP without TLS",
+            Spoken::Other => "bytes that are not TLS",
+        }
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -71,6 +110,7 @@ impl fmt::Display for Fault {
             Fault::Tls(error) => write!(f, "{error}"),
             Fault::TooLong => f.write_str("a handshake message is too long"),
             Fault::NoName => f.write_str("no certificate can have this name"),
+            Fault::NotTls(spoken) => f.write_str(spoken.text()),
         }
     }
 }
@@ -79,14 +119,29 @@ impl std::error::Error for Fault {}
 
 /// Which end we are.
 enum End {
-    Server(UnbufferedServerConnection),
-    Client(UnbufferedClientConnection),
+    /// A server to which nothing has been sent yet. A silent connection costs no more than this.
+    Awaited(Arc<ServerConfig>),
+    Server(Box<UnbufferedServerConnection>),
+    Client(Box<UnbufferedClientConnection>),
 }
 
 impl End {
+    /// The first bytes have come: begins, if they are of TLS.
+    fn begin(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
+        let (End::Awaited(config), Some(first)) = (&*self, bytes.first()) else { return Ok(()) };
+        if *first != HANDSHAKE && *first != ALERT {
+            out.extend(UNEXPECTED);
+            return Err(Fault::NotTls(Spoken::of(bytes)));
+        }
+        let conn = UnbufferedServerConnection::new(Arc::clone(config)).map_err(Fault::Tls)?;
+        *self = End::Server(Box::new(conn));
+        Ok(())
+    }
+
     /// Lets rustls do one thing with `bytes`.
     fn step(&mut self, bytes: &mut [u8], plain: &mut dyn FnMut(&[u8]), out: &mut Vec<u8>) -> Round {
         match self {
+            End::Awaited(_) => Round { consumed: 0, end: Some(Ok(Standing::Handshake)) },
             End::Server(conn) => step(conn.process_tls_records(bytes), plain, out),
             End::Client(conn) => step(conn.process_tls_records(bytes), plain, out),
         }
@@ -113,10 +168,9 @@ impl Session {
     /// One that a client opened.
     ///
     /// # Errors
-    /// `config` cannot be served.
+    /// None: the session is made when its first byte comes.
     pub fn server(config: &Arc<ServerConfig>) -> Result<Session, Fault> {
-        let end = UnbufferedServerConnection::new(Arc::clone(config)).map_err(Fault::Tls)?;
-        Ok(Session::new(End::Server(end)))
+        Ok(Session::new(End::Awaited(Arc::clone(config))))
     }
 
     /// One that we open to the server of this name. `out` gets what is to be sent first.
@@ -129,7 +183,7 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<Session, Fault> {
         let end = UnbufferedClientConnection::new(Arc::clone(config), name).map_err(Fault::Tls)?;
-        let mut session = Session::new(End::Client(end));
+        let mut session = Session::new(End::Client(Box::new(end)));
         session.receive(&mut [], &mut |_| {}, out)?;
         Ok(session)
     }
@@ -166,6 +220,7 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<Standing, Fault> {
         debug_assert!(self.kept.is_empty(), "what was kept is received with what is new");
+        self.end.begin(bytes, out)?;
         let mut done = 0;
         loop {
             let rest = bytes.get_mut(done..).unwrap_or_default();
@@ -202,7 +257,7 @@ impl Session {
     /// Appends what a failed session still owes its peer: the alert that says why. `rest`: bytes that are not
     /// processed yet. rustls ignores them while it has something to send.
     fn alert(&mut self, rest: &mut [u8], out: &mut Vec<u8>) {
-        while self.common().wants_write() {
+        while self.common().is_some_and(|common| common.wants_write()) {
             self.end.step(rest, &mut |_| {}, out);
         }
     }
@@ -224,21 +279,23 @@ impl Session {
     /// What is kept goes with each call: rustls remembers where in it the fragments of a message are.
     fn write(&mut self, data: Option<&[u8]>, out: &mut Vec<u8>) -> Result<(), Fault> {
         match &mut self.end {
+            End::Awaited(_) => Err(Fault::Tls(Error::HandshakeNotComplete)),
             End::Server(conn) => write(conn.process_tls_records(&mut self.kept), data, out),
             End::Client(conn) => write(conn.process_tls_records(&mut self.kept), data, out),
         }
     }
 
-    fn common(&self) -> &CommonState {
+    fn common(&self) -> Option<&CommonState> {
         match &self.end {
-            End::Server(conn) => conn,
-            End::Client(conn) => conn,
+            End::Awaited(_) => None,
+            End::Server(conn) => Some(conn),
+            End::Client(conn) => Some(conn),
         }
     }
 
     /// The version that was agreed on: `"1.3"`, `"1.2"`.
     pub fn version(&self) -> Option<&'static str> {
-        match self.common().protocol_version()? {
+        match self.common()?.protocol_version()? {
             ProtocolVersion::TLSv1_3 => Some("1.3"),
             ProtocolVersion::TLSv1_2 => Some("1.2"),
             _ => None,
@@ -247,17 +304,17 @@ impl Session {
 
     /// The cipher suite that was agreed on, by its name in the standards.
     pub fn suite(&self) -> Option<&'static str> {
-        self.common().negotiated_cipher_suite()?.suite().as_str()
+        self.common()?.negotiated_cipher_suite()?.suite().as_str()
     }
 
     /// Whether an earlier session was resumed.
     pub fn is_resumed(&self) -> bool {
-        self.common().handshake_kind() == Some(HandshakeKind::Resumed)
+        self.common().and_then(|common| common.handshake_kind()) == Some(HandshakeKind::Resumed)
     }
 
     /// The domains that the peer has proven to be (RFC 5922 section 7.1), if it showed a certificate.
     pub fn peer(&self) -> Option<Identities> {
-        let certificate = self.common().peer_certificates()?.first()?;
+        let certificate = self.common()?.peer_certificates()?.first()?;
         Some(Identities::of(certificate))
     }
 }

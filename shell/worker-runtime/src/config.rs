@@ -214,6 +214,12 @@ pub struct StreamLimits {
     pub max_connections: usize,
     /// Accepted connections from one source: an IPv4 address or an IPv6 /56.
     pub max_per_source: u32,
+    /// From accept to the end of a handshake of TLS.
+    pub handshake: Duration,
+    /// Accepted connections of the whole process whose handshake of TLS is not over.
+    pub max_handshakes: usize,
+    /// The same from one source.
+    pub max_handshakes_per_source: u32,
     /// From accept to the first whole message.
     pub first_message: Duration,
     /// From the first byte of a message to its last. A long message gets more, see
@@ -270,6 +276,9 @@ impl Default for StreamLimits {
         StreamLimits {
             max_connections: 100_000,
             max_per_source: 16_384,
+            handshake: Duration::from_secs(10),
+            max_handshakes: 10_000,
+            max_handshakes_per_source: 1_000,
             first_message: Duration::from_secs(20),
             message: Duration::from_secs(10),
             min_bytes_per_second: 2_048,

@@ -159,6 +159,51 @@ counters! {
     websocket_refused,
     /// WebSocket connections that ended because the peer broke a rule of WebSocket.
     websocket_faults,
+    /// TLS handshakes with clients that resumed an earlier session; they are among the completed ones.
+    tls_resumed,
+    /// TLS connections that failed because the ends have no version, cipher suite or other parameter in
+    /// common.
+    tls_failed_common,
+    /// TLS connections that failed because a certificate is missing or not believed.
+    tls_failed_certificate,
+    /// TLS connections that the peer ended by an alert.
+    tls_failed_alert,
+    /// Connections to TLS ports whose first byte was not TLS.
+    tls_failed_not_tls,
+    /// TLS handshakes that were not over in time.
+    tls_failed_timeout,
+    /// TLS connections that failed for another fault of the peer.
+    tls_failed_other,
+    /// Connections refused because too many TLS handshakes were under way, of all or of one source.
+    tls_refused,
+    /// TLS handshakes that waited for a later round, because those before them had taken their time.
+    tls_deferred,
+    /// Microseconds from accept to the end of completed TLS handshakes with clients, all together.
+    tls_handshake_us,
+    /// Microseconds that workers spent on TLS handshakes with clients.
+    tls_busy_us,
+    /// Bytes received on TLS connections, decrypted; they are among those on streams.
+    tls_bytes_in,
+    /// Bytes sent on TLS connections, before encryption; they are among those on streams.
+    tls_bytes_out,
+    /// TLS connections closed by the peer, in order or by reset.
+    tls_closed_peer,
+    /// TLS connections closed at the machine's wish.
+    tls_closed_asked,
+    /// TLS connections closed for long silence.
+    tls_closed_idle,
+    /// TLS connections closed because no message, or no handshake, ever came.
+    tls_closed_useless,
+    /// TLS connections closed because a message did not end in time.
+    tls_closed_slow,
+    /// TLS connections closed because the stream could not be followed.
+    tls_closed_broken,
+    /// TLS connections closed because the peer did not read.
+    tls_closed_stalled,
+    /// TLS connections without a registration or call, closed to make room for others.
+    tls_closed_room,
+    /// TLS connections closed by a fault of TLS or a socket error.
+    tls_closed_error,
     /// Requests that would begin something, not sent because their connection took nothing and much waited
     /// for it.
     tcp_congested,

@@ -52,7 +52,8 @@ impl<N: Send + 'static> Runtime<N> {
             caps: Caps::new(
                 connection_cap(config.streams.max_connections, open),
                 config.streams.max_per_source,
-            ),
+            )
+            .with_handshakes(config.streams.max_handshakes, config.streams.max_handshakes_per_source),
             directory: Directory::new(),
             tls: config.tls.clone(),
             tls_client: config.tls_client.clone(),

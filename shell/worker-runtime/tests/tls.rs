@@ -10,6 +10,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
+use std::time::Duration;
 use tls::{Choice, ClientCertificates, ClientSettings, ServerSettings};
 use wire::Transport;
 use worker_runtime::{ConnectionView, Listener, Portion, Question, RuntimeConfig, Wanted};
@@ -75,6 +76,9 @@ fn lines_are_answered_within_tls() {
         }
         let counts = tls.server.counts();
         assert_eq!((counts.tcp_open, counts.tls_handshakes, counts.tls_failures), (1, 1, 0));
+        assert_eq!((counts.tls_bytes_in, counts.tls_resumed), (60, 0));
+        tls.server.wait_count("the last answer", |c| c.tls_bytes_out == 60);
+        assert!(counts.tls_handshake_us > 0 && counts.tls_busy_us > 0);
     }
 }
 
@@ -163,17 +167,19 @@ fn plain_bytes_get_an_alert_and_the_end() {
     let mut answer = Vec::new();
     let _ = tcp.read_to_end(&mut answer);
     assert_eq!(answer.first(), Some(&21), "an alert, RFC 8446 section 5.1: {answer:?}");
-    tls.server.wait_count("the end", |c| c.tls_failures == 1 && c.tcp_open == 0);
+    tls.server.wait_count("the end", |c| c.tls_failed_not_tls == 1 && c.tcp_open == 0);
 }
 
 #[test]
 fn half_a_handshake_ends_in_time() {
     let mut config = config("127.0.0.1");
-    config.streams.first_message = std::time::Duration::from_millis(50);
+    config.streams.handshake = Duration::from_millis(50);
     let tls = Tls::with(config, 1);
     let mut tcp = tls.tcp();
     tcp.write_all(&[22, 3, 1, 2, 0, 1]).unwrap();
-    tls.server.wait_count("the end", |c| c.tcp_closed_useless == 1 && c.tcp_open == 0);
+    tls.server.wait_count("the end", |c| c.tls_closed_useless == 1 && c.tcp_open == 0);
+    let counts = tls.server.counts();
+    assert_eq!((counts.tls_failed_timeout, counts.tls_failures), (1, 1));
     assert!(tls.server.told().is_empty(), "the machine knows of no connection");
 }
 

@@ -7,7 +7,9 @@ use super::reader::{Reader, Section, kind};
 use super::schema::{Checks, section};
 use super::types::Listener;
 use super::values::{LONGEST_TEXT, shown};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tls::ClientCertificates;
 use toml::de::DeValue;
 
@@ -36,6 +38,12 @@ section! {
             ClientCertificates::Off, choice(CLIENT_CERTIFICATES), restart;
         /// A file of the authorities that are believed about clients, in PEM. Without it those of the system.
         roots: Option<PathBuf> = None, path().optional(), restart;
+        /// How long a handshake with a client may take.
+        handshake_timeout: Duration = Duration::from_secs(10), length(HANDSHAKE), restart;
+        /// Handshakes with clients that may be under way at a time. More connections are refused.
+        handshakes: usize = 10_000, number(1..=1_000_000), restart;
+        /// The same from one source: an IPv4 address or an IPv6 /56.
+        handshakes_per_source: usize = 1_000, number(1..=1_000_000), restart;
         /// A secret of 32 bytes and more, from which the keys of session tickets follow, one for each six
         /// hours. Nodes with the same file resume each other's sessions. Without it each process has a secret
         /// of its own, and its sessions end with it.
@@ -45,6 +53,9 @@ section! {
         key_log: Option<PathBuf> = None, path().optional(), restart;
     }
 }
+
+/// How long a handshake may be allowed to take.
+const HANDSHAKE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(600);
 
 /// By name.
 const CLIENT_CERTIFICATES: &[(&str, ClientCertificates)] = &[

@@ -16,11 +16,12 @@ mod sleep;
 mod web;
 
 use crate::config::RuntimeConfig;
+use crate::counters::Counters;
 use crate::listen::WorkerSockets;
 use crate::monotonic_now;
 use crate::shared::{Hop, Shared};
 use crate::sys::{Event, Interest, Poller};
-use crate::transport::stream::{Conn, Reason, Streams, Ticket, answer};
+use crate::transport::stream::{Conn, Reason, Streams, Ticket, answer, handshakes};
 use crate::transport::udp::Datagrams;
 use driver::Driver;
 pub use host::{Generating, Host, Notice, Serving};
@@ -57,6 +58,7 @@ pub struct Worker<H: Host> {
     poller: Poller,
     sleep: Sleep,
     overload: Overload,
+    counters: Arc<Counters>,
     datagrams: Datagrams,
     streams: Streams,
     /// Messages (or keepalives) of one connection handled before others get their turn.
@@ -96,12 +98,14 @@ impl<H: Host> Worker<H> {
         let watch = (&poller, |number| (KIND_UDP << KIND_SHIFT) | number as u64);
         let datagrams = Datagrams::new(config, sockets.udp, Arc::clone(&counters), watch, now)?;
         let rings = Rings::new(me, shared);
+        let own = Arc::clone(&counters);
         let told = (steered, datagrams.are_stamped());
         Ok(Worker {
             driver: Driver::new(host, rings, counters, told, now),
             poller,
             sleep,
             overload: Overload::new(config.patience),
+            counters: own,
             datagrams,
             streams,
             work_budget: config.streams.work_budget.max(1),
@@ -143,6 +147,7 @@ impl<H: Host> Worker<H> {
             self.take_timers();
             self.end_round();
             self.settle();
+            self.take_handshakes();
         }
         self.part();
         self.streams.close_all(&self.poller, self.driver.now());
@@ -184,6 +189,9 @@ impl<H: Host> Worker<H> {
 
     /// How long the worker may wait.
     fn may_wait(&mut self) -> Wait {
+        if handshakes::wait(&self.streams) {
+            return Wait::No;
+        }
         if !self.streams.news().is_empty() || self.datagrams.has_reports() || self.streams.turns().are_due() {
             return Wait::No;
         }
@@ -237,10 +245,10 @@ impl<H: Host> Worker<H> {
             self.streams.writable(id, &self.poller, self.driver.now());
         }
         let Some(ended) = self.streams.conn(id).map(Conn::has_ended) else { return };
-        if event.dead && ended {
+        if event.dead && (ended || handshakes::defers(&mut self.streams, id)) {
             // Nothing is read any more, so nobody else would find out.
             self.streams.close(id, Reason::Peer);
-        } else if event.readable && !ended {
+        } else if event.readable && !ended && !handshakes::defers(&mut self.streams, id) {
             self.read_stream(id);
         }
     }

@@ -21,13 +21,15 @@ pub struct Pressure {
     woken: Time,
     behind: Duration,
     kept_up: bool,
+    /// This round was mostly spent on work that can wait.
+    excused: bool,
     /// Messages taken since the start, as of the end of the last round.
     taken: u64,
 }
 
 impl Pressure {
     pub fn new(now: Time) -> Pressure {
-        Pressure { since: now, woken: now, behind: Duration::ZERO, kept_up: true, taken: 0 }
+        Pressure { since: now, woken: now, behind: Duration::ZERO, kept_up: true, excused: false, taken: 0 }
     }
 
     /// The worker is about to wait and has taken so many messages since the start. Whether it matters how
@@ -46,13 +48,13 @@ impl Pressure {
     #[inline]
     pub fn woke(&mut self, before: Option<Time>, now: Time) -> Option<Load> {
         if let Some(before) = before {
-            if now.since(before) >= IDLE {
+            if now.since(before) >= IDLE || self.excused {
                 self.keeps_up();
             } else {
                 self.behind += now.since(self.woken).min(Load::ROUND);
             }
         }
-        self.woken = now;
+        (self.woken, self.excused) = (now, false);
         let window = now.since(self.since);
         (window >= Load::WINDOW).then(|| {
             let load =
@@ -60,6 +62,17 @@ impl Pressure {
             (self.since, self.kept_up) = (now, false);
             load
         })
+    }
+
+    /// The worker spent some of this round on work that can wait, after the `rest`. If that was the larger
+    /// part, it keeps up with what cannot; otherwise only the rest counts.
+    pub fn spent_aside(&mut self, aside: Duration, rest: Duration) {
+        if aside >= rest {
+            self.keeps_up();
+            self.excused = true;
+        } else {
+            self.woken = self.woken + aside;
+        }
     }
 
     fn keeps_up(&mut self) {
@@ -169,6 +182,21 @@ mod tests {
         assert_eq!(pressure.behind, Duration::from_millis(1));
         round(&mut pressure, 711, 11_999, 12_000);
         assert_eq!(pressure.behind, Duration::ZERO, "seven messages are few");
+    }
+
+    #[test]
+    fn time_on_work_that_can_wait_is_not_held_against_calls() {
+        let mut pressure = Pressure::new(at(0));
+        // Each round: eight messages and their time, then handshakes, and no wait.
+        let mut round = |n: u64, calls: u64, handshakes: u64| {
+            pressure.spent_aside(Duration::from_micros(handshakes), Duration::from_micros(calls));
+            assert!(pressure.waits(n * 8));
+            pressure.woke(Some(at(n * 1_000 - 3)), at(n * 1_000));
+            pressure.behind
+        };
+        assert!((1..20).all(|n| round(n, 400, 600) == Duration::ZERO));
+        assert_eq!(round(20, 700, 300), Duration::from_micros(700));
+        assert_eq!(round(21, 700, 300), Duration::from_micros(1_400));
     }
 
     #[test]

@@ -2,8 +2,10 @@
 
 use super::Worker;
 use super::host::Host;
-use crate::transport::stream::{Begun, Bytes, Conn, End, Input, Read, Reason, WHOLE};
+use crate::monotonic_now;
+use crate::transport::stream::{Begun, Bytes, Conn, End, Input, Read, Reason, WHOLE, handshakes};
 use std::ops::Range;
+use std::time::Duration;
 use wire::{ConnId, Flow, Frame, FrameError, Machine, Transport};
 
 /// Why the digestion of a buffer stopped.
@@ -43,6 +45,32 @@ impl<H: Host> Worker<H> {
             }
             Read::Input(input) => self.digest_input(id, input),
         }
+    }
+
+    /// Lets clients go on with their handshakes, for a time that leaves the most to calls. Those that are
+    /// left over have their turn in the next round.
+    pub(super) fn take_handshakes(&mut self) {
+        if !handshakes::wait(&self.streams) {
+            return;
+        }
+        let began = monotonic_now();
+        let rest = began.since(self.driver.now());
+        let budget = handshakes::budget(rest);
+        let mut spent = Duration::ZERO;
+        for done in 1u32.. {
+            let Some(id) = handshakes::next(&mut self.streams, &self.poller) else { break };
+            self.read_stream(id);
+            spent = monotonic_now().since(began);
+            // Another one would exceed it, if it costs what those before did.
+            if spent + spent / done > budget {
+                break;
+            }
+        }
+        handshakes::mute(&mut self.streams, &self.poller);
+        self.sleep.spent_on_handshakes(spent, rest);
+        self.counters.tls_busy_us.add(spent.as_micros() as u64);
+        self.end_round();
+        self.settle();
     }
 
     /// Handles bytes where they are. What is left over is copied.

@@ -93,6 +93,11 @@ impl Sleep {
         self.grain.note(events);
     }
 
+    /// The round that ends spent this on handshakes, after everything else.
+    pub fn spent_on_handshakes(&mut self, spent: Duration, rest: Duration) {
+        self.pressure.spent_aside(spent, rest);
+    }
+
     /// Not all that has come was taken.
     pub fn more(&mut self) {
         self.grain.more();

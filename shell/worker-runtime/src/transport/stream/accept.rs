@@ -164,10 +164,18 @@ impl Streams {
             sys::reset_on_close(fd.as_fd());
             return Attempt::Passed;
         }
+        let secure = transport.is_secure();
+        if secure && !self.handshakes.admit(&self.shared.caps, remote.ip(), &self.counters) {
+            self.shared.caps.release(remote.ip(), self.limits.idle_loose.is_some());
+            self.acceptor.log("too many handshakes of TLS, of all or of one source", now);
+            sys::reset_on_close(fd.as_fd());
+            return Attempt::Passed;
+        }
         let Ok(session) = self.shared.session(transport) else { return Attempt::Passed };
+        let first = if secure { self.limits.handshake } else { self.limits.first_message };
         let link = Link::accepted(fd, session, self.shared.web(transport, listener));
         let link = if transport == Transport::Sctp { link.with_records() } else { link };
-        let conn = Conn::accepted(link, remote, listener, now + self.limits.first_message, now);
+        let conn = Conn::accepted(link, remote, listener, now + first, now);
         match self.add(conn, poller) {
             Ok(id) => {
                 self.enlist(id);
@@ -176,6 +184,9 @@ impl Streams {
             Err(conn) => {
                 self.counters.tcp_refused.one();
                 self.shared.caps.release(conn.remote().ip(), self.limits.idle_loose.is_some());
+                if secure {
+                    self.shared.caps.end_handshake(conn.remote().ip());
+                }
                 return Attempt::Passed;
             }
         }

@@ -61,6 +61,12 @@ impl Buffers {
         self.held -= bytes;
     }
 
+    /// A connection that held `before` bytes in a layer holds `now` there.
+    pub fn holds_now(&mut self, before: usize, now: usize) {
+        self.hold(now.saturating_sub(before));
+        self.let_go(before.saturating_sub(now));
+    }
+
     /// Whether this number of bytes more would be too many.
     pub fn lack_room_for(&self, bytes: usize) -> bool {
         self.held + bytes > self.most

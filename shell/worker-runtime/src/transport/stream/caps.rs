@@ -22,7 +22,19 @@ pub struct Caps {
     /// When there was no room last, microseconds; zero: never.
     short: AtomicU64,
     hasher: RandomState,
-    stripes: [Mutex<HashMap<u64, u32, RandomState>>; STRIPES],
+    /// Handshakes of TLS that are not over, of all and of one source at most.
+    handshakes: (usize, u32),
+    /// Of these now.
+    half_made: AtomicUsize,
+    stripes: [Mutex<HashMap<u64, Counted, RandomState>>; STRIPES],
+}
+
+/// The connections of one source.
+#[derive(Clone, Copy, Default)]
+struct Counted {
+    open: u32,
+    /// Of these, those whose handshake of TLS is not over.
+    half_made: u32,
 }
 
 /// Why a connection is not taken.
@@ -59,11 +71,48 @@ impl Caps {
             spared: AtomicUsize::new(0),
             short: AtomicU64::new(0),
             hasher,
+            handshakes: (max, max_per_source),
+            half_made: AtomicUsize::new(0),
             stripes,
         }
     }
 
-    fn stripe(&self, source: u64) -> &Mutex<HashMap<u64, u32, RandomState>> {
+    /// With no more handshakes of TLS at a time than this, of all and of one source.
+    #[must_use]
+    pub fn with_handshakes(mut self, max: usize, max_per_source: u32) -> Caps {
+        self.handshakes = (max, max_per_source);
+        self
+    }
+
+    /// Counts the handshake of a connection accepted from `ip`; `false` if there are too many.
+    pub fn begin_handshake(&self, ip: IpAddr) -> bool {
+        let (max, of_source) = self.handshakes;
+        let more = |n| if n < max { Some(n + 1) } else { None };
+        if self.half_made.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
+            return false;
+        }
+        let source = source(ip);
+        let mut stripe = self.stripe(source).lock().unwrap_or_else(|e| e.into_inner());
+        let counted = stripe.get_mut(&source).filter(|counted| counted.half_made < of_source);
+        let admitted = counted.map(|counted| counted.half_made += 1).is_some();
+        drop(stripe);
+        if !admitted {
+            self.half_made.fetch_sub(1, Ordering::Relaxed);
+        }
+        admitted
+    }
+
+    /// A handshake is over, in one way or another.
+    pub fn end_handshake(&self, ip: IpAddr) {
+        self.half_made.fetch_sub(1, Ordering::Relaxed);
+        let source = source(ip);
+        let mut stripe = self.stripe(source).lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(counted) = stripe.get_mut(&source) {
+            counted.half_made = counted.half_made.saturating_sub(1);
+        }
+    }
+
+    fn stripe(&self, source: u64) -> &Mutex<HashMap<u64, Counted, RandomState>> {
         &self.stripes[(self.hasher.hash_one(source) >> 60) as usize % STRIPES]
     }
 
@@ -103,7 +152,7 @@ impl Caps {
         let source = source(ip);
         // A poisoned lock holds counts that are still good: nothing in here can panic half way.
         let mut stripe = self.stripe(source).lock().unwrap_or_else(|e| e.into_inner());
-        let count = stripe.entry(source).or_insert(0);
+        let count = &mut stripe.entry(source).or_default().open;
         if *count >= self.max_per_source {
             if *count == 0 {
                 stripe.remove(&source);
@@ -153,7 +202,7 @@ impl Caps {
         let source = source(ip);
         let mut stripe = self.stripe(source).lock().unwrap_or_else(|e| e.into_inner());
         match stripe.get_mut(&source) {
-            Some(count) if *count > 1 => *count -= 1,
+            Some(count) if count.open > 1 => count.open -= 1,
             _ => {
                 stripe.remove(&source);
             }
@@ -180,6 +229,29 @@ mod tests {
         }
         assert!(caps.stripes.iter().all(|s| s.lock().expect("not poisoned").is_empty()));
         assert_eq!(caps.open.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn handshakes_have_caps_of_their_own() {
+        let caps = Caps::new(9, 9).with_handshakes(3, 2);
+        let [a, b]: [IpAddr; 2] = ["10.0.0.1", "10.0.0.2"].map(|ip| ip.parse().expect("an address"));
+        let begin = |ip| {
+            assert!(caps.admit(ip, false).is_ok());
+            let begun = caps.begin_handshake(ip);
+            if !begun {
+                caps.release(ip, false);
+            }
+            begun
+        };
+        assert_eq!([begin(a), begin(a), begin(a)], [true, true, false], "of one source");
+        assert_eq!([begin(b), begin(b)], [true, false], "of all");
+        caps.end_handshake(a);
+        assert!(begin(b), "one is over, and its connection goes on");
+        caps.end_handshake(a);
+        [b, b].into_iter().for_each(|ip| caps.end_handshake(ip));
+        [a, a, b, b].into_iter().for_each(|ip| caps.release(ip, false));
+        assert_eq!(caps.half_made.load(Ordering::Relaxed), 0);
+        assert!(caps.stripes.iter().all(|s| s.lock().expect("not poisoned").is_empty()));
     }
 
     #[test]

@@ -355,6 +355,18 @@ impl Conn {
         }
     }
 
+    /// Whether the peer opened it, and its handshake of TLS goes on.
+    pub fn is_half_made(&self) -> bool {
+        self.peer.inbound && self.link.shakes_hands()
+    }
+
+    /// Has its socket unwatched; `false` if it was.
+    pub fn mute(&mut self, id: ConnId, poller: &Poller) -> bool {
+        let watched = self.link.is_watched();
+        self.link.watch(Interest::NONE, id, poller);
+        watched
+    }
+
     /// Whether the peer has ended its direction within a layer.
     #[inline]
     pub fn peer_closed(&self) -> bool {

@@ -114,7 +114,10 @@ impl Streams {
 
     pub(super) fn linger(&mut self, id: ConnId, poller: &Poller, now: Time) {
         let Some(conn) = self.table.get_mut(id) else { return };
-        if conn.finish().is_err() {
+        let held = conn.link().held();
+        let finished = conn.finish();
+        self.buffers.holds_now(held, conn.link().held());
+        if finished.is_err() {
             let reason = conn.phase().reason();
             return self.close(id, reason);
         }

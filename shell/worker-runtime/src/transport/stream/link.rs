@@ -130,6 +130,27 @@ impl Link {
         self.secure().is_some_and(Secure::owes)
     }
 
+    /// Whether a handshake of TLS goes on.
+    pub fn shakes_hands(&self) -> bool {
+        self.secure().is_some_and(|secure| !secure.is_ready())
+    }
+
+    /// Whether an earlier session of TLS was resumed.
+    pub fn is_resumed(&self) -> bool {
+        self.secure().is_some_and(Secure::is_resumed)
+    }
+
+    /// Bytes that a layer holds, received or to be sent.
+    #[inline]
+    pub fn held(&self) -> usize {
+        self.secure().map_or(0, Secure::held)
+    }
+
+    /// Whether the socket is watched for anything.
+    pub fn is_watched(&self) -> bool {
+        self.interest != Interest::NONE
+    }
+
     /// Whether the peer has ended its direction within a layer.
     #[inline]
     pub fn peer_closed(&self) -> bool {

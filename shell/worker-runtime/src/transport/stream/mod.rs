@@ -11,6 +11,7 @@ mod conn;
 mod dial;
 mod directory;
 mod ending;
+pub mod handshakes;
 mod input;
 mod link;
 mod listing;
@@ -43,6 +44,7 @@ use buffers::Buffers;
 use conn::Queue;
 use dial::Dial;
 use ending::Ending;
+use handshakes::Handshakes;
 use loose::Loose;
 use phase::State;
 use reading::Reading;
@@ -136,6 +138,7 @@ pub struct Streams {
     wheel: Wheel,
     acceptor: Acceptor,
     dial: Dial,
+    handshakes: Handshakes,
     buffers: Buffers,
     reading: Reading,
     /// Connections with output to send.
@@ -164,6 +167,7 @@ impl Streams {
             wheel: Wheel::new(now, 0),
             acceptor: Acceptor::new()?,
             dial: Dial::new(),
+            handshakes: Handshakes::new(),
             buffers: Buffers::new(limits.max_held),
             reading: Reading::new(),
             dirty: Vec::new(),
@@ -202,6 +206,7 @@ impl Streams {
             return Err(self.table.remove(id).expect("it was put in just now"));
         }
         if let Some(conn) = self.table.get(id) {
+            self.buffers.hold(conn.link().held());
             self.shared.directory.insert(&conn.key(), id);
         }
         self.counters.tcp_open.set(self.table.len() as u64);
@@ -288,11 +293,18 @@ impl Streams {
     /// Writes as much as the kernel takes.
     fn send(&mut self, id: ConnId, poller: &Poller, now: Time) {
         let Some(conn) = self.table.get_mut(id) else { return };
+        let held = conn.link().held();
         let Some(sent) = conn.send(&mut self.reading.layer, now) else { return };
+        self.buffers.holds_now(held, conn.link().held());
         self.counters.syscalls.one();
         match sent {
             Ok(n) => {
                 self.counters.tcp_bytes_out.add(n as u64);
+                self.counters.tls_bytes_out.add(if conn.link().transport().is_secure() {
+                    n as u64
+                } else {
+                    0
+                });
                 self.buffers.let_go(n);
             }
             Err(error) if is_transient(&error) => {}
@@ -415,7 +427,9 @@ impl Streams {
         if conn.phase().was_open() {
             self.news.gone.push(id);
         }
-        self.buffers.let_go(conn.input().map_or(0, Input::held) + conn.pending());
+        handshakes::broken_off(&conn, reason, &self.shared.caps, &self.counters);
+        self.buffers.let_go(conn.input().map_or(0, Input::held) + conn.pending() + conn.link().held());
+        let secure = conn.link().transport().is_secure();
         let (input, outgoing, link) = conn.into_parts();
         if let Some(input) = input {
             self.buffers.recycle_input(input);
@@ -429,7 +443,7 @@ impl Streams {
             left.for_each(|ticket| self.fail(ticket));
         }
         self.counters.tcp_open.set(self.table.len() as u64);
-        count_close(&self.counters, reason);
+        count_close(&self.counters, reason, secure);
         // A peer that sees the end finds it counted.
         drop(link);
     }
@@ -496,7 +510,21 @@ fn sequence(id: ConnId) -> u64 {
 }
 
 /// Counts the end of a connection.
-fn count_close(c: &Counters, reason: Reason) {
+fn count_close(c: &Counters, reason: Reason, secure: bool) {
+    if secure {
+        match reason {
+            Reason::Peer => c.tls_closed_peer.one(),
+            Reason::Asked => c.tls_closed_asked.one(),
+            Reason::Idle => c.tls_closed_idle.one(),
+            Reason::Useless => c.tls_closed_useless.one(),
+            Reason::Slow => c.tls_closed_slow.one(),
+            Reason::Broken => c.tls_closed_broken.one(),
+            Reason::Stalled => c.tls_closed_stalled.one(),
+            Reason::Room => c.tls_closed_room.one(),
+            Reason::Error => c.tls_closed_error.one(),
+            Reason::Connect => {}
+        }
+    }
     match reason {
         Reason::Peer => c.tcp_closed_peer.one(),
         Reason::Asked => c.tcp_closed_asked.one(),

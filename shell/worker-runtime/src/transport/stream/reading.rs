@@ -112,7 +112,9 @@ impl Streams {
         });
         let carried = begun.unwrap_or(0);
         let room = self.reading.scratch.get_mut(carried..carried + MOST).unwrap_or_default();
+        let (held, half_made) = (conn.link().held(), conn.is_half_made());
         let result = conn.read(room, &mut self.reading.layer);
+        self.buffers.holds_now(held, conn.link().held());
         self.counters.syscalls.one();
         let took = match result {
             Ok(took) => took,
@@ -122,9 +124,10 @@ impl Streams {
                 return Read::Nothing;
             }
         };
-        self.go_on(id, poller, now);
+        self.go_on(id, half_made, poller, now);
         match took {
             Took::Ended => self.ended(id, poller, now),
+            Took::Nothing if self.buffers.lack_room_for(0) => self.close(id, Reason::Slow),
             Took::Nothing => {}
             Took::Abandoned => {
                 let begun = self.take_input(id);
@@ -133,6 +136,8 @@ impl Streams {
             Took::PathLost => self.counters.sctp_paths_lost.one(),
             Took::Bytes(n) | Took::Last(n) => {
                 self.counters.tcp_bytes_in.add(n as u64);
+                let secure = self.table.get(id).is_some_and(|conn| conn.link().transport().is_secure());
+                self.counters.tls_bytes_in.add(if secure { n as u64 } else { 0 });
                 let whole = matches!(took, Took::Last(_));
                 let read = match self.table.get(id).is_some_and(|conn| conn.link().awaits_request()) {
                     true => self.greet(id, carried..carried + n, poller, now),
@@ -148,8 +153,13 @@ impl Streams {
     }
 
     /// What the bytes that came mean for a layer: it may owe an answer, and its handshake may be over.
-    fn go_on(&mut self, id: ConnId, poller: &Poller, now: Time) {
+    fn go_on(&mut self, id: ConnId, half_made: bool, poller: &Poller, now: Time) {
         let Some(conn) = self.table.get_mut(id) else { return };
+        if half_made && !conn.is_half_made() {
+            self.shared.caps.end_handshake(conn.remote().ip());
+            self.counters.tls_handshake_us.add(conn.age(now).as_micros() as u64);
+            self.counters.tls_resumed.add(u64::from(conn.link().is_resumed()));
+        }
         if conn.queue_owed(|| self.buffers.output()) {
             self.send(id, poller, now);
         }
@@ -164,7 +174,9 @@ impl Streams {
     pub(super) fn fails(&mut self, id: ConnId, error: &io::Error, now: Time) {
         let Some(conn) = self.table.get(id) else { return };
         let of_tls = error.kind() == io::ErrorKind::InvalidData;
-        self.counters.tls_failures.add(u64::from(of_tls));
+        if of_tls {
+            self.handshakes.failed(error, conn.remote(), &self.counters, now);
+        }
         if !conn.is_inbound() && (conn.state() == State::Handshake || is_refusal(error)) {
             return self.give_up(id, error, now);
         }

@@ -85,6 +85,16 @@ impl Secure {
         Some(Agreed { version, suite, peer: self.session.peer() })
     }
 
+    /// Whether an earlier session was resumed.
+    pub fn is_resumed(&self) -> bool {
+        self.session.is_resumed()
+    }
+
+    /// Bytes of records whose rest has not come, and of those that the socket has not taken.
+    pub fn held(&self) -> usize {
+        self.session.kept().len() + self.owed.len()
+    }
+
     /// Whether encrypted bytes wait for room in the socket.
     pub fn owes(&self) -> bool {
         !self.owed.is_empty()
