@@ -143,6 +143,16 @@ python_packages() {
     fi
 }
 
+# The phones that run in a browser, as their lock file has them.
+browser_packages() {
+    local to=.cache/browser lock=package-lock.json
+    cmp -s verify/interop/browser/$lock "$to/$lock" && [ -d "$to/node_modules" ] && return 0
+    say "npm ci: JsSIP, SIP.js and what drives a browser"
+    mkdir -p "$to"
+    cp verify/interop/browser/package.json verify/interop/browser/$lock "$to/"
+    npm ci --prefix "$to" --no-audit --no-fund --silent
+}
+
 # rust_tool COMMAND COMPONENT PACKAGE: a part of Rust that checks need, of the same version as cargo.
 rust_tool() {
     "$1" --version >/dev/null 2>&1 && return 0
@@ -162,8 +172,10 @@ test_tools() {
     [ "$(uname -m)" != x86_64 ] || apt_for linux.uml user-mode-linux modprobe kmod
     rust_tool cargo-clippy clippy rust-clippy
     rust_tool cargo-fmt rustfmt rustfmt
+    apt_for chromium chromium node nodejs npm npm openssl openssl
     cargo_tool cargo-deny cargo-deny
     python_packages
+    browser_packages
 }
 
 bench_tools() {

@@ -18,6 +18,7 @@ sys.path.insert(0, os.path.dirname(HERE))
 import scenarios  # noqa: E402  (after the path is set)
 import generators  # noqa: E402, F401  (adds its scenarios)
 import balancers  # noqa: E402, F401  (the same)
+import browsers  # noqa: E402, F401  (the same)
 import secure  # noqa: E402, F401  (the same)
 import translation  # noqa: E402, F401  (the same)
 

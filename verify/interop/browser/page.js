@@ -1,0 +1,96 @@
+// Runs in a page: a phone of JsSIP or SIP.js behind one face. Events go to `report`, orders come to `act`.
+import * as JsSIP from 'jssip';
+import { SimpleUser } from 'sip.js/lib/platform/web/index.js';
+
+const AUDIO = { audio: true, video: false };
+
+class OfJsSip {
+  constructor(o) {
+    this.ua = new JsSIP.UA({
+      sockets: [new JsSIP.WebSocketInterface(o.url)], uri: o.uri, password: o.password,
+      connection_recovery_min_interval: 1, connection_recovery_max_interval: 2,
+    });
+    this.ua.on('registered', () => report('registered'));
+    this.ua.on('registrationFailed', (e) => report('unregistered', { cause: e.cause }));
+    this.ua.on('newMessage', (e) => {
+      if (e.originator === 'remote') report('message', { text: e.request.body });
+    });
+    this.ua.on('newRTCSession', (e) => {
+      this.session = e.session;
+      if (e.originator === 'remote') report('incoming', { from: e.request.from.uri.user });
+      e.session.on('confirmed', () => report('established'));
+      e.session.on('ended', () => report('closed', { code: 0 }));
+      e.session.on('failed', (f) => {
+        report('closed', { code: (f.message && f.message.status_code) || 0, cause: f.cause });
+      });
+    });
+    this.ua.start();
+  }
+
+  call(to) { this.ua.call(to, { mediaConstraints: AUDIO, pcConfig: { iceServers: [] } }); }
+  answer() { this.session.answer({ mediaConstraints: AUDIO, pcConfig: { iceServers: [] } }); }
+  busy() { this.session.terminate({ status_code: 486 }); }
+  hangup() { this.session.terminate(); }
+  // The events come before the answer to the re-INVITE.
+  hold() { this.session.hold({}, () => report('holding')); }
+  resume() { this.session.unhold({}, () => report('speaking')); }
+  message(to, text) { this.ua.sendMessage(to, text); }
+  register() { this.ua.register(); }
+  quit() { this.ua.stop(); }
+}
+
+class OfSipJs {
+  constructor(o) {
+    this.user = new SimpleUser(o.url, {
+      aor: o.uri,
+      media: { constraints: AUDIO },
+      reconnectionAttempts: 30,
+      reconnectionDelay: 1,
+      userAgentOptions: {
+        authorizationUsername: o.user, authorizationPassword: o.password, logLevel: 'error',
+        sessionDescriptionHandlerFactoryOptions: {
+          peerConnectionConfiguration: { iceServers: [] }, iceGatheringTimeout: 500,
+        },
+      },
+      delegate: {
+        onRegistered: () => report('registered'),
+        onUnregistered: () => report('unregistered'),
+        onServerConnect: () => this.user.register(),
+        onMessageReceived: (text) => report('message', { text }),
+        onCallReceived: () => report('incoming'),
+        onCallAnswered: () => report('established'),
+        onCallHangup: () => report('closed', { code: 0 }),
+        onCallHold: (held) => report(held ? 'holding' : 'speaking'),
+      },
+    });
+    this.user.connect();
+  }
+
+  call(to) {
+    return this.user.call(to, {}, { requestDelegate: { onReject: (r) => report('refused', { code: r.message.statusCode }) } });
+  }
+  answer() { return this.user.answer(); }
+  busy() { return this.user.session.reject({ statusCode: 486 }); }
+  hangup() { return this.user.hangup(); }
+  hold() { return this.user.hold(); }
+  resume() { return this.user.unhold(); }
+  message(to, text) { return this.user.message(to, text); }
+  register() { return this.user.register(); }
+  quit() { return this.user.disconnect(); }
+}
+
+const phones = { jssip: OfJsSip, sipjs: OfSipJs };
+let phone;
+
+function report(event, more) {
+  window.reported({ event, ...more });
+}
+
+window.act = async (order, ...words) => {
+  try {
+    if (order === 'begin') phone = new phones[words[0].kind](words[0]);
+    else await phone[order](...words);
+  } catch (error) {
+    report('fault', { order, text: String(error && error.stack) });
+  }
+};
