@@ -197,6 +197,13 @@ impl Places {
         self.target_at(settings, address).or_else(|| source().map(Holder::Trunk))
     }
 
+    /// The name of the target that is at this very address, if it is known by a name.
+    pub fn name_at(&self, address: SocketAddr) -> Option<&[u8]> {
+        let ip = address.ip().to_canonical();
+        let (_, at) = self.by_name.at(ip).find(|(there, _)| there.port() == address.port())?;
+        self.names.get(at).map(|(name, _)| &name[..])
+    }
+
     /// Whose target has this name.
     pub fn named(&self, host: &[u8]) -> Option<Holder> {
         let host = crate::uris::undotted(host);

@@ -109,6 +109,7 @@ impl RecentResponses {
         let tried = kept.flow.conn.is_none() && kept.flow.remote == remote;
         if !tried && !ours && !settings.is_admin(remote) {
             out.send(Flow { remote, conn: None, ..kept.flow }, token, &kept.bytes);
+            out.verifies(response.via().host);
         }
     }
 }

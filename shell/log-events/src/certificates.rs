@@ -27,4 +27,10 @@ events! {
     warn ticket_keys_open(path: &dyn Display)
         "the secret of session tickets is open to other users; `chmod 600` it"
         "Run `chmod 600` on the file. Replace the secret if others may have read it.";
+    warn no_authorities(error: &dyn Display)
+        "no TLS connection to a server can be verified, so none is made"
+        "Install `ca-certificates`, or name a file in `roots` of `[tls]`.";
+    error client_certificate_kept(error: &dyn Display)
+        "servers are shown the certificate from before: the new one cannot be used"
+        "Correct the first of `certificates`, and reload.";
 }

@@ -61,7 +61,9 @@ impl Startup {
     /// Opens every socket.
     pub fn bind(&self, config: &Config) -> Result<Sockets, Failure> {
         let (certificates, tls) = Certificates::start(&config.tls)?.unzip();
-        let runtime = RuntimeConfig { tls, ..runtime_config(config, &self.listeners, self.workers) };
+        let tls_client = certificates.as_ref().map(Certificates::client);
+        let runtime =
+            RuntimeConfig { tls, tls_client, ..runtime_config(config, &self.listeners, self.workers) };
         let bound = Bound::new(runtime, self.workers)?;
         Ok(Sockets { bound, certificates, admin: bind_admin(&config.admin)? })
     }

@@ -134,7 +134,7 @@ impl Bench {
             String::from_utf8_lossy(&id.encode())
         );
         let write = |out: &mut Vec<u8>| out.extend_from_slice(text.as_bytes());
-        let request = ClientRequest { id, method, flow: to, user: id.as_u64(), delivery: wire::Delivery::default() };
+        let request = ClientRequest { id, method, flow: to, user: id.as_u64(), delivery: wire::Delivery::default(), name: b"" };
         assert!(self.layer.send_request(self.now, &request, &mut self.out, write));
         let client = Client {
             request: text.into_bytes(),

@@ -88,6 +88,7 @@ pub struct Setup {
     env: Vec<(String, String)>,
     steering: Option<String>,
     capabilities: bool,
+    tls: bool,
 }
 
 impl Default for Setup {
@@ -102,6 +103,7 @@ impl Default for Setup {
             env: Vec::new(),
             steering: None,
             capabilities: true,
+            tls: false,
         }
     }
 }
@@ -162,6 +164,12 @@ impl Setup {
     /// How datagrams come to their workers: `auto`, `kernel` or `ring`.
     pub fn steering(mut self, grade: &str) -> Self {
         self.steering = Some(grade.into());
+        self
+    }
+
+    /// With a TLS listener at port 5061 of its address. The configuration has its certificate.
+    pub fn tls(mut self) -> Self {
+        self.tls = true;
         self
     }
 
@@ -256,6 +264,9 @@ impl Server {
         }
         for transport in ["udp", "tcp"] {
             command.args(["--listen", &format!("{transport}:{}", self.sip())]);
+        }
+        if self.setup.tls {
+            command.args(["--listen", &format!("tls:{}:5061", self.ip)]);
         }
         for domain in &self.setup.domains {
             command.args(["--domain", domain]);

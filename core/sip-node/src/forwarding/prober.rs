@@ -163,6 +163,7 @@ impl Prober {
             flow: job.flow,
             user: job.user(),
             delivery: Delivery::default(),
+            name: &step.site.name_at(job.flow, job.gateway.uri()),
         };
         let sent = step.layer.send_request(step.now, &request, step.out, |buf| {
             buf.extend_from_slice(&text);

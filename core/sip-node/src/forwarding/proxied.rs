@@ -67,6 +67,8 @@ pub(crate) struct StoredTarget {
     /// A whole Route line to put last, likewise (strict routing).
     pub last_route: Range<u32>,
     pub reach: Reach,
+    /// The URI of the next hop, likewise, if its addresses come from there.
+    pub next_hop: Range<u32>,
     /// Its addresses, in the order in which to try them.
     pub hops: Short<Flow>,
     /// Where it may be found.
@@ -281,16 +283,17 @@ impl Proxied {
         });
         let routes = self.push_text(|t| t.extend_from_slice(&target.routes));
         let last_route = self.push_text(|t| t.extend_from_slice(&target.last_route));
-        let reach = if target.locate.is_empty() {
-            Reach::Known
-        } else {
-            Reach::Locate(self.push_text(|t| t.extend_from_slice(&target.locate)))
+        let next_hop = self.push_text(|t| t.extend_from_slice(&target.locate));
+        let reach = match next_hop.is_empty() {
+            true => Reach::Known,
+            false => Reach::Locate(next_hop.clone()),
         };
         self.targets.push(StoredTarget {
             uri,
             routes,
             last_route,
             reach,
+            next_hop,
             hops: target.hops,
             bounds: target.bounds,
             role: target.role,

@@ -100,7 +100,9 @@ impl Forwarder {
         };
         let user = p.id.with_branch(branch.id);
         let delivery = delivery(step, p, branch.id, flow, request);
-        let sent = ClientRequest { id: client, method: request.method(), flow, user, delivery };
+        let next_hop = p.target(branch.id).map_or(&b""[..], |target| p.text(&target.next_hop));
+        let name = step.site.name_at(flow, next_hop);
+        let sent = ClientRequest { id: client, method: request.method(), flow, user, delivery, name: &name };
         let splices = &mut *step.splices;
         edit_request(request, &outgoing, splices);
         match p.request.as_ref().filter(|original| original.len() >= SHARED) {

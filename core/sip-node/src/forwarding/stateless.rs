@@ -190,6 +190,7 @@ impl Forwarder {
         let splices = &mut *step.splices;
         let delivery = Delivery { existing: target.existing, ..Delivery::default() };
         step.out.deliver(hop, 0, delivery, |buf| write_request(request, &outgoing, splices, buf));
+        step.out.verifies(&step.site.name_at(hop, &target.locate));
         *step.scratch = lines;
         self.count_within(step.now, hop);
         step.site.services().count(Counter::Forwarded);

@@ -7,6 +7,7 @@ use crate::uris::{is_sips, undotted};
 use sip_message::{Message, Method, Name, Scheme, Uri, plain_aor, push_canonical_user};
 use sip_proxy::routes::Routing;
 use std::borrow::Cow;
+use wire::Flow;
 
 /// An address-of-record in canonical form: part of the message where it stands there so, as it nearly always
 /// does.
@@ -53,6 +54,20 @@ impl<'a> Aor<'a> {
 }
 
 impl<S: Services> Site<S> {
+    /// The name that the peer of a flow has to prove where its transport is secure: the host of the next
+    /// hop, which was looked up (RFC 5922 section 4), or its address, if that is all that is known. Within a
+    /// dialog that may be the address of a target which the operator, and its certificate, know by name.
+    pub(crate) fn name_at<'a>(&'a self, flow: Flow, next_hop: &'a [u8]) -> Cow<'a, [u8]> {
+        if !flow.transport.is_secure() || flow.conn.is_some() {
+            return Cow::Borrowed(b"");
+        }
+        let named = Uri::parse(next_hop).ok().filter(|uri| uri.host_ip().is_none());
+        match named.map(|uri| uri.host).or_else(|| self.places.name_at(flow.remote)) {
+            Some(name) => name.into(),
+            None => flow.remote.ip().to_canonical().to_string().into_bytes().into(),
+        }
+    }
+
     /// Whether a request is for this server itself: the host is us, and there is no user. A REGISTER must
     /// not have one (section 10.2); if it has, the registrar is meant all the same.
     pub(crate) fn is_own_request(&self, method: Method<'_>, uri: &Uri<'_>, routing: &Routing<'_>) -> bool {

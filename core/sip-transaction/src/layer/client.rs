@@ -16,6 +16,7 @@ use ::timing::Slab;
 use core::mem;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use sip_message::{Limits, Message, Method, Parsed, Splices, apply_packed};
+use std::collections::BTreeMap;
 use wire::{Delivery, Flow, ListenerId, Outbox};
 
 /// What a client transaction costs besides its buffer: itself, its timer, and what the allocator adds.
@@ -36,6 +37,9 @@ pub struct ClientRequest<'a> {
     pub user: u64,
     /// How it goes over a stream.
     pub delivery: Delivery,
+    /// The name that the peer has to prove where the transport is secure ([`Outbox::verifies`]); its ACK and
+    /// its CANCEL go to the same peer.
+    pub name: &'a [u8],
 }
 
 /// One client transaction.
@@ -134,6 +138,14 @@ impl Client {
     }
 }
 
+/// The peer of the message queued last has to prove the name of the transaction in this slot, if it has one.
+#[inline]
+fn verify(names: &BTreeMap<u32, Box<[u8]>>, slot: u32, out: &mut Outbox) {
+    if let Some(name) = names.get(&slot) {
+        out.verifies(name);
+    }
+}
+
 /// [`Client::method`] of a CANCEL.
 const CANCEL: u32 = MethodCode::CANCEL.number();
 
@@ -148,13 +160,15 @@ pub(super) struct Clients {
     share: Share,
     /// A message made again from what its branches share.
     whole: Vec<u8>,
+    /// The names that peers have to prove, by slot, where transports are secure.
+    names: BTreeMap<u32, Box<[u8]>>,
 }
 
 impl Clients {
     /// None, and `limit` at most. Each may have a CANCEL beside it.
     pub fn new(limit: usize) -> Clients {
         let slab = Slab::new(limit.saturating_mul(2).min(SLOTS));
-        Clients { slab, share: Share::new(limit), whole: Vec::new() }
+        Clients { slab, share: Share::new(limit), whole: Vec::new(), names: BTreeMap::new() }
     }
 
     /// How many there are, with reservations and CANCELs.
@@ -210,6 +224,7 @@ impl Clients {
             return false;
         }
         let range = out.deliver(request.flow, request.id.token(), request.delivery, write);
+        verify(&self.names, request.id.slot, out);
         if let Some(client) = self.slab.at_mut(request.id.slot)
             && client.needs_request()
         {
@@ -231,6 +246,7 @@ impl Clients {
             return false;
         }
         out.deliver(request.flow, request.id.token(), request.delivery, |out| edits.apply(original, out));
+        verify(&self.names, request.id.slot, out);
         if let Some(client) = self.slab.at_mut(request.id.slot)
             && client.needs_request()
         {
@@ -244,12 +260,16 @@ impl Clients {
 
     /// Starts the machine of a reserved id; false if that cannot be.
     fn begin(&mut self, shared: &mut Shared, request: &ClientRequest<'_>, number: u32) -> bool {
-        let &ClientRequest { id, method, flow, user, .. } = request;
+        let &ClientRequest { id, method, flow, user, name, .. } = request;
         let Some(client) = self.get_mut(id) else { return false };
         if client.state != State::Reserved || method == Method::Ack {
             return false;
         }
         (client.user, client.flow, client.method) = (user, flow, number);
+        if flow.transport.is_secure() && !name.is_empty() {
+            self.names.insert(id.slot, name.into());
+        }
+        let Some(client) = self.get_mut(id) else { return false };
         let step = start(method, flow, shared.timing.clock());
         client.state = step.state.unwrap_or(client.state);
         client.times.follow(&step, &mut shared.timing);
@@ -368,6 +388,9 @@ impl Clients {
     /// Destroys a transaction, and an INVITE's CANCEL with it.
     fn remove(&mut self, shared: &mut Shared, slot: u32) {
         let Some(client) = self.slab.remove(slot) else { return };
+        if client.flow.transport.is_secure() {
+            self.names.remove(&slot);
+        }
         client.times.release(&mut shared.timing);
         let (cancel, relative) = (client.is_cancel(), client.relative);
         shared.pool.held.give(client.payer, COST);
@@ -428,6 +451,7 @@ impl Clients {
             sip_message::parse(invite, &mut shared.scratch, &Limits::READ_BEFORE)
         {
             let range = out.send_with(client.flow, id.token(), |out| write::ack(&request, response, out));
+            verify(&self.names, slot, out);
             shared.counts.acks_sent += 1;
             if !client.flow.transport.is_reliable() {
                 client.keep(out.bytes().get(range).unwrap_or(&[]), &mut shared.pool);
@@ -479,6 +503,7 @@ impl Clients {
             sip_message::parse(bytes, &mut shared.scratch, &Limits::READ_BEFORE)
         {
             range = out.send_with(flow, id.token(), |out| write::cancel(&request, extra, out));
+            verify(&self.names, slot, out);
         } else {
             invariant::broken!("the kept INVITE can be read again for its CANCEL");
         }

@@ -36,7 +36,9 @@ section! {
         /// bad one ends the connection. `"required"`: who has none is not served.
         client_certificates: ClientCertificates =
             ClientCertificates::Off, choice(CLIENT_CERTIFICATES), restart;
-        /// A file of the authorities that are believed about clients, in PEM. Without it those of the system.
+        /// A file of the authorities that are believed about clients, and about servers that this one
+        /// connects to, in PEM. Without it those of the system. A server must prove the host of its URI (RFC
+        /// 5922); one that asks for a certificate is shown the first of `certificates`.
         roots: Option<PathBuf> = None, path().optional(), restart;
         /// How long a handshake with a client may take.
         handshake_timeout: Duration = Duration::from_secs(10), length(HANDSHAKE), restart;

@@ -13,6 +13,7 @@ use super::values::{cidr, domain, plain, shown, user_part};
 use std::net::IpAddr;
 use std::time::Duration;
 use toml::de::DeValue;
+use wire::Transport;
 
 section! {
     /// `[[trunk]]`: another server that calls are exchanged with.
@@ -101,12 +102,18 @@ pub(super) fn trunks(
 }
 
 impl Checks for Trunk {
-    fn check(&mut self, section: &mut Section<'_, '_>, reader: &mut Reader<'_>, _: &Context<'_>) {
+    fn check(&mut self, section: &mut Section<'_, '_>, reader: &mut Reader<'_>, context: &Context<'_>) {
         if !section.has("name") {
             let fault = Fault::new("trunk without name", "add name = \"...\"");
             reader.error(section.span(), fault);
         }
         check_targets(section, reader, "targets");
+        let listens = context.server.listen.iter().any(|l| l.transport == Transport::Tls);
+        if !listens && self.targets.iter().any(|target| target.transport == Some(Transport::Tls)) {
+            let mend = "add one, such as \"tls:0.0.0.0:5061\", to `listen`, with a certificate in [tls]";
+            let fault = Fault::new("a target over tls needs a tls listener", mend);
+            reader.error(&section.span_of("targets"), fault);
+        }
         if !section.has("targets") {
             let mend = "add targets = [\"sip:192.0.2.1:5060\"]";
             reader.error(section.span(), Fault::new("trunk without target", mend));

@@ -58,9 +58,11 @@ pub fn nowhere(ip: IpAddr) -> bool {
 /// A transport that this version has.
 pub(super) fn transport(name: &str) -> Result<Transport, Fault> {
     match Transport::from_name(name.as_bytes()) {
-        Some(found @ (Transport::Udp | Transport::Tcp | Transport::Sctp)) => Ok(found),
-        Some(found) => Err(Fault::new(format!("transport {found}: not in this version"), "use udp or tcp")),
-        None => Err(Fault::new(format!("unknown transport \"{}\"", shown(name)), "use udp or tcp")),
+        Some(found @ (Transport::Udp | Transport::Tcp | Transport::Tls | Transport::Sctp)) => Ok(found),
+        Some(found) => {
+            Err(Fault::new(format!("transport {found}: not in this version"), "use udp, tcp or tls"))
+        }
+        None => Err(Fault::new(format!("unknown transport \"{}\"", shown(name)), "use udp, tcp or tls")),
     }
 }
 
@@ -75,7 +77,7 @@ pub(super) fn listener(written: &str) -> Result<Listener, Fault> {
         return Err(fault);
     }
     let transport = match Transport::from_name(name.as_bytes()) {
-        Some(secure @ (Transport::Tls | Transport::Ws | Transport::Wss)) => secure,
+        Some(web @ (Transport::Ws | Transport::Wss)) => web,
         _ => transport(name)?,
     };
     let (address, more) = match transport {
@@ -229,7 +231,7 @@ pub(super) fn target(written: &str) -> Result<Target, Fault> {
     let rest = match written.split_once(':') {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("sip") => rest,
         Some((scheme, _)) if scheme.eq_ignore_ascii_case("sips") => {
-            return Err(Fault::new("sips: not in this version", "use sip"));
+            return Err(Fault::new("sips: not in this version", "use sip with ;transport=tls"));
         }
         _ => return Err(Fault::new(format!("\"{}\" is not a SIP URI", shown(written)), example)),
     };

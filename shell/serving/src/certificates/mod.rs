@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tls::settings::{roots_in, roots_of_system};
 use tls::{
-    CertificateError, Choice, ClientCertificates, KeyFile, KeyLog, RootCertStore, Server, ServerSettings,
-    TicketSecret,
+    CertificateError, Choice, Client, ClientCertificates, ClientSettings, KeyFile, KeyLog, RootCertStore,
+    Server, ServerSettings, TicketSecret,
 };
 use wire::Time;
 use worker_runtime::monotonic_now;
@@ -29,12 +29,17 @@ pub struct Certificates(Arc<Shelf>);
 
 struct Shelf {
     choice: Arc<Choice>,
+    client: Client,
+    /// Who is believed about servers, and where the keys of sessions with them are written.
+    roots: Arc<RootCertStore>,
+    key_log: Option<Arc<dyn KeyLog>>,
     entries: Mutex<Vec<Entry>>,
     next_look: Mutex<Time>,
 }
 
 impl Certificates {
-    /// Reads them, and what TLS listeners serve with; `None` if the configuration has no certificate.
+    /// Reads them, and what TLS listeners serve with; `None` if the configuration has no certificate. A
+    /// server that connections are opened to is shown the default certificate, if it asks for one.
     pub fn start(config: &c::Tls) -> Result<Option<(Certificates, Server)>, Failure> {
         if config.certificates.is_empty() {
             return Ok(None);
@@ -45,20 +50,23 @@ impl Certificates {
             entry.read_first(now)?;
         }
         let choice = Arc::new(Choice::default());
-        show(&entries, &choice);
-        let roots = match (&config.roots, config.client_certificates) {
-            (_, ClientCertificates::Off) => Arc::new(RootCertStore::empty()),
-            (Some(file), _) => roots_in(file)?,
-            (None, _) => roots_of_system()?,
-        };
+        let roots = authorities(config)?;
         let clients = config.client_certificates;
         let key_log = key_log(config)?;
-        let settings = ServerSettings { choice: Arc::clone(&choice), clients, roots, key_log };
+        let client = Client::new(&towards_servers(&entries, &roots, key_log.as_ref()), [])?;
+        let settings = ServerSettings {
+            choice: Arc::clone(&choice),
+            clients,
+            roots: Arc::clone(&roots),
+            key_log: key_log.clone(),
+        };
         let server = settings.shared_server(ticket_secret(config)?);
         let server = server.map_err(|error| format!("TLS cannot be served: {error}"))?;
         let next_look = Mutex::new(monotonic_now() + LOOK);
-        let shelf = Shelf { choice, entries: Mutex::new(entries), next_look };
-        Ok(Some((Certificates(Arc::new(shelf)), server)))
+        let shelf = Shelf { choice, client, roots, key_log, entries: Mutex::new(entries), next_look };
+        let certificates = Certificates(Arc::new(shelf));
+        certificates.show(&lock(&certificates.0.entries));
+        Ok(Some((certificates, server)))
     }
 
     /// Takes the list of a reloaded configuration. Files that were there before keep their certificate until
@@ -72,7 +80,24 @@ impl Certificates {
         };
         *entries = config.certificates.iter().map(known).collect();
         self.read_changed(&mut entries, true);
-        show(&entries, &self.0.choice);
+        self.show(&entries);
+    }
+
+    /// What TLS connections begin with that this server opens.
+    pub fn client(&self) -> Client {
+        self.0.client.clone()
+    }
+
+    /// Shows peers what the entries have. Without any, what was shown before stays.
+    fn show(&self, entries: &[Entry]) {
+        let Shelf { choice, client, roots, key_log, .. } = &*self.0;
+        let all: Vec<_> = entries.iter().filter_map(Entry::shown).collect();
+        if !all.is_empty() {
+            choice.replace(all);
+            if let Err(error) = client.replace(&towards_servers(entries, roots, key_log.as_ref()), []) {
+                log_events::certificates::client_certificate_kept(&error);
+            }
+        }
     }
 
     /// Looks at the files as a reload does: what is wrong is logged at once.
@@ -94,7 +119,7 @@ impl Certificates {
         let now = wall_seconds();
         let changed = entries.iter_mut().filter_map(|entry| entry.look(now, asked).then_some(())).count();
         if changed > 0 {
-            show(entries, &self.0.choice);
+            self.show(entries);
         }
     }
 
@@ -153,11 +178,34 @@ fn ticket_secret(config: &c::Tls) -> Result<TicketSecret, Failure> {
     Ok(secret)
 }
 
-/// Shows clients what the entries have. Without any, what was shown before stays.
-fn show(entries: &[Entry], choice: &Choice) {
-    let all: Vec<_> = entries.iter().filter_map(Entry::shown).collect();
-    if !all.is_empty() {
-        choice.replace(all);
+/// Who is believed.
+fn authorities(config: &c::Tls) -> Result<Arc<RootCertStore>, Failure> {
+    if let Some(file) = &config.roots {
+        return Ok(roots_in(file)?);
+    }
+    match roots_of_system() {
+        Ok(roots) => Ok(roots),
+        // Clients could not be judged, but servers may never be connected to.
+        Err(error) if config.client_certificates == ClientCertificates::Off => {
+            log_events::certificates::no_authorities(&error);
+            Ok(Arc::new(RootCertStore::empty()))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What decides about connections to servers. They are shown the first certificate.
+fn towards_servers(
+    entries: &[Entry],
+    roots: &Arc<RootCertStore>,
+    key_log: Option<&Arc<dyn KeyLog>>,
+) -> ClientSettings {
+    ClientSettings {
+        roots: Arc::clone(roots),
+        wildcards: false,
+        certificate: entries.iter().find_map(Entry::shown).map(|(certificate, _)| certificate.clone()),
+        resume: true,
+        key_log: key_log.cloned(),
     }
 }
 

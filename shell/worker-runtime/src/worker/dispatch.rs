@@ -18,7 +18,9 @@ fn ticket(transmit: &Transmit, me: u16) -> Ticket {
 /// What the connection of a transmit is found by; `None` if its name is not text.
 fn key<'a>(transmit: &Transmit, out: &'a Outbox) -> Option<Key<'a>> {
     let flow = &transmit.flow;
-    let name = if flow.transport.is_secure() { out.name(transmit) } else { &[] };
+    // One that the peer opened has proven no name to us.
+    let proves = flow.transport.is_secure() && !transmit.existing;
+    let name = if proves { out.name(transmit) } else { &[] };
     Some(Place::new(flow.transport, flow.remote).proven_by(std::str::from_utf8(name).ok()?))
 }
 

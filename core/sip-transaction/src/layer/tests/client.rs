@@ -282,7 +282,7 @@ fn a_call_that_rings_for_ever_is_bounded_and_each_provisional_response_renews_it
 }
 
 fn request(id: ClientId, method: Method<'_>) -> ClientRequest<'_> {
-    ClientRequest { id, method, flow: udp(1), user: 0, delivery: wire::Delivery::default() }
+    ClientRequest { id, method, flow: udp(1), user: 0, delivery: wire::Delivery::default(), name: b"" }
 }
 
 #[test]

@@ -134,7 +134,7 @@ impl Bench {
         let write = |out: &mut Vec<u8>| out.extend_from_slice(text.as_bytes());
         assert!(self.layer.send_request(
             self.now,
-            &ClientRequest { id, method, flow: to, user, delivery: wire::Delivery::default() },
+            &ClientRequest { id, method, flow: to, user, delivery: wire::Delivery::default(), name: b"" },
             &mut self.out,
             write
         ));

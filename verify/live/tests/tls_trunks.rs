@@ -1,0 +1,203 @@
+//! Trunks over TLS: calls, names that are verified, certificates that are not believed.
+
+use live::{Link, Msg, PATIENCE, Req, Server, Setup, Via, eventually, unique};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use std::path::{Path, PathBuf};
+
+/// A private authority, and a folder for what it issues, gone with the value.
+struct Authority {
+    folder: PathBuf,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn new(name: &str) -> Authority {
+        let folder = std::env::temp_dir().join(format!("strowger-live-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir(&folder).unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        std::fs::write(folder.join("roots.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+        Authority { folder, issuer: Issuer::new(params, key) }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Writes a certificate of these names to the files of a server.
+    fn issue(&self, server: &str, names: &[&str], change: impl FnOnce(&mut CertificateParams)) {
+        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        change(&mut params);
+        let key = KeyPair::generate().unwrap();
+        let chain = params.signed_by(&key, &self.issuer).unwrap().pem();
+        for (kind, text) in [("key", key.serialize_pem()), ("chain", chain)] {
+            std::fs::write(self.file("new"), text).unwrap();
+            std::fs::rename(self.file("new"), self.file(&format!("{server}-{kind}.pem"))).unwrap();
+        }
+    }
+
+    /// A server with TLS that shows the certificate of this name and believes this authority.
+    fn serve(&self, name: &str, clients: &str, rest: &str) -> Server {
+        let shown = |path: &Path| path.display().to_string();
+        let (chain, key) = (self.file(&format!("{name}-chain.pem")), self.file(&format!("{name}-key.pem")));
+        let config = format!(
+            "[tls]\ncertificates = [{{ chain = \"{}\", key = \"{}\" }}]\nroots = \"{}\"\n\
+             client_certificates = \"{clients}\"\n{rest}",
+            shown(&chain),
+            shown(&key),
+            shown(&self.file("roots.pem")),
+        );
+        Setup::open().tls().config(&config).start()
+    }
+
+    /// Gives a running server another certificate, for these names; `{IP}` is its address.
+    fn renew(&self, at: (&str, &Server), names: &[&str], change: impl FnOnce(&mut CertificateParams)) {
+        let (name, server) = at;
+        let ip = server.ip().to_string();
+        let names: Vec<&str> =
+            names.iter().map(|name| if *name == "{IP}" { &ip[..] } else { name }).collect();
+        self.issue(name, &names, change);
+        assert!(server.ctl(&["reload"]).status.success());
+    }
+
+    /// A carrier whose certificate these names are in.
+    fn carrier(&self, names: &[&str], clients: &str, change: impl FnOnce(&mut CertificateParams)) -> Server {
+        self.issue("carrier", &["carrier.example"], |_| {});
+        let carrier = self.serve("carrier", clients, "");
+        self.renew(("carrier", &carrier), names, change);
+        carrier
+    }
+
+    /// A server whose numbers that begin with 00 go to the carrier.
+    fn caller(&self, carrier: &Server) -> Server {
+        self.issue("caller", &["caller.example"], |_| {});
+        let trunk = format!(
+            "[auth]\nchallenge = [\"REGISTER\"]\n[[trunk]]\nname = \"carrier\"\n\
+             targets = [\"sip:{}:5061;transport=tls\"]\nprefixes = [\"00\"]\n",
+            carrier.ip(),
+        );
+        let caller = self.serve("caller", "off", &trunk);
+        self.renew(("caller", &caller), &["{IP}"], |_| {});
+        caller
+    }
+}
+
+impl Drop for Authority {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// The BYE of the callee of an INVITE.
+fn bye_of(invite: &Msg, link: &Link) -> Vec<u8> {
+    let contact = invite.header("Contact").unwrap();
+    let target = contact.split_once('<').and_then(|(_, rest)| rest.split_once('>')).unwrap().0;
+    let routes: String =
+        invite.all("Record-Route").iter().map(|route| format!("Route: {route}\r\n")).collect();
+    format!(
+        "BYE {target} SIP/2.0\r\nVia: SIP/2.0/UDP {};branch={};rport\r\nMax-Forwards: 70\r\n{routes}\
+         From: {};tag=far\r\nTo: {}\r\nCall-ID: {}\r\nCSeq: 1 BYE\r\nContent-Length: 0\r\n\r\n",
+        link.local(),
+        unique("z9hG4bK"),
+        invite.header("To").unwrap(),
+        invite.header("From").unwrap(),
+        invite.header("Call-ID").unwrap(),
+    )
+    .into_bytes()
+}
+
+#[test]
+fn call_goes_over_a_tls_trunk_and_back_again() {
+    let authority = Authority::new("trunk-call");
+    let carrier = authority.carrier(&["{IP}"], "required", |_| {});
+    let server = authority.caller(&carrier);
+    let (mut phone, mut far) = (server.link(Via::Udp), carrier.link(Via::Udp));
+    far.register("0012345");
+
+    let invite = Req::invite("sip:0012345@example.com", &phone);
+    phone.send(&invite.bytes());
+    let received = far.request("INVITE");
+    let over: Vec<_> = received.all("Via");
+    assert!(over.iter().any(|via| via.starts_with("SIP/2.0/TLS ")), "{over:?}");
+    let contact = format!("Contact: <sip:0012345@{}>", far.local());
+    far.send(&received.reply(200, "far", &[&contact]));
+    let answered = phone.response(&invite);
+    assert_eq!(answered.status(), Some(200));
+    phone.send(&invite.in_dialog("ACK", &answered, &phone).bytes());
+    far.request("ACK");
+    let bye = invite.in_dialog("BYE", &answered, &phone);
+    phone.send(&bye.bytes());
+    let received = far.request("BYE");
+    far.send(&received.reply(200, "far", &[]));
+    assert_eq!(phone.response(&bye).status(), Some(200));
+
+    assert_eq!(server.metric("strowger_tls_handshakes_total"), 1, "one connection for all");
+
+    // The other side hangs up: to our listener, over a connection of its own.
+    let invite = Req::invite("sip:0012345@example.com", &phone);
+    phone.send(&invite.bytes());
+    let received = far.request("INVITE");
+    far.send(&received.reply(200, "far", &[&contact]));
+    let answered = phone.response(&invite);
+    phone.send(&invite.in_dialog("ACK", &answered, &phone).bytes());
+    far.request("ACK");
+    far.send(&bye_of(&received, &far));
+    let bye = phone.request("BYE");
+    phone.send(&bye.reply(200, "caller", &[]));
+    far.find_within(PATIENCE, |message| message.status() == Some(200)).expect("the answer to BYE");
+    assert_eq!(server.metric("strowger_tls_handshakes_total"), 2);
+    assert_eq!(server.metric("strowger_tls_unproven_total"), 0);
+    server.assert_alive("a call over TLS");
+    carrier.assert_alive("a call over TLS");
+}
+
+#[test]
+fn cancel_goes_over_the_connection_of_its_call() {
+    let authority = Authority::new("trunk-cancel");
+    let carrier = authority.carrier(&["{IP}"], "off", |_| {});
+    let server = authority.caller(&carrier);
+    let (mut phone, mut far) = (server.link(Via::Udp), carrier.link(Via::Udp));
+    far.register("0012345");
+    let invite = Req::invite("sip:0012345@example.com", &phone);
+    phone.send(&invite.bytes());
+    let received = far.request("INVITE");
+    far.send(&received.reply(180, "far", &[]));
+    phone.expect(&invite, 180);
+    phone.send(&invite.cancel().bytes());
+    let cancel = far.request("CANCEL");
+    far.send(&cancel.reply(200, "far", &[]));
+    far.send(&received.reply(487, "far", &[]));
+    assert_eq!(phone.response(&invite).status(), Some(487));
+    far.request("ACK");
+    assert_eq!(server.metric("strowger_tls_handshakes_total"), 1);
+}
+
+#[test]
+fn carrier_that_does_not_prove_its_name_gets_no_call() {
+    let authority = Authority::new("trunk-name");
+    let old = |params: &mut CertificateParams| {
+        params.not_before = rcgen::date_time_ymd(2001, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2002, 1, 1);
+    };
+    for (names, expired, why) in [
+        (&["other.example"][..], false, "the certificate is of other.example, not of 127."),
+        (&["{IP}"], true, "expired"),
+    ] {
+        let change = |params: &mut CertificateParams| {
+            if expired {
+                old(params)
+            }
+        };
+        let carrier = authority.carrier(names, "off", change);
+        let server = authority.caller(&carrier);
+        let (mut phone, mut far) = (server.link(Via::Udp), carrier.link(Via::Udp));
+        far.register("0012345");
+        let invite = Req::invite("sip:0012345@example.com", &phone);
+        assert_eq!(phone.status(&invite), 500, "as for a trunk that is down: {why}");
+        eventually("the log says why", || server.log_has(why).then_some(()));
+        assert_eq!(carrier.metric("strowger_tcp_messages_in_total"), 0, "{why}");
+    }
+}
