@@ -305,7 +305,6 @@ fn targets_are_checked() {
         ("192.0.2.1", "is not a SIP URI"),
         ("sips:192.0.2.1", "sips: not in this version"),
         ("sip:192.0.2.1;transport=ws", "transport ws: not in this version"),
-        ("sip:192.0.2.1;transport=tls", "a target over tls needs a tls listener"),
         ("sip:192.0.2.1:0", "has no usable port"),
         ("sip:192.0.2.1:99999", "has no usable port"),
         ("sip:@192.0.2.1", "has no usable user"),
@@ -322,6 +321,8 @@ fn targets_are_checked() {
         let found = errors(&format!("[[trunk]]\nname='a'\nprefixes=['0']\ntargets=['{uri}']"));
         assert!(found.starts_with("4:10: ") && found.contains(expected), "{uri}: {found}");
     }
+    let found = errors("[[trunk]]\nname='a'\nprefixes=['0']\ntargets=['sip:192.0.2.1;transport=tls']");
+    assert!(found.contains("a target over tls needs a tls listener"), "{found}");
 }
 
 #[test]
