@@ -57,7 +57,7 @@ BELOW = {
     'log-events': set(),
     # The load generator is a machine like the node; the runtime drives it.
     'load': {'wire', 'timing', 'sip-message', 'sip-auth'},
-    'load-runner': {'wire', 'load', 'worker-runtime', 'control'},
+    'load-runner': {'wire', 'load', 'worker-runtime', 'control', 'tls'},
 }
 # Below every crate: it records broken conditions that only a bug can break.
 BELOW_ALL = {'invariant'}

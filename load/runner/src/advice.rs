@@ -23,13 +23,14 @@ pub struct Silence {
 
 impl Silence {
     /// To be called often. The words when requests have gone to `target` for a while and nothing came back;
-    /// they are said once.
+    /// they are said once. `fault`: why a connection over TLS failed.
     pub fn look(
         &mut self,
         now: Time,
         counters: &Counters,
         counts: &Counts,
         target: Option<&str>,
+        fault: Option<String>,
     ) -> Option<String> {
         if self.over {
             return None;
@@ -42,7 +43,8 @@ impl Silence {
         }
         // That is known at once.
         let given_back = target.and_then(|target| given_back(counts, target));
-        if let Some(text) = target.and_then(|target| unconnected(counts, target)).or(given_back) {
+        let unconnected = || target.and_then(|target| unconnected(counts, target));
+        if let Some(text) = fault.or_else(unconnected).or(given_back) {
             self.over = true;
             return Some(text);
         }
@@ -65,7 +67,7 @@ impl Silence {
 /// Where messages go, with its port, if calls begin here.
 pub fn target(args: &LoadArgs) -> Option<String> {
     let shown = args.sipp.rsa.as_ref().filter(|_| args.target.is_some()).or(args.target.as_ref());
-    shown.map(|target| with_port(target))
+    shown.map(|target| with_port(target, args.over()))
 }
 
 /// Whether requests went out in a run, and nothing came back.
@@ -327,7 +329,7 @@ mod tests {
     fn silence_is_silence_after_something_was_said() {
         let (mut silence, mut counters) = (Silence::default(), Counters::default());
         let look = |silence: &mut Silence, second: u64, counters: &Counters| {
-            silence.look(Time::from_secs(second), counters, &Counts::default(), Some("x"))
+            silence.look(Time::from_secs(second), counters, &Counts::default(), Some("x"), None)
         };
         assert_eq!(look(&mut silence, 60, &counters), None, "nothing was sent");
         counters.requests_sent[0] = 3;
@@ -347,7 +349,7 @@ mod tests {
         let refused = Counts { tcp_connect_failures: 2, tcp_connects_refused: 2, ..Counts::default() };
         let (mut silence, mut counters) = (Silence::default(), Counters::default());
         let mut look = |counts: &Counts, counters: &Counters| {
-            silence.look(Time::from_secs(1), counters, counts, Some("192.0.2.1:5060"))
+            silence.look(Time::from_secs(1), counters, counts, Some("192.0.2.1:5060"), None)
         };
         assert_eq!(look(&Counts::default(), &counters), None);
         let said = look(&refused, &counters).unwrap_or_default();
@@ -358,7 +360,7 @@ mod tests {
         counters.responses_received.add(200);
         let mut late = Silence::default();
         assert_eq!(
-            late.look(Time::from_secs(1), &counters, &refused, Some("x")),
+            late.look(Time::from_secs(1), &counters, &refused, Some("x"), None),
             None,
             "the target is there"
         );
@@ -374,7 +376,7 @@ mod tests {
         counters.requests_sent[0] = 3;
         let returned = Counts { udp_returned: 1, ..Counts::default() };
         let mut look = |counts: &Counts, counters: &Counters| {
-            silence.look(Time::from_secs(1), counters, counts, Some("192.0.2.1:5060"))
+            silence.look(Time::from_secs(1), counters, counts, Some("192.0.2.1:5060"), None)
         };
         assert_eq!(look(&Counts::default(), &counters), None);
         let said = look(&returned, &counters).unwrap_or_default();
@@ -386,7 +388,7 @@ mod tests {
         counters.responses_received.add(200);
         let mut answered = Silence::default();
         assert_eq!(
-            answered.look(Time::from_secs(1), &counters, &returned, Some("x")),
+            answered.look(Time::from_secs(1), &counters, &returned, Some("x"), None),
             None,
             "the target is there"
         );

@@ -15,6 +15,7 @@ mod schedule;
 mod scrape;
 mod search;
 mod secret;
+mod secure;
 mod selftest;
 mod server;
 mod sipp;
@@ -417,7 +418,10 @@ fn drive<M: Generator<Notice = Notice> + Send + 'static>(
     report.notes.extend(advice::exhausted(counts.tcp_exhausted));
     report.notes.extend(advice::congested(&counts));
     let target = advice::target(args).filter(|_| advice::is_silent(&report));
-    report.notes.extend(target.and_then(|target| advice::unconnected(&counts, &target)));
+    let fault = handle.tls_fault().map(|why| secure::fault(args, why));
+    let unconnected = || target.and_then(|target| advice::unconnected(&counts, &target));
+    report.notes.extend(fault.or_else(unconnected));
+    secure::counted(&mut report, args, &counts);
     report.notes.extend(trouble.into_iter().filter_map(Result::err));
     Ok((report, ending.ended))
 }

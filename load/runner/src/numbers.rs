@@ -23,7 +23,7 @@ const BESIDE: [&str; 11] = [
 ];
 
 /// What is no number.
-const WORDS: [&str; 41] = [
+const WORDS: [&str; 46] = [
     "sn",
     "sf",
     "answer",
@@ -65,6 +65,11 @@ const WORDS: [&str; 41] = [
     "stf",
     "cid_str",
     "version",
+    "tls_cert",
+    "tls_key",
+    "tls_ca",
+    "tls_version",
+    "tls_resume",
 ];
 
 const NUMBERS: [&str; 14] = [

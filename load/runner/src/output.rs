@@ -1,7 +1,7 @@
 //! What a run leaves behind: files, and the essence of its report on standard output.
 
 use super::args::LoadArgs;
-use super::{advice, ending, plan, say};
+use super::{advice, ending, plan, say, secure};
 use load::metrics::Ladder;
 use load::report::{Report, plain};
 use std::fmt::Write as _;
@@ -95,7 +95,8 @@ pub(super) fn deliver(args: &LoadArgs, report: &Report) -> Result<(), String> {
     }
     // Where the verdict has the words already they are not repeated.
     let shown = |note: &&String| {
-        let own = [advice::EXHAUSTED, advice::UNCONNECTED, ending::TIMED_OUT, ending::STOPPED];
+        let own =
+            [advice::EXHAUSTED, advice::UNCONNECTED, secure::HANDSHAKES, ending::TIMED_OUT, ending::STOPPED];
         own.iter().any(|own| note.starts_with(own)) && !report.verdict.why.contains(note)
     };
     for note in report.notes.iter().filter(shown) {

@@ -7,6 +7,7 @@ use super::is_client;
 use super::known::{known_keys, known_limit, known_variables};
 use super::say;
 use super::schedule::Schedule;
+use super::secure::{self, Secure};
 use super::sipp;
 use super::sockets::{self, Needs, Sockets};
 use super::target::{find, host_of, remote};
@@ -152,7 +153,7 @@ impl Plan {
         sockets::known_options(args, client.is_some())?;
         let remote = remote(args, client.is_some() && !args.self_test)?;
         let sent_to = match &args.sipp.rsa {
-            Some(address) => find(address).map_err(|why| format!("-rsa {why}"))?,
+            Some(address) => find(address, transport).map_err(|why| format!("-rsa {why}"))?,
             None => remote,
         };
         let local = local_address(args, sent_to)?;
@@ -169,7 +170,7 @@ impl Plan {
         let workers = sockets.workers;
         // With a socket for each call there are enough of them.
         let peer = (client.is_some() && !args.self_test && args.transport == "u1").then_some(sent_to);
-        let config = runtime(args, &sockets, peer);
+        let config = Secure::new(args, server.is_some())?.put_into(runtime(args, &sockets, peer));
         let bound = Bound::new(config, workers).map_err(|error| error.to_string())?;
         let seed = args.seed.unwrap_or_else(fresh_seed);
         let run = Arc::new(facts(args, transport, remote, local, &bound));
@@ -269,15 +270,17 @@ impl Plan {
     }
 }
 
+/// What `-t` can be.
+const TRANSPORTS: &str = "u1, un, ui (UDP), t1, tn (TCP), l1 or ln (TLS)";
+
 /// What calls go over.
 fn transport(args: &LoadArgs) -> Result<Transport, String> {
     match args.transport.as_str() {
-        "u1" | "un" | "ui" => Ok(Transport::Udp),
-        "t1" | "tn" => Ok(Transport::Tcp),
-        "l1" | "ln" | "s1" | "sn" | "c1" | "cn" | "tls" | "ws" | "wss" | "sctp" => {
-            Err(format!("-t {}: not in this version; use u1, un, ui (UDP), t1 or tn (TCP)", args.transport))
+        "u1" | "un" | "ui" | "t1" | "tn" | "l1" | "ln" => Ok(args.over()),
+        "s1" | "sn" | "c1" | "cn" | "ws" | "wss" | "sctp" => {
+            Err(format!("-t {}: not in this version; use {TRANSPORTS}", args.transport))
         }
-        other => Err(format!("-t {other}: no such transport; use u1, un, ui (UDP), t1 or tn (TCP)")),
+        other => Err(format!("-t {other}: no such transport; use {TRANSPORTS}")),
     }
 }
 
@@ -547,6 +550,7 @@ pub(super) fn arrivals(args: &LoadArgs) -> Result<Arrivals, String> {
 
 fn parameters(args: &LoadArgs, arrivals: Option<&Arrivals>, workers: usize) -> Vec<Fact> {
     let mut facts = vec![Fact::new("workers", workers), Fact::new("transport", &args.transport)];
+    facts.extend(secure::fact(args));
     match args.sipp.callers {
         Some(1) => facts.push(Fact::new(
             "arrivals",
@@ -576,9 +580,9 @@ fn parameters(args: &LoadArgs, arrivals: Option<&Arrivals>, workers: usize) -> V
     facts
 }
 
-/// How long messages may wait for each other. Over TCP nobody notes when one came, so none waits.
+/// How long messages may wait for each other. Over TCP and TLS nobody notes when one came, so none waits.
 pub(super) fn waiting(args: &LoadArgs) -> Fact {
-    let waits = if args.transport.starts_with('t') { Duration::ZERO } else { grain(args) };
+    let waits = if args.over() == Transport::Udp { grain(args) } else { Duration::ZERO };
     let waits = if waits.is_zero() {
         "nothing".to_owned()
     } else {

@@ -169,6 +169,10 @@ const NAMES: &[(&str, &str)] = &[
     ("buff_size", "buff-size"),
     ("nostdin", "nostdin"),
     ("bind_local", "bind-local"),
+    ("tls_cert", "tls-cert"),
+    ("tls_key", "tls-key"),
+    ("tls_ca", "tls-ca"),
+    ("tls_version", "tls-version"),
 ];
 
 /// The names of options that SIPp writes with one dash, and ours.
@@ -178,10 +182,7 @@ pub fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
 
 /// Options of SIPp that are not here, and what to do instead.
 const REFUSED: &[(&[&str], &str)] = &[
-    (
-        &["tls_cert", "tls_key", "tls_crl", "tls_ca", "tls_version"],
-        "TLS is not in this version; use -t u1 or t1",
-    ),
+    (&["tls_crl"], "lists of revoked certificates are not read; leave it out"),
     (&["3pcc", "master", "slave", "slave_cfg"], "third-party call control is not in this version"),
     (&["oocsf", "oocsn"], "scenarios for messages that belong to no call are not in this version"),
     (

@@ -52,7 +52,7 @@ impl Sockets {
             if addresses.len() > 1 && args.transport != "ui" {
                 return Err(several(addresses.len()));
             }
-            let port = args.local_port.unwrap_or(5060);
+            let port = args.local_port.unwrap_or(transport.default_port());
             let listeners: Vec<Listener> = addresses.iter().map(|&ip| listener(ip, port)).collect();
             return Ok(Sockets {
                 shared: listeners.len(),
@@ -82,7 +82,7 @@ impl Sockets {
             return Ok(Sockets { shared: listeners.len(), listeners, workers, origin, connections: 0 });
         }
         let (count, origin) = match args.transport.as_str() {
-            "tn" => (workers.max(addresses.len()), Origin::Connection),
+            "tn" | "ln" => (workers.max(addresses.len()), Origin::Connection),
             "un" => (sockets_of_calls(args).max(workers), Origin::Call),
             "ui" => (addresses.len(), Origin::Turn),
             _ if addresses.len() > 1 => return Err(several(addresses.len())),
@@ -96,7 +96,8 @@ impl Sockets {
             let port = port(args, nth / addresses.len() + shared, count)?;
             listeners.push(listener(ip, port));
         }
-        let connections = if args.transport == "tn" { calls_at_a_time(args).unwrap_or(0) } else { 0 };
+        let connections =
+            if args.has_connections_of_calls() { calls_at_a_time(args).unwrap_or(0) } else { 0 };
         Ok(Sockets { listeners, shared, workers, origin, connections })
     }
 
@@ -132,7 +133,9 @@ pub fn known_options(args: &LoadArgs, begins: bool) -> Result<(), String> {
         let why = match transport {
             _ if !begins => "this scenario only answers, where calls come in",
             "un" => return Ok(()),
-            "tn" => "with -t tn each call has a connection, and none is shared; -l limits calls under way",
+            "tn" | "ln" => {
+                "with -t tn and -t ln each call has a connection, and none is shared; -l limits calls under way"
+            }
             _ => "sockets are counted with -t un, where each call has one",
         };
         return Err(format!("-max_socket {most}: {why}; leave it out"));
@@ -151,8 +154,9 @@ pub fn known_options(args: &LoadArgs, begins: bool) -> Result<(), String> {
 
 /// What a report says of lateness where nobody knows when a message came.
 pub fn unnoted(args: &LoadArgs) -> Option<Fact> {
-    let text = "not known over TCP: what lay here unread counts as the server's time, not as lateness";
-    args.transport.starts_with('t').then(|| Fact::new("when a message came", text))
+    let text =
+        "not known over TCP and TLS: what lay here unread counts as the server's time, not as lateness";
+    (args.over() != Transport::Udp).then(|| Fact::new("when a message came", text))
 }
 
 /// How many calls there can be under way at most, if the command line says so.
@@ -239,7 +243,7 @@ mod tests {
             let load = LoadArgs::of(line.split(' '));
             known_options(&load, begins)
         };
-        for good in ["-t un --max-socket 5", "-t ui --ip-field 1", "-t ui", "-t tn", "-t u1"] {
+        for good in ["-t un --max-socket 5", "-t ui --ip-field 1", "-t ui", "-t tn", "-t ln", "-t u1"] {
             assert_eq!(said(good, true), Ok(()), "{good}");
         }
         for (line, why) in [
@@ -247,6 +251,7 @@ mod tests {
             ("-t ui --max-socket 5", "-t un"),
             ("-t t1 --max-socket 5", "-t un"),
             ("-t tn --max-socket 5", "-l limits calls"),
+            ("-t ln --max-socket 5", "-l limits calls"),
             ("-t u1 --ip-field 1", "-ip_field 1: "),
             ("-t un --ip-field 0", "with -t ui"),
             ("-t ui --ip-field 1 --from ::1,::2", "those of -i"),
@@ -265,7 +270,7 @@ mod tests {
             let load = LoadArgs::of(["-t", transport]);
             unnoted(&load).is_some()
         };
-        assert_eq!(["u1", "un", "ui", "t1", "tn"].map(said), [false, false, false, true, true]);
+        assert_eq!(["u1", "un", "ui", "t1", "tn", "l1"].map(said), [false, false, false, true, true, true]);
     }
 
     #[test]

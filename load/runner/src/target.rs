@@ -2,6 +2,7 @@
 
 use super::args::LoadArgs;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use wire::Transport;
 
 /// Where calls go, if any do.
 pub fn remote(args: &LoadArgs, needed: bool) -> Result<SocketAddr, String> {
@@ -12,12 +13,17 @@ pub fn remote(args: &LoadArgs, needed: bool) -> Result<SocketAddr, String> {
             false => Ok(nowhere),
         };
     };
-    find(target)
+    find(target, args.over())
 }
 
-/// The address of `HOST` or `HOST:PORT`.
-pub fn find(target: &str) -> Result<SocketAddr, String> {
-    let found = look_up(target)?;
+/// A target without the scheme that says TLS.
+fn bare(target: &str) -> &str {
+    ["sips:", "tls:"].into_iter().find_map(|scheme| target.strip_prefix(scheme)).unwrap_or(target)
+}
+
+/// The address of `HOST` or `HOST:PORT`, over TLS also of `sips:HOST` and `tls:HOST`.
+pub fn find(target: &str, over: Transport) -> Result<SocketAddr, String> {
+    let found = look_up(if over == Transport::Tls { bare(target) } else { target }, over)?;
     // Systems take these for this machine, or for nothing (RFC 1122 section 3.2.1.3).
     let nobody = match found.ip() {
         IpAddr::V4(ip) => ip.octets()[0] == 0,
@@ -32,13 +38,13 @@ pub fn find(target: &str) -> Result<SocketAddr, String> {
     }
 }
 
-fn look_up(target: &str) -> Result<SocketAddr, String> {
+fn look_up(target: &str, over: Transport) -> Result<SocketAddr, String> {
     if let Some((scheme @ ("sip" | "sips" | "udp" | "tcp" | "tls"), rest)) = target.split_once(':')
         && !rest.bytes().all(|byte| byte.is_ascii_digit())
     {
         let mend = match scheme {
-            "sips" | "tls" => "TLS is not in this version",
-            _ => "write HOST or HOST:PORT; -t says whether it is UDP or TCP",
+            "sips" | "tls" => "TLS is -t l1 or -t ln; add one of them",
+            _ => "write HOST or HOST:PORT; -t says whether it is UDP, TCP or TLS",
         };
         return Err(format!("{target}: {mend}"));
     }
@@ -47,13 +53,13 @@ fn look_up(target: &str) -> Result<SocketAddr, String> {
     }
     let bare = target.trim_start_matches('[').trim_end_matches(']');
     if let Ok(ip) = bare.parse::<IpAddr>() {
-        return Ok(SocketAddr::new(ip, 5060));
+        return Ok(SocketAddr::new(ip, over.default_port()));
     }
     let (host, port) = match target.rsplit_once(':') {
         Some((host, port)) => {
             (host, port.parse().map_err(|_| format!("{target}: {port} is no port (1 to 65535)"))?)
         }
-        None => (target, 5060),
+        None => (target, over.default_port()),
     };
     let number = |c: char| c.is_ascii_digit() || "[].:".contains(c);
     if host.parse::<IpAddr>().is_err() && host.chars().all(number) {
@@ -68,6 +74,7 @@ fn look_up(target: &str) -> Result<SocketAddr, String> {
 
 /// A target without its port.
 pub fn host_of(target: &str) -> String {
+    let target = bare(target);
     match target.rsplit_once(':') {
         Some((host, _)) if !host.contains(':') || host.ends_with(']') => host.to_owned(),
         _ => target.to_owned(),
@@ -75,10 +82,11 @@ pub fn host_of(target: &str) -> String {
 }
 
 /// A target with the port that it has if it names none.
-pub fn with_port(target: &str) -> String {
+pub fn with_port(target: &str, over: Transport) -> String {
+    let (target, port) = (bare(target), over.default_port());
     match target.parse::<IpAddr>() {
-        Ok(ip) => SocketAddr::new(ip, 5060).to_string(),
-        Err(_) if host_of(target) == target => format!("{target}:5060"),
+        Ok(ip) => SocketAddr::new(ip, port).to_string(),
+        Err(_) if host_of(target) == target => format!("{target}:{port}"),
         Err(_) => target.to_owned(),
     }
 }
@@ -86,6 +94,26 @@ pub fn with_port(target: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn find(target: &str) -> Result<SocketAddr, String> {
+        super::find(target, Transport::Udp)
+    }
+
+    #[test]
+    fn schemes_of_tls_are_for_tls() {
+        for (target, want) in [
+            ("sips:127.0.0.1", "127.0.0.1:5061"),
+            ("tls:127.0.0.1:5071", "127.0.0.1:5071"),
+            ("tls:[::1]", "[::1]:5061"),
+            ("127.0.0.1", "127.0.0.1:5061"),
+        ] {
+            let want = want.parse().expect("an address");
+            assert_eq!(super::find(target, Transport::Tls), Ok(want), "{target}");
+            assert!(target.starts_with("127") || find(target).is_err_and(|why| why.contains("-t l1")));
+        }
+        assert!(super::find("sip:127.0.0.1", Transport::Tls).is_err_and(|why| why.contains("write HOST")));
+        assert_eq!((&*host_of("sips:x.test:5071"), &*host_of("tls:[::1]")), ("x.test", "[::1]"));
+    }
 
     #[test]
     fn a_number_is_no_target() {
@@ -121,7 +149,8 @@ mod tests {
             ("[::1]:5070", "[::1]:5070"),
             ("x.test", "x.test:5060"),
         ] {
-            assert_eq!(with_port(target), want);
+            assert_eq!(with_port(target, Transport::Tcp), want);
         }
+        assert_eq!(with_port("sips:x.test", Transport::Tls), "x.test:5061");
     }
 }

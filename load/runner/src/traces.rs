@@ -78,7 +78,7 @@ impl Traces {
         let log = |path: Option<PathBuf>| path.as_deref().map(Log::new).transpose();
         let statistics = log(path(own.trace_stat, own.stf.as_ref(), workload, ".csv"))?;
         let wall = wall_micros().saturating_sub(monotonic_now().as_micros());
-        let datagrams = args.transport.starts_with('u');
+        let datagrams = args.over() == Transport::Udp;
         let statistics = statistics.map(|log| (log, Statistics::new(target(args), datagrams, started, wall)));
         Ok(Traces {
             statistics,
@@ -149,7 +149,7 @@ fn shown(wall: u64, message: &Traced) -> Vec<u8> {
     let at = timestamp(wall + message.at.as_micros());
     let mut parts = at.split('\t');
     let (date, time) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-    let over = if message.transport == Transport::Udp { "UDP" } else { "TCP" };
+    let over = message.transport.via_name();
     let length = message.bytes.len();
     let what = match message.sent {
         true => format!("sent ({length} bytes):"),

@@ -4,6 +4,7 @@ use super::args::LoadArgs;
 use super::injections::NO_LINES;
 use super::plan::{fresh_seed, generator, listed, local_address, read, segment, streams, waiting};
 use super::say;
+use super::secure::{self, Secure};
 use super::sockets::unnoted;
 use super::target::{host_of, remote};
 use super::watch::duration;
@@ -239,9 +240,8 @@ impl UsersPlan {
         let parameters = people.parameters(trial)?;
         let names = people.names(args, parameters.users)?;
         let transport = match args.transport.as_str() {
-            "u1" => Transport::Udp,
-            "t1" => Transport::Tcp,
-            other => return Err(format!("-t {other}: users have u1 (UDP) or t1 (TCP)")),
+            "u1" | "t1" | "l1" => args.over(),
+            other => return Err(format!("-t {other}: users have u1 (UDP), t1 (TCP) or l1 (TLS)")),
         };
         let remote = remote(args, true)?;
         let local = local_address(args, remote)?;
@@ -260,6 +260,8 @@ impl UsersPlan {
             listeners.push(Listener { transport, address: SocketAddr::new(local, port) });
         }
         let peer = (transport == Transport::Udp).then_some(remote);
+        // The server opens the connections to the mailbox.
+        let secure = Secure::new(args, people.mailbox.is_some())?;
         let config = RuntimeConfig {
             listeners,
             own_from,
@@ -269,7 +271,8 @@ impl UsersPlan {
             streams: streams(),
             ..RuntimeConfig::default()
         };
-        let bound = Bound::new(config, usize::from(workers)).map_err(|error| error.to_string())?;
+        let bound =
+            Bound::new(secure.put_into(config), usize::from(workers)).map_err(|error| error.to_string())?;
         let seed = args.seed.unwrap_or_else(fresh_seed);
         let settings = Settings {
             worker: 0,
@@ -366,6 +369,7 @@ fn facts(args: &LoadArgs, parameters: &Parameters, workers: u16) -> Vec<Fact> {
     ));
     facts.push(Fact::new("workers", workers));
     facts.push(Fact::new("transport", &args.transport));
+    facts.extend(secure::fact(args));
     facts.push(waiting(args));
     facts.extend(unnoted(args));
     facts

@@ -4,6 +4,7 @@ use super::advice::{self, Silence};
 use super::args::LoadArgs;
 use super::ending::{Ended, Ending};
 use super::schedule::Schedule;
+use super::secure;
 use super::traces::{Traces, seconds};
 use super::{say, selftest};
 use control::signals::Signal;
@@ -131,6 +132,7 @@ impl Watch<'_> {
         let terminal = std::io::stderr().is_terminal() && !self.args.quiet;
         let phase = schedule.phase(now.since(self.started), self.ending.quit.is_some());
         let counts = self.handle.counts();
+        self.shown.fault = self.handle.tls_fault().map(|why| secure::fault(self.args, why));
         show(self.args, &mut self.live, (all, &counts), (terminal, done), &phase, &mut self.shown);
         let patience = if self.args.self_test { selftest::PATIENCE } else { PATIENCE };
         let given_up = self.ending.quit.is_some_and(|since| now.since(since) > patience);
@@ -177,6 +179,8 @@ struct Shown {
     every: Duration,
     /// Whether anything has come back.
     silence: Silence,
+    /// Why a connection over TLS failed.
+    fault: Option<String>,
     /// Files that are written meanwhile.
     traces: Traces,
 }
@@ -230,7 +234,9 @@ fn show(
     let now = monotonic_now();
     // In a search too, where nothing else is shown of a trial.
     let target = advice::target(args);
-    if let Some(text) = shown.silence.look(now, &merged.counters, counts, target.as_deref()) {
+    if let Some(text) =
+        shown.silence.look(now, &merged.counters, counts, target.as_deref(), shown.fault.clone())
+    {
         say::err(format_args!("{text}"));
         shown.lines = 0;
     }

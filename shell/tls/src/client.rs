@@ -6,12 +6,27 @@ use crate::settings::ClientSettings;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, Error};
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::net::IpAddr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 /// What connections that we open begin from. It may be exchanged while they run. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Client(Arc<RwLock<Table>>);
+pub struct Client(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    table: RwLock<Table>,
+    /// The one server that all connections lead to, where there is only one.
+    only: Option<Only>,
+}
+
+#[derive(Debug)]
+struct Only {
+    name: Box<str>,
+    /// Why the first connection that failed did.
+    fault: OnceLock<String>,
+}
 
 #[derive(Debug)]
 struct Table {
@@ -41,7 +56,31 @@ impl Client {
         default: &ClientSettings,
         named: impl IntoIterator<Item = (&'a str, &'a ClientSettings)>,
     ) -> Result<Client, Error> {
-        Ok(Client(Arc::new(RwLock::new(Table::new(default, named)?))))
+        Ok(Client(Arc::new(Inner { table: RwLock::new(Table::new(default, named)?), only: None })))
+    }
+
+    /// All connections lead to one server, so they need not say which name it has to prove.
+    pub(crate) fn of_one(config: Arc<ClientConfig>, name: &str) -> Client {
+        let table = RwLock::new(Table { named: BTreeMap::new(), default: config });
+        let only = Some(Only { name: name.into(), fault: OnceLock::new() });
+        Client(Arc::new(Inner { table, only }))
+    }
+
+    /// The name that the server has to prove where a connection says none; `None`: it has to say one.
+    pub fn only(&self) -> Option<&str> {
+        self.0.only.as_ref().map(|only| &*only.name)
+    }
+
+    /// A connection failed. The first reason is kept where all lead to one server.
+    pub fn failed(&self, why: &dyn Display) {
+        if let Some(only) = &self.0.only {
+            only.fault.get_or_init(|| why.to_string());
+        }
+    }
+
+    /// Why the first connection that failed did, where all lead to one server.
+    pub fn fault(&self) -> Option<&str> {
+        self.0.only.as_ref()?.fault.get().map(String::as_str)
     }
 
     /// Exchanges all of it. Sessions under way stay as they are.
@@ -53,19 +92,20 @@ impl Client {
         default: &ClientSettings,
         named: impl IntoIterator<Item = (&'a str, &'a ClientSettings)>,
     ) -> Result<(), Error> {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Table::new(default, named)?;
+        *self.0.table.write().unwrap_or_else(PoisonError::into_inner) = Table::new(default, named)?;
         Ok(())
     }
 
     /// A session that begins, with a server that has to prove this name: a domain, or an address, as the host
-    /// of a SIP URI is written. `out` gets what is to be sent first.
+    /// of a SIP URI is written. Empty: the name of [`Client::only`]. `out` gets what is to be sent first.
     ///
     /// # Errors
     /// It is no name that a certificate can have.
     pub fn session(&self, name: &str, out: &mut Vec<u8>) -> Result<Session, Fault> {
+        let name = self.only().filter(|_| name.is_empty()).unwrap_or(name);
         let server = server_name(name).ok_or(Fault::NoName)?;
         let config = {
-            let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
+            let table = self.0.table.read().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(table.named.get(&plain(name)).unwrap_or(&table.default))
         };
         Session::client(&config, server, out)

@@ -9,29 +9,35 @@
 //! - [`client`]: what connections that we open begin from;
 //! - [`choice`]: which certificate a client is shown (SNI);
 //! - [`class`]: kinds of faults, for counters;
+//! - [`generator`]: TLS of a load generator;
 //! - [`names`]: the identities in a peer's certificate (RFC 5922 section 7.1) and how they compare;
 //! - [`verify`]: who is believed, as a server and as a client;
 //! - [`tickets`], [`key_log`]: sessions that are resumed, keys for captures;
+//! - [`versions`]: the versions of TLS that sessions may have;
 //! - [`settings`]: what all sessions of a listener, or towards a peer, have in common.
 
 pub mod certificate;
 pub mod choice;
 pub mod class;
 pub mod client;
+pub mod generator;
 pub mod key_log;
 pub mod names;
 pub mod session;
 pub mod settings;
 pub mod tickets;
 pub mod verify;
+pub mod versions;
 
 pub use certificate::{Certificate, CertificateError};
 pub use choice::Choice;
 pub use class::FaultClass;
 pub use client::Client;
+pub use generator::GeneratorSettings;
 pub use key_log::KeyFile;
 pub use names::Identities;
 pub use rustls::{KeyLog, RootCertStore};
 pub use session::{Fault, Session, Spoken, Standing};
 pub use settings::{ClientCertificates, ClientSettings, Server, ServerSettings};
 pub use tickets::{TicketSecret, Tickets};
+pub use versions::Versions;

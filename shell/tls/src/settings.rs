@@ -5,12 +5,13 @@ use crate::choice::Choice;
 use crate::session::{Fault, Session};
 use crate::tickets::{TicketSecret, Tickets};
 use crate::verify::Judge;
+use crate::versions::Versions;
 use rustls::client::Resumption;
+use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::aws_lc_rs;
 use rustls::server::NoServerSessionStorage;
 use rustls::server::danger::ClientCertVerifier;
-use rustls::version::{TLS12, TLS13};
-use rustls::{ClientConfig, Error, KeyLog, RootCertStore, ServerConfig};
+use rustls::{ClientConfig, Error, KeyLog, RootCertStore, ServerConfig, SupportedProtocolVersion};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -69,6 +70,12 @@ impl Server {
     }
 }
 
+impl From<Arc<ServerConfig>> for Server {
+    fn from(config: Arc<ServerConfig>) -> Server {
+        Server(config)
+    }
+}
+
 impl ServerSettings {
     /// What sessions begin from. They are resumed by this process alone.
     ///
@@ -100,9 +107,18 @@ impl ServerSettings {
     /// # Errors
     /// Clients are to have a certificate, and there are no roots to judge it by.
     pub fn shared_config(&self, secret: TicketSecret) -> Result<Arc<ServerConfig>, Error> {
+        self.of_versions(secret, Versions::Both.list())
+    }
+
+    /// The same, with these versions.
+    pub(crate) fn of_versions(
+        &self,
+        secret: TicketSecret,
+        versions: &[&'static SupportedProtocolVersion],
+    ) -> Result<Arc<ServerConfig>, Error> {
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(&[&TLS13, &TLS12])?;
+        let builder =
+            ServerConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(versions)?;
         let judge = |mandatory| -> Result<Arc<dyn ClientCertVerifier>, Error> {
             let judge = Judge::of_clients(Arc::clone(&self.roots), &provider, mandatory)
                 .map_err(|error| Error::General(error.to_string()))?;
@@ -132,12 +148,23 @@ impl ClientSettings {
     /// # Errors
     /// The certificate cannot be used.
     pub fn config(&self) -> Result<Arc<ClientConfig>, Error> {
+        self.of_versions(None, Versions::Both.list())
+    }
+
+    /// The same, with these versions. `judge`: who judges certificates in place of the roots.
+    pub(crate) fn of_versions(
+        &self,
+        judge: Option<Arc<dyn ServerCertVerifier>>,
+        versions: &[&'static SupportedProtocolVersion],
+    ) -> Result<Arc<ClientConfig>, Error> {
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let judge = Judge::of_servers(Arc::clone(&self.roots), &provider, self.wildcards);
+        let judge = judge.unwrap_or_else(|| {
+            Arc::new(Judge::of_servers(Arc::clone(&self.roots), &provider, self.wildcards))
+        });
         let builder = ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&TLS13, &TLS12])?
+            .with_protocol_versions(versions)?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(judge));
+            .with_custom_certificate_verifier(judge);
         let mut config = match &self.certificate {
             Some(certificate) => {
                 let shown =

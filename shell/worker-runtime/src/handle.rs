@@ -269,6 +269,11 @@ impl<N: Send + 'static> RuntimeHandle<N> {
         Ok(())
     }
 
+    /// Why the first TLS connection of a load generator that failed did.
+    pub fn tls_fault(&self) -> Option<&str> {
+        self.shared.streams.tls_client.as_ref()?.fault()
+    }
+
     /// The counters of all workers together.
     pub fn counts(&self) -> Counts {
         let counters = self.shared.counters.iter().map(|counters| counters.read());

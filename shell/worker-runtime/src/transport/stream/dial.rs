@@ -54,10 +54,15 @@ impl Dial {
         let why: &dyn Display = match (client, key.name()) {
             (None, _) => &"no authorities and certificates are configured for connections to servers",
             // A peer that is not known by a name cannot prove that it is the one that is meant.
-            (_, "") => &"it is not known which name the server has to prove",
+            (Some(client), "") if client.only().is_none() => {
+                &"it is not known which name the server has to prove"
+            }
             (Some(client), name) => match Secure::begun(client, name) {
                 Ok(secure) => return Ok(Some(secure)),
-                Err(error) => &error.to_string(),
+                Err(error) => {
+                    client.failed(&error);
+                    &error.to_string()
+                }
             },
         };
         counters.tls_unproven.one();
@@ -110,6 +115,9 @@ impl Streams {
     pub(super) fn give_up(&mut self, id: ConnId, why: &dyn Display, now: Time) {
         let Some(conn) = self.table.get(id) else { return };
         self.counters.tls_unproven.one();
+        if let Some(client) = &self.shared.tls_client {
+            client.failed(why);
+        }
         self.dial.log(conn.remote(), conn.name(), why, now);
         self.close(id, Reason::Connect);
     }
