@@ -142,7 +142,8 @@ pub fn counted(report: &mut Report, args: &LoadArgs, counts: &Counts) {
     if args.over() != Transport::Tls {
         return;
     }
-    let (done, failed) = (counts.tls_handshakes, counts.tls_failures + counts.tls_unproven);
+    // Of a connection that we open both counters tell.
+    let (done, failed) = (counts.tls_handshakes, counts.tls_failures.max(counts.tls_unproven));
     report.whole.insert("tls_handshakes".to_owned(), done);
     report.whole.insert("tls_failures".to_owned(), failed);
     report.notes.push(format!("{HANDSHAKES}{done}, failed: {failed}"));
