@@ -6,7 +6,7 @@ use rustls::KeyLog;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -18,10 +18,17 @@ impl KeyFile {
     /// Opens it, for its owner alone if it is new.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// It cannot be written, or is open to others than its owner.
     pub fn open(file: &Path) -> Result<KeyFile, CertificateError> {
         let opened = OpenOptions::new().append(true).create(true).mode(0o600).open(file);
         let opened = opened.map_err(|error| CertificateError::new(file, error.to_string()))?;
+        let mode = opened.metadata().map_err(|error| CertificateError::new(file, error.to_string()))?.mode();
+        if mode & 0o077 != 0 {
+            return Err(CertificateError::new(
+                file,
+                "is open to others than its owner; run `chmod 600` on it",
+            ));
+        }
         Ok(KeyFile(Mutex::new(opened)))
     }
 }

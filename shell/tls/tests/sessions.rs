@@ -196,6 +196,16 @@ fn nodes_with_one_secret_resume_each_others_sessions() {
 }
 
 #[test]
+fn key_log_that_others_can_read_is_refused() {
+    let authority = Authority::new("open-keys");
+    let file = authority.folder.join("keys.log");
+    std::fs::write(&file, "").unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let error = KeyFile::open(&file).unwrap_err().to_string();
+    assert!(error.contains("chmod 600"), "{error}");
+}
+
+#[test]
 fn keys_are_logged_for_captures() {
     let authority = Authority::new("keys");
     let file = authority.folder.join("keys.log");

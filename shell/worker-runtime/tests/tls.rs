@@ -160,6 +160,36 @@ fn client_that_ends_its_side_is_answered_first() {
 }
 
 #[test]
+fn close_notify_that_comes_alone_ends_the_connection() {
+    let mut config = config("127.0.0.1");
+    config.streams.half_closed = Duration::from_millis(50);
+    let tls = Tls::with(config, 1);
+    let mut stream = tls.connect();
+    stream.write_all(b"hello\n").unwrap();
+    assert_eq!(hear(&mut stream, 6), "hello\n");
+    stream.conn.send_close_notify();
+    stream.flush().unwrap();
+    tls.server.wait_count("the end", |c| c.tcp_open == 0);
+}
+
+#[test]
+fn handshakes_that_end_in_a_reset_leave_their_places() {
+    let mut config = config("127.0.0.1");
+    config.streams.max_handshakes = 4;
+    let tls = Tls::with(config, 1);
+    for _ in 0..100 {
+        let mut stream = tls.connect();
+        while stream.conn.is_handshaking() {
+            stream.conn.complete_io(&mut stream.sock).unwrap();
+        }
+        rustix::net::sockopt::set_socket_linger(&stream.sock, Some(Duration::ZERO)).unwrap();
+    }
+    let mut stream = tls.connect();
+    stream.write_all(b"hello\n").unwrap();
+    assert_eq!(hear(&mut stream, 6), "hello\n");
+}
+
+#[test]
 fn plain_bytes_get_an_alert_and_the_end() {
     let tls = Tls::start(1);
     let mut tcp = tls.tcp();

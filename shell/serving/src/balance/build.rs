@@ -8,6 +8,7 @@ use resolver::ResolverConfig;
 use sip_balancer::token::{Key, Keys};
 use sip_balancer::{Cluster, Listener, MOST_NODES, Node, NotAdded, Settings};
 use std::path::Path;
+use wire::Transport;
 use worker_runtime::{Bound, monotonic_now};
 
 /// The listeners as they are bound, with the names to advertise.
@@ -17,10 +18,13 @@ pub fn listeners(bound: &Bound, wanted: &[c::Listener]) -> Vec<Listener> {
     pairs.map(|(bound, wanted)| Listener::new(bound.transport, bound.address, advertise(wanted))).collect()
 }
 
-/// Refuses listeners of SCTP, which the balancer's tokens have no mark for.
-pub fn refuse_sctp(wanted: &[c::Listener]) -> Result<(), Failure> {
-    match wanted.iter().find(|l| l.transport == wire::Transport::Sctp) {
-        Some(l) => Err(format!("{l}: balancing over sctp is not in this version; use udp or tcp").into()),
+/// Refuses listeners of transports that the balancer's tokens and Record-Routes have no mark for.
+pub fn refuse_others(wanted: &[c::Listener]) -> Result<(), Failure> {
+    match wanted.iter().find(|l| !matches!(l.transport, Transport::Udp | Transport::Tcp)) {
+        Some(l) => {
+            let transport = l.transport;
+            Err(format!("{l}: balancing over {transport} is not in this version; use udp or tcp").into())
+        }
         None => Ok(()),
     }
 }
@@ -174,15 +178,16 @@ mod tests {
     }
 
     #[test]
-    fn sctp_listeners_of_a_balancer_are_refused_by_name() {
+    fn listeners_that_a_balancer_lacks_are_refused_by_name() {
         let listen = |one: &str| {
             let overrides = c::Overrides { listen: vec![one.to_owned()], ..c::Overrides::default() };
             c::Config::parse("t", "", &overrides, &[]).unwrap().config.server.listen
         };
-        let said = |one: &str| refuse_sctp(&listen(one)).map_err(|e| e.to_string());
+        let said = |one: &str| refuse_others(&listen(one)).map_err(|e| e.to_string());
         assert!(
             said("sctp:192.0.2.1,192.0.2.2:5060").unwrap_err().starts_with("sctp:192.0.2.1,192.0.2.2:5060: ")
         );
+        assert!(said("ws:192.0.2.1:80").unwrap_err().contains("over ws is not in this version"));
         assert_eq!(said("udp:192.0.2.1:5060"), Ok(()));
     }
 
@@ -192,7 +197,7 @@ mod tests {
             let overrides = c::Overrides { nodes: vec![node.to_owned()], ..c::Overrides::default() };
             c::Config::parse("t", "", &overrides, &[]).unwrap().config
         };
-        let own = [Listener::new(wire::Transport::Udp, "192.0.2.1:5060".parse().unwrap(), None)];
+        let own = [Listener::new(Transport::Udp, "192.0.2.1:5060".parse().unwrap(), None)];
         let said = |node: &str| nodes(&parse(node), &own).map(|n| n.len()).map_err(|e| e.to_string());
         assert!(said("sip:192.0.2.1").unwrap_err().contains("this balancer itself"));
         assert!(said("sip:[2001:db8::1]").unwrap_err().contains("no IPv6 listener"));

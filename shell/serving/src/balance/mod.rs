@@ -39,7 +39,7 @@ pub fn balance(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     let startup = Startup::begin(&loaded, "starting to balance")?;
     let (config, workers) = (&loaded.config, startup.workers);
     // Names first: what is sent to a socket that nobody reads yet waits there, and could go elsewhere.
-    build::refuse_sctp(&startup.listeners)?;
+    build::refuse_others(&startup.listeners)?;
     let near = build::expected(&startup.listeners);
     let cluster = Cluster::new(build::nodes(config, &near)?, workers as u16);
     let mut names = Names::new(build::resolver(config));

@@ -158,6 +158,7 @@ impl Streams {
                 };
             }
         };
+        let Ok(session) = self.shared.session(transport) else { return Attempt::Passed };
         if !self.admit(remote.ip(), now) {
             self.counters.tcp_refused.one();
             self.acceptor.log("too many connections, of all or of one source", now);
@@ -171,7 +172,6 @@ impl Streams {
             sys::reset_on_close(fd.as_fd());
             return Attempt::Passed;
         }
-        let Ok(session) = self.shared.session(transport) else { return Attempt::Passed };
         let first = if secure { self.limits.handshake } else { self.limits.first_message };
         let link = Link::accepted(fd, session, self.shared.web(transport, listener));
         let link = if transport == Transport::Sctp { link.with_records() } else { link };

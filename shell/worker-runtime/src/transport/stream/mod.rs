@@ -370,7 +370,9 @@ impl Streams {
         let silence = if conn.is_useful() { self.limits.idle } else { self.limits.first_message };
         conn.set_deadline(now + silence);
         conn.watch(Interest::READ, id, poller);
-        if conn.unblock() {
+        let unblocked = conn.unblock();
+        self.arm(id);
+        if unblocked {
             self.send(id, poller, now);
         }
         self.end_once_sent(id, poller, now);
@@ -496,8 +498,10 @@ impl Streams {
                 self.send(id, poller, now);
             }
             if let Some(conn) = self.table.get_mut(id).filter(|conn| conn.state() == State::Open) {
+                let held = conn.link().held();
                 // A peer that is gone cannot be told.
                 let _ = conn.finish();
+                self.buffers.holds_now(held, conn.link().held());
             }
             self.close(id, Reason::Asked);
         }

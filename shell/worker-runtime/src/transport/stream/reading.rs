@@ -115,6 +115,11 @@ impl Streams {
         let (held, half_made) = (conn.link().held(), conn.is_half_made());
         let result = conn.read(room, &mut self.reading.layer);
         self.buffers.holds_now(held, conn.link().held());
+        if half_made && !conn.is_half_made() {
+            self.shared.caps.end_handshake(conn.remote().ip());
+            self.counters.tls_handshake_us.add(conn.age(now).as_micros() as u64);
+            self.counters.tls_resumed.add(u64::from(conn.link().is_resumed()));
+        }
         self.counters.syscalls.one();
         let took = match result {
             Ok(took) => took,
@@ -124,14 +129,16 @@ impl Streams {
                 return Read::Nothing;
             }
         };
-        self.go_on(id, half_made, poller, now);
+        self.go_on(id, poller, now);
         match took {
             Took::Ended => self.ended(id, poller, now),
             Took::Nothing if self.buffers.lack_room_for(0) => self.close(id, Reason::Slow),
+            Took::Nothing if self.table.get(id).is_some_and(Conn::peer_closed) => self.ended(id, poller, now),
             Took::Nothing => {}
             Took::Abandoned => {
                 let begun = self.take_input(id);
                 self.recycle(begun);
+                self.has_read(id, false, now);
             }
             Took::PathLost => self.counters.sctp_paths_lost.one(),
             Took::Bytes(n) | Took::Last(n) => {
@@ -153,13 +160,8 @@ impl Streams {
     }
 
     /// What the bytes that came mean for a layer: it may owe an answer, and its handshake may be over.
-    fn go_on(&mut self, id: ConnId, half_made: bool, poller: &Poller, now: Time) {
+    fn go_on(&mut self, id: ConnId, poller: &Poller, now: Time) {
         let Some(conn) = self.table.get_mut(id) else { return };
-        if half_made && !conn.is_half_made() {
-            self.shared.caps.end_handshake(conn.remote().ip());
-            self.counters.tls_handshake_us.add(conn.age(now).as_micros() as u64);
-            self.counters.tls_resumed.add(u64::from(conn.link().is_resumed()));
-        }
         if conn.queue_owed(|| self.buffers.output()) {
             self.send(id, poller, now);
         }

@@ -130,7 +130,8 @@ impl Secure {
         };
         let came = scratch.get_mut(..kept + n).unwrap_or_default();
         let received = self.session.receive(came, &mut data, &mut self.owed);
-        self.flush(socket)?;
+        // What came counts, even if the peer takes nothing any more. The next write reports that.
+        let _ = self.flush(socket);
         received.map_err(|fault| io::Error::new(io::ErrorKind::InvalidData, fault))?;
         if !fits {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "records between the parts of a message"));
