@@ -46,10 +46,15 @@ def steal():
 BEGUN = steal()
 
 
+def bare(word):
+    """A path of this machine alone becomes the name of its file."""
+    return os.path.basename(word) if os.path.isabs(word) else word
+
+
 def command():
     """How this program was called, as from the repository's root: a record names no folder of the machine."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
-    words = [os.path.relpath(os.path.abspath(sys.argv[0]), root)] + [word.replace(root, '') for word in sys.argv[1:]]
+    words = [os.path.relpath(os.path.abspath(sys.argv[0]), root)] + [bare(word.replace(root, '')) for word in sys.argv[1:]]
     return ' '.join(['python3'] + words)
 
 

@@ -90,12 +90,7 @@ class Browser(phones.Phone):
         self._do('message', to, text)
 
     def stop(self):
-        try:
-            self._do('quit')
-            self.proc.wait(10)
-        except (OSError, subprocess.TimeoutExpired):
-            self.proc.kill()
-            self.proc.wait()
+        self.quit(10)
         shutil.rmtree(self.profile, ignore_errors=True)
 
 

@@ -60,6 +60,15 @@ class Phone:
         with self.changed:
             self.events.clear()
 
+    def quit(self, seconds):
+        """Tells its process to end, and ends it if it does not within this time."""
+        try:
+            self._do('quit')
+            self.proc.wait(seconds)
+        except (OSError, subprocess.TimeoutExpired):
+            self.proc.kill()
+            self.proc.wait()
+
 
 class Pjsip(Phone):
     """pjsua2 in a process of its own (it allows one endpoint a process)."""
@@ -122,12 +131,7 @@ class Pjsip(Phone):
         self._do('register')
 
     def stop(self):
-        try:
-            self._do('quit')
-            self.proc.wait(3)
-        except (OSError, subprocess.TimeoutExpired):
-            self.proc.kill()
-            self.proc.wait()
+        self.quit(3)
 
 
 class Baresip(Phone):
@@ -289,10 +293,5 @@ class Linphone(Phone):
         self._do('terminate')
 
     def stop(self):
-        try:
-            self._do('quit')
-            self.proc.wait(3)
-        except (OSError, subprocess.TimeoutExpired):
-            self.proc.kill()
-            self.proc.wait()
+        self.quit(3)
         shutil.rmtree(self.dir, ignore_errors=True)

@@ -47,8 +47,12 @@ def must(condition, *words):
 # ---------------------------------------------------------------- phones
 def crew(server, transports=('udp', 'tcp')):
     """Two baresip and two PJSIP phones over each transport, registered."""
-    out = [kind('%s%d%s' % (kind.kind[0], n, transport), 'secret', server, transport)
-           for transport in transports for kind in (phones.Baresip, phones.Pjsip) for n in (1, 2)]
+    return registered([kind('%s%d%s' % (kind.kind[0], n, transport), 'secret', server, transport)
+                       for transport in transports for kind in (phones.Baresip, phones.Pjsip) for n in (1, 2)])
+
+
+def registered(out):
+    """Starts these phones and waits until all are registered."""
     started = []
     try:
         for phone in out:

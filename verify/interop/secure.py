@@ -5,7 +5,7 @@ import subprocess
 
 import phones
 from harness import servers
-from scenarios import LeftOut, dismiss, must, scenario, talk
+from scenarios import LeftOut, dismiss, must, registered, scenario, talk
 
 # Each calls every other.
 CREW = [('%s1%s' % (k, t), 'secret') for t in ('udp', 'tls') for k in 'bp'] + [('l1tls', 'secret')]
@@ -14,18 +14,7 @@ CREW = [('%s1%s' % (k, t), 'secret') for t in ('udp', 'tls') for k in 'bp'] + [(
 def crew(server):
     """A baresip and a PJSIP phone over UDP and over TLS, and a linphone over TLS, registered."""
     kinds = [(kind, t) for t in ('udp', 'tls') for kind in (phones.Baresip, phones.Pjsip)] + [(phones.Linphone, 'tls')]
-    out = [kind('%s1%s' % (kind.kind[0], t), 'secret', server, t) for kind, t in kinds]
-    started = []
-    try:
-        for phone in out:
-            started.append(phone)
-            phone.start()
-        for phone in out:
-            phone.wait('registered', 20)
-    except BaseException:
-        dismiss(started)
-        raise
-    return out
+    return registered([kind('%s1%s' % (kind.kind[0], t), 'secret', server, t) for kind, t in kinds])
 
 
 @scenario
@@ -57,10 +46,7 @@ def tls_server_killed(run):
     with servers.Strowger(run.bin, workers=2, users=CREW, secure=True) as server:
         pair = [phones.Pjsip('p1tls', 'secret', server, 'tls'), phones.Pjsip('p1udp', 'secret', server, 'udp')]
         try:
-            for phone in pair:
-                phone.start()
-            for phone in pair:
-                phone.wait('registered', 20)
+            registered(pair)
             talk(*pair)
             server.kill()
             server.start()

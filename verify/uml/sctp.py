@@ -17,6 +17,10 @@ import tempfile
 import time
 import unittest
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from harness import net  # noqa: E402  (after the path is set)
+
 LIMIT = 20.0  # seconds that anything may take
 SOON = 1.0  # seconds in which nothing more comes
 BINARY = ''
@@ -47,35 +51,14 @@ def associations(port):
     return [row for row in rows if row and row[11] == str(port)]
 
 
-def poll(what, ready):
-    end = time.monotonic() + LIMIT
-    while True:
-        found = ready()
-        if found:
-            return found
-        if time.monotonic() > end:
-            raise AssertionError('never happened: ' + what)
-        time.sleep(0.02)
-
-
-class Message:
-    """A message, read as far as the tests need."""
+class Message(net.Reply):
+    """A message of either kind."""
 
     def __init__(self, raw):
-        head, _, self.body = raw.partition(b'\r\n\r\n')
-        lines = head.decode().split('\r\n')
-        self.start = lines[0]
-        self.headers = [tuple(p.strip() for p in line.split(':', 1)) for line in lines[1:]]
+        super().__init__(raw)
         words = self.start.split(' ')
-        self.status = int(words[1]) if words[0] == 'SIP/2.0' else 0
         self.method = '' if self.status else words[0]
         self.uri = '' if self.status else words[1]
-
-    def all(self, name):
-        return [v for n, v in self.headers if n.lower() == name.lower()]
-
-    def get(self, name):
-        return (self.all(name) or [''])[0]
 
 
 class Phone:
@@ -168,7 +151,7 @@ class Server:
         with open(self.log, 'w') as log:
             self.process = subprocess.Popen([BINARY, command, '--config', path, *options], stdin=subprocess.DEVNULL,
                                             stdout=log, stderr=log)
-        poll('the server is ready', self.is_ready)
+        net.poll('the server is ready', LIMIT, self.is_ready)
 
     def text(self):
         with open(self.log) as log:
@@ -303,7 +286,7 @@ class Messages(Served):
             while phone.flow.recv(1 << 16):
                 pass
         phone.close()
-        poll('the association ends', lambda: len(associations(5060)) == 1)
+        net.poll('the association ends', LIMIT, lambda: len(associations(5060)) == 1)
         other.request('OPTIONS', 'sip:example.com')
         self.assertEqual(other.response().status, 200)
 
@@ -403,8 +386,8 @@ class Ends(Served):
         bob, alice = self.phone(sctp_phone, 'bob'), self.phone(udp_phone, 'alice')
         self.assertEqual(bob.register_self().status, 200)
         how(bob.flow)
-        poll('the association is gone', lambda: not associations(5060))
-        poll('the server knows', lambda: self.server.metric('strowger_connections') == 0)
+        net.poll('the association is gone', LIMIT, lambda: not associations(5060))
+        net.poll('the server knows', LIMIT, lambda: self.server.metric('strowger_connections') == 0)
         alice.request('INVITE', 'sip:bob@example.com')
         self.assertEqual(alice.response(300).status, 480)
 
@@ -461,7 +444,7 @@ class Limits(Served):
             # The server may end an association while the peer waits for the end of the handshake.
             with contextlib.suppress(ConnectionResetError):
                 self.phone(sctp_phone, 'p%d' % n)
-        poll('those beyond the limit are refused', lambda: self.server.metric('strowger_tcp_refused_total') == 15)
+        net.poll('those beyond the limit are refused', LIMIT, lambda: self.server.metric('strowger_tcp_refused_total') == 15)
         self.assertEqual(len(associations(5060)), 5)
         other = self.phone(sctp_phone, 'other', '127.0.0.2')
         other.request('OPTIONS', 'sip:example.com')
@@ -508,7 +491,7 @@ class Paths(Served):
         for dialog, target in up:
             self.hang_up(alice, bob, dialog, target)
         dialog, target, _ = self.call(alice, bob, 'sip:bob@example.com')
-        poll('the server knows', lambda: self.server.metric('strowger_sctp_paths_lost_total') >= 1)
+        net.poll('the server knows', LIMIT, lambda: self.server.metric('strowger_sctp_paths_lost_total') >= 1)
         self.hang_up(alice, bob, dialog, target)
         self.assertEqual(len(associations(5060)), 1)
 

@@ -109,6 +109,20 @@ fn bye_of(invite: &Msg, link: &Link) -> Vec<u8> {
     .into_bytes()
 }
 
+/// A call that the phone places and the far end answers: the INVITE as it left and as it came, and the answer.
+fn call_of(phone: &mut Link, far: &mut Link) -> (Req, Msg, Msg) {
+    let invite = Req::invite("sip:0012345@example.com", phone);
+    phone.send(&invite.bytes());
+    let received = far.request("INVITE");
+    let contact = format!("Contact: <sip:0012345@{}>", far.local());
+    far.send(&received.reply(200, "far", &[&contact]));
+    let answered = phone.response(&invite);
+    assert_eq!(answered.status(), Some(200));
+    phone.send(&invite.in_dialog("ACK", &answered, phone).bytes());
+    far.request("ACK");
+    (invite, received, answered)
+}
+
 #[test]
 fn call_goes_over_a_tls_trunk_and_back_again() {
     let authority = Authority::new("trunk-call");
@@ -117,17 +131,9 @@ fn call_goes_over_a_tls_trunk_and_back_again() {
     let (mut phone, mut far) = (server.link(Via::Udp), carrier.link(Via::Udp));
     far.register("0012345");
 
-    let invite = Req::invite("sip:0012345@example.com", &phone);
-    phone.send(&invite.bytes());
-    let received = far.request("INVITE");
+    let (invite, received, answered) = call_of(&mut phone, &mut far);
     let over: Vec<_> = received.all("Via");
     assert!(over.iter().any(|via| via.starts_with("SIP/2.0/TLS ")), "{over:?}");
-    let contact = format!("Contact: <sip:0012345@{}>", far.local());
-    far.send(&received.reply(200, "far", &[&contact]));
-    let answered = phone.response(&invite);
-    assert_eq!(answered.status(), Some(200));
-    phone.send(&invite.in_dialog("ACK", &answered, &phone).bytes());
-    far.request("ACK");
     let bye = invite.in_dialog("BYE", &answered, &phone);
     phone.send(&bye.bytes());
     let received = far.request("BYE");
@@ -137,13 +143,7 @@ fn call_goes_over_a_tls_trunk_and_back_again() {
     assert_eq!(server.metric("strowger_tls_handshakes_total"), 1, "one connection for all");
 
     // The other side hangs up, over the connection that it has from us.
-    let invite = Req::invite("sip:0012345@example.com", &phone);
-    phone.send(&invite.bytes());
-    let received = far.request("INVITE");
-    far.send(&received.reply(200, "far", &[&contact]));
-    let answered = phone.response(&invite);
-    phone.send(&invite.in_dialog("ACK", &answered, &phone).bytes());
-    far.request("ACK");
+    let (_, received, _) = call_of(&mut phone, &mut far);
     far.send(&bye_of(&received, &far));
     let bye = phone.request("BYE");
     phone.send(&bye.reply(200, "caller", &[]));

@@ -72,7 +72,7 @@ fn half_written_pair_keeps_the_old_one_until_it_is_whole() {
     let (chain, key) = pair("two.example", 90);
     std::fs::write(folder.files().chain, chain).unwrap();
     assert!(!entry.look(NOW, false));
-    assert!(entry.alarm(NOW).is_none(), "nobody is told of what lasts a moment");
+    assert!(entry.alarm(NOW).is_none(), "what lasts a moment is not reported");
     assert_eq!(name(&entry), "one.example");
     std::fs::write(folder.files().key, key).unwrap();
     assert!(entry.look(NOW, false) && entry.fault.is_none());
