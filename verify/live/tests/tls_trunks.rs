@@ -109,7 +109,7 @@ fn bye_of(invite: &Msg, link: &Link) -> Vec<u8> {
     .into_bytes()
 }
 
-/// A call that the phone places and the far end answers: the INVITE as it left and as it came, and the answer.
+/// A call that the phone places and the far end answers: the INVITE at both ends, and the answer.
 fn call_of(phone: &mut Link, far: &mut Link) -> (Req, Msg, Msg) {
     let invite = Req::invite("sip:0012345@example.com", phone);
     phone.send(&invite.bytes());
