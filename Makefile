@@ -264,6 +264,11 @@ bench-handshakes: setup-bench ## TLS handshakes for a second of processor time, 
 	$(CARGO) build --release $(LOCKED) -p tls --example handshakes
 	python3 verify/bench/handshakes.py --bin $(RELEASE) --client $(dir $(RELEASE))examples/handshakes $(BENCH_ARGS)
 
+.PHONY: bench-transports
+bench-transports: setup-bench ## what a call costs over TCP and TLS, Strowger and Kamailio (3 minutes)
+	$(BUILD_RELEASE)
+	python3 verify/bench/transports.py --bin $(RELEASE) $(BENCH_ARGS)
+
 .PHONY: bench-reconnect
 bench-reconnect: setup-bench ## calls while 15,000 phones on TLS reconnect (1 minute)
 	$(BUILD_RELEASE)

@@ -4,8 +4,9 @@ use crate::transport::sctp::Missing;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use websocket::{ClientRequest, Key};
 use wire::{ListenerId, Transport};
 
 /// One address to listen on. Its place in [`RuntimeConfig::listeners`] is its
@@ -89,6 +90,8 @@ pub struct RuntimeConfig {
     pub tls_client: Option<tls::Client>,
     /// What WebSocket listeners accept.
     pub websocket: WebSocket,
+    /// What WebSocket connections begin with that we open. Only a load generator opens any.
+    pub websocket_client: Option<WebSocketClient>,
     /// Associations of SCTP.
     pub sctp: SctpSettings,
     /// Called when a worker panics.
@@ -156,6 +159,7 @@ impl Default for RuntimeConfig {
             tls: None,
             tls_client: None,
             websocket: WebSocket::default(),
+            websocket_client: None,
             sctp: SctpSettings::default(),
             on_panic: None,
         }
@@ -318,6 +322,41 @@ pub struct WebSocket {
 impl Default for WebSocket {
     fn default() -> WebSocket {
         WebSocket { path: None, origins: Vec::new(), max_message: 256 << 10 }
+    }
+}
+
+/// What a load generator asks a server of WebSocket for (RFC 6455 section 4.1).
+#[derive(Clone, Debug)]
+pub struct WebSocketClient {
+    /// Host, and the port if it is not that of the scheme.
+    host: String,
+    /// Path and query.
+    path: String,
+    /// Why the first connection failed that did.
+    fault: Arc<OnceLock<String>>,
+}
+
+impl WebSocketClient {
+    /// Of connections to this host and path.
+    pub fn new(host: &str, path: &str) -> WebSocketClient {
+        WebSocketClient { host: host.to_owned(), path: path.to_owned(), fault: Arc::default() }
+    }
+
+    /// Appends the request with this key. `false`: there is none with this host and path.
+    pub(crate) fn ask(&self, key: Key, out: &mut Vec<u8>) -> bool {
+        let request =
+            ClientRequest { host: &self.host, target: &self.path, origin: None, authorization: None, key };
+        request.write(out).is_ok()
+    }
+
+    /// A connection has failed.
+    pub(crate) fn failed(&self, why: &dyn fmt::Display) {
+        self.fault.get_or_init(|| why.to_string());
+    }
+
+    /// Why the first connection failed that did.
+    pub(crate) fn fault(&self) -> Option<&str> {
+        self.fault.get().map(String::as_str)
     }
 }
 

@@ -58,6 +58,7 @@ impl<N: Send + 'static> Runtime<N> {
             tls: config.tls.clone(),
             tls_client: config.tls_client.clone(),
             websocket: config.websocket.clone(),
+            websocket_client: config.websocket_client.clone(),
             sharers: sharers(&listeners),
             sctp: Associations::new(&config.sctp),
         };
@@ -269,9 +270,14 @@ impl<N: Send + 'static> RuntimeHandle<N> {
         Ok(())
     }
 
-    /// Why the first TLS connection of a load generator that failed did.
+    /// Why the first connection of a load generator that failed in a handshake of TLS did.
     pub fn tls_fault(&self) -> Option<&str> {
         self.shared.streams.tls_client.as_ref()?.fault()
+    }
+
+    /// Why the first connection of a load generator that failed in a handshake of WebSocket did.
+    pub fn websocket_fault(&self) -> Option<&str> {
+        self.shared.streams.websocket_client.as_ref()?.fault()
     }
 
     /// The counters of all workers together.

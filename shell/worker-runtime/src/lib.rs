@@ -30,7 +30,7 @@ mod worker;
 
 pub use config::{
     GeneratorOptions, Listener, PanicHook, RuntimeConfig, SctpSettings, StartError, StreamLimits, WebSocket,
-    WorkerPanic,
+    WebSocketClient, WorkerPanic,
 };
 pub use counters::Counts;
 pub use handle::{PostError, Runtime, RuntimeHandle};

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Where the instructions of a call go, function by function, the kernel's included.
 
-    verify/bench/emulated/run.sh BIN profile [--workload proxy200] [--server strowger] [--top 60]
+    verify/bench/emulated/run.sh BIN profile [--workload proxy200] [--server strowger] [--transport tls] [--top 60]
 
 The machine of run.sh, with a plugin (profile.c) that counts what the server's process executes in one second at
 --rate calls a second. Prints instructions and entries of each function per call. Takes a minute or two.
@@ -36,7 +36,12 @@ def measure(o):
         workload['users'] = min(workload['users'], 12000)
         workload.pop('warm_up', None)
     o.seconds, o.generator = 1, 'load'
-    runs = bench.Bench(o)
+    if o.transport == 'udp':
+        runs = bench.Bench(o)
+    else:
+        import transports
+        o.server_bin, o.workload, o.count = o.bin, o.transport, False
+        runs = transports.Transports(o)
     runs.perf = False
     if o.workers > 1:
         runs.workers, runs.steering, runs.extra = o.workers, 'kernel', ['--grain', '0']
@@ -121,7 +126,7 @@ def profile(o):
                         os.path.join(HERE, 'profile.c')], check=True)
         options = '-plugin %s,switch=%x,toggle=%x,out=%s' % (plugin, places[SWITCH], places[TOGGLE], out)
         job = ['profiled', '--workload', o.workload, '--server', o.server, '--rate', str(o.rate),
-               '--workers', str(o.workers)]
+               '--workers', str(o.workers), '--transport', o.transport]
         lines = emulate(o, job, options)
         with open(out) as f:
             counts = [(int(p, 16), int(a, 16), int(n), int(c)) for p, a, n, c in (l.split() for l in f)]
@@ -162,6 +167,7 @@ def main():
     p.add_argument('--bin', required=True)
     p.add_argument('--workload', default='proxy200')
     p.add_argument('--server', default='strowger', choices=('strowger', 'relay'))
+    p.add_argument('--transport', default='udp', help='or tcp, tls: of the calls of proxy200')
     p.add_argument('--rate', type=int, default=1000, help='calls a second of the emulated clock')
     p.add_argument('--workers', type=int, default=1, help='of Strowger; of several the kernel chooses')
     p.add_argument('--top', type=int, default=60, help='functions shown')

@@ -3,6 +3,7 @@
 #
 #   verify/bench/emulated/run.sh BIN [cost.py's options]
 #   verify/bench/emulated/run.sh BIN generators [generators.py's options]
+#   verify/bench/emulated/run.sh BIN transports [transports.py's options]
 #   verify/bench/emulated/run.sh BIN self-test [options of strowger load]
 #   verify/bench/emulated/run.sh BIN profile [profile.py's options]
 #
@@ -25,6 +26,7 @@ bin=$(realpath "${1:?the strowger binary}")
 shift
 case "${1:-}" in
 generators) job=(python3 -u "$here/generators.py" --bin "$bin") && shift ;;
+transports) job=(python3 -u "$here/../transports.py" --counted --bin "$bin") && shift ;;
 profile) shift && exec python3 -u "$here/profile.py" --bin "$bin" "$@" ;;
 # What the last one starts.
 profiled) job=(python3 -u "$here/profile.py" --guest --bin "$bin") && shift ;;

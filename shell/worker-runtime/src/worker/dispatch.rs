@@ -4,6 +4,7 @@ use super::Worker;
 use super::host::Host;
 use crate::shared::Hop;
 use crate::transport::stream::{Key, Place, Reason, Ticket};
+use std::sync::Arc;
 use wire::{ConnId, ListenerId, Outbox, Transmit, Transport};
 
 /// So many datagrams are never cheaper to send together.
@@ -120,21 +121,26 @@ impl<H: Host> Worker<H> {
     /// A connection that leads where a transmit has to go.
     fn lead(&mut self, transmit: &Transmit, out: &Outbox) -> Option<ConnId> {
         let key = key(transmit, out)?;
-        let directory = &self.driver.rings().shared().streams.directory;
-        let there = if transmit.fresh { None } else { directory.find(&key) };
+        let streams = &self.driver.rings().shared().streams;
+        let there = if transmit.fresh { None } else { streams.directory.find(&key) };
         if there.is_some() || transmit.existing {
             return there;
         }
-        self.connect(transmit.flow.listener, &key)
+        let streams = Arc::clone(streams);
+        let _dialing = (!transmit.fresh).then(|| streams.directory.dialing(&key.place()));
+        let there = if transmit.fresh { None } else { streams.directory.find(&key) };
+        there.or_else(|| self.connect(transmit.flow.listener, &key))
     }
 
     /// Begins a connection with this key, from the address of a listener. To a client of WebSocket no
-    /// connection leads but its own (RFC 7118 section 5).
+    /// connection leads but its own (RFC 7118 section 5); only a load generator is a client itself.
     fn connect(&mut self, listener: ListenerId, key: &Key<'_>) -> Option<ConnId> {
-        if matches!(key.place().transport(), Transport::Ws | Transport::Wss) {
+        let shared = self.driver.rings().shared();
+        let is_web = matches!(key.place().transport(), Transport::Ws | Transport::Wss);
+        if is_web && shared.streams.websocket_client.is_none() {
             return None;
         }
-        let local = self.driver.rings().shared().listeners.get(usize::from(listener.0))?.address.ip();
+        let local = shared.listeners.get(usize::from(listener.0))?.address.ip();
         match self.streams.connect((local, listener), key, &self.poller, self.driver.now()) {
             Ok(conn) => Some(conn),
             Err(error) => {

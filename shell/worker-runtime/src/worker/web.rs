@@ -3,8 +3,8 @@
 use super::Worker;
 use super::host::Host;
 use super::reading::{Digest, Stop};
-use crate::transport::stream::{Begun, End};
-use websocket::{ControlFrame, Event};
+use crate::transport::stream::{Begun, End, asking};
+use websocket::{ControlFrame, Event, Role};
 use wire::{ConnId, Flow, Frame, Machine};
 
 impl<H: Host> Worker<H> {
@@ -13,6 +13,7 @@ impl<H: Host> Worker<H> {
         let nothing = Begun { resume: 0, message: false };
         let mut done = Digest { rest: 0..0, begun: nothing, message: false, stop: Stop::Budget };
         let Some((mut frames, limits)) = self.streams.begin_frames(id) else { return done };
+        let mask = asking::mask(&mut self.streams, frames.role() == Role::Client);
         let mut reader = frames.read(bytes, &limits);
         let (mut ping, mut keepalive) = (None, None);
         for _ in 0..self.work_budget {
@@ -30,7 +31,7 @@ impl<H: Host> Worker<H> {
                     }
                 }
                 Ok(Some(Event::Ping(payload))) => {
-                    ping = Some(ControlFrame::pong(reader.bytes(payload), None))
+                    ping = Some(ControlFrame::pong(reader.bytes(payload), mask))
                 }
                 Ok(Some(Event::Pong(_))) => {}
                 Ok(Some(Event::Close { code, .. })) => done.stop = Stop::Ends(End::Asked(code)),

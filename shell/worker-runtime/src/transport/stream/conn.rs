@@ -235,7 +235,9 @@ impl Conn {
                 true
             }
             // Nobody knows yet what the peer speaks, or its handshake may be refused.
-            State::Connecting | State::Handshake if self.link.web().is_some() => false,
+            State::Connecting | State::Handshake if self.link.web().is_some_and(|web| !web.is_client()) => {
+                false
+            }
             State::Connecting | State::Handshake => {
                 self.outgoing.pending() + len <= limits.max_queued_connecting
             }
@@ -244,10 +246,11 @@ impl Conn {
         if takes { Queue::Takes } else { Queue::Refuses }
     }
 
-    /// Queues a message, in the buffer that `fresh` gives if there is none. Bytes that are queued then.
+    /// Queues a message, masked if there is a mask, in the buffer that `fresh` gives if there is none. Bytes
+    /// that are queued then.
     pub fn push(
         &mut self,
-        message: &[u8],
+        (message, mask): (&[u8], Option<[u8; 4]>),
         ticket: Ticket,
         (caps, now): (&Caps, Time),
         fresh: impl FnOnce() -> Box<Output>,
@@ -255,7 +258,11 @@ impl Conn {
         if ticket.keeps > 0 {
             self.standing.mark(&ticket, caps, now);
         }
-        self.outgoing.push(message, ticket, self.link.has_records(), fresh)
+        let pending = self.outgoing.push(message, ticket, self.link.has_records(), fresh);
+        if let Some(mask) = mask {
+            self.outgoing.mask(message.len(), mask);
+        }
+        pending
     }
 
     /// Queues bytes that are no message.

@@ -1,5 +1,6 @@
 //! Connections that we open, and the names that their peers prove.
 
+use super::asking;
 use super::conn::Conn;
 use super::link::Link;
 use super::phase::Reason;
@@ -89,13 +90,14 @@ impl Streams {
             return Err(io::ErrorKind::QuotaExceeded.into());
         }
         self.counters.tcp_connects.one();
+        let web = asking::layer(self, key.place().transport());
         let (options, remote) = (socket_options(&self.limits), key.place().remote());
         let link = match key.place().transport() {
             Transport::Sctp => {
                 let made = self.shared.sctp.connect((local, listener), remote, &options);
-                made.map(|fd| Link::begun(fd, None).with_records())
+                made.map(|fd| Link::begun(fd, None, None).with_records())
             }
-            _ => sys::tcp_connect(local, remote, &options).map(|fd| Link::begun(fd, secure)),
+            _ => sys::tcp_connect(local, remote, &options).map(|fd| Link::begun(fd, secure, web)),
         };
         let made = link.and_then(|link| {
             let conn = Conn::begun(link, remote, listener, now + self.limits.connect, now);
@@ -114,11 +116,17 @@ impl Streams {
     /// queued, and nothing that has left, was read.
     pub(super) fn give_up(&mut self, id: ConnId, why: &dyn Display, now: Time) {
         let Some(conn) = self.table.get(id) else { return };
-        self.counters.tls_unproven.one();
-        if let Some(client) = &self.shared.tls_client {
-            client.failed(why);
+        match (conn.link().web(), &self.shared.websocket_client) {
+            (Some(web), Some(client)) if web.asked().is_some() => client.failed(why),
+            _ if conn.link().transport().is_secure() => {
+                self.counters.tls_unproven.one();
+                if let Some(client) = &self.shared.tls_client {
+                    client.failed(why);
+                }
+                self.dial.log(conn.remote(), conn.name(), why, now);
+            }
+            _ => tracing::debug!(remote = %conn.remote(), %why, "a handshake failed"),
         }
-        self.dial.log(conn.remote(), conn.name(), why, now);
         self.close(id, Reason::Connect);
     }
 }

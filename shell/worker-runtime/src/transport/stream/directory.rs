@@ -8,10 +8,12 @@ use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashTable};
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 use wire::{ConnId, Transport};
 
 const STRIPES: usize = 16;
+/// Bytes of a name that are hashed in one piece.
+const NAME_PART: usize = 64;
 
 /// How a connection leads to a peer, and to which address. In 24 bytes; a `SocketAddr` alone takes 32.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -84,7 +86,14 @@ impl<'a> Key<'a> {
 impl Hash for Key<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.place.hash(state);
-        self.name.bytes().for_each(|byte| state.write_u8(byte.to_ascii_lowercase()));
+        // In one piece where it is short, as most are: each piece costs as much as eight bytes.
+        for part in self.name.as_bytes().chunks(NAME_PART) {
+            let mut lower = [0; NAME_PART];
+            let lower = lower.get_mut(..part.len()).unwrap_or_default();
+            lower.copy_from_slice(part);
+            lower.make_ascii_lowercase();
+            state.write(lower);
+        }
     }
 }
 
@@ -109,6 +118,8 @@ struct Stripe {
 pub struct Directory {
     hasher: RandomState,
     stripes: [Mutex<Stripe>; STRIPES],
+    /// Held by who opens a connection to a place of that stripe.
+    dialing: [Mutex<()>; STRIPES],
 }
 
 impl Directory {
@@ -117,11 +128,21 @@ impl Directory {
         let hasher = RandomState::new();
         let stripe = || Stripe { plain: HashMap::with_hasher(hasher.clone()), proven: HashTable::new() };
         let stripes = std::array::from_fn(|_| Mutex::new(stripe()));
-        Directory { hasher, stripes }
+        Directory { hasher, stripes, dialing: Default::default() }
+    }
+
+    fn stripe(&self, place: &Place) -> usize {
+        (self.hasher.hash_one(place) >> 60) as usize % STRIPES
+    }
+
+    /// To be held from the look for a connection to this place until one is [there](Directory::insert), so
+    /// that two workers at a time open one, not two.
+    pub fn dialing(&self, place: &Place) -> MutexGuard<'_, ()> {
+        self.dialing[self.stripe(place)].lock().unwrap_or_else(|e| e.into_inner())
     }
 
     fn with<R>(&self, place: &Place, act: impl FnOnce(&mut Stripe) -> R) -> R {
-        let stripe = &self.stripes[(self.hasher.hash_one(place) >> 60) as usize % STRIPES];
+        let stripe = &self.stripes[self.stripe(place)];
         // A poisoned lock holds a map that is still good: nothing in here can panic half way.
         act(&mut stripe.lock().unwrap_or_else(|e| e.into_inner()))
     }

@@ -7,6 +7,7 @@ use crate::sys::{self, Interest, Poller, Record, Traffic};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use tls::Session;
+use websocket::Key;
 use wire::{ConnId, Transport};
 
 /// Bytes asked for in one system call: about as many messages as one connection has handled in a turn.
@@ -45,9 +46,9 @@ impl Link {
         }
     }
 
-    /// Of a connection that is being opened, with the layer of TLS that it begins with, if there is one.
-    pub fn begun(socket: OwnedFd, secure: Option<Secure>) -> Link {
-        Link { socket, interest: Interest::WRITE, records: false, layers: Layers::of(secure, None) }
+    /// Of a connection that is being opened, with the layers that it begins with, if there are any.
+    pub fn begun(socket: OwnedFd, secure: Option<Secure>, web: Option<Web>) -> Link {
+        Link { socket, interest: Interest::WRITE, records: false, layers: Layers::of(secure, web) }
     }
 
     /// The same over this socket of SCTP.
@@ -103,6 +104,13 @@ impl Link {
     #[inline]
     pub fn web_mut(&mut self) -> Option<&mut Web> {
         self.layers.as_mut()?.web.as_mut()
+    }
+
+    /// The key of the request of WebSocket that is to be sent now, and is then.
+    #[inline]
+    pub fn asks(&mut self) -> Option<Key> {
+        let layers = self.layers.as_mut().filter(|layers| layers.is_secure())?;
+        layers.web.as_mut()?.asks()
     }
 
     /// It is not WebSocket after all.

@@ -5,6 +5,7 @@
 //! to report when it holds nothing else.
 
 mod accept;
+pub mod asking;
 mod buffers;
 mod caps;
 mod conn;
@@ -36,10 +37,11 @@ pub use reading::{Bytes, Read};
 pub use web::End;
 
 use super::sctp::Associations;
-use crate::config::{StreamLimits, WebSocket};
+use crate::config::{StreamLimits, WebSocket, WebSocketClient};
 use crate::counters::Counters;
 use crate::sys::{self, Interest, Poller, is_transient};
 use accept::Acceptor;
+use asking::Masks;
 use buffers::Buffers;
 use conn::Queue;
 use dial::Dial;
@@ -72,6 +74,8 @@ pub struct StreamShared {
     pub tls_client: Option<tls::Client>,
     /// What is accepted of WebSocket.
     pub websocket: WebSocket,
+    /// What WebSocket connections begin with that we open.
+    pub websocket_client: Option<WebSocketClient>,
     /// For each listener the WebSocket listener that shares its socket.
     pub sharers: Vec<Option<ListenerId>>,
     /// How associations of SCTP are made.
@@ -138,6 +142,7 @@ pub struct Streams {
     wheel: Wheel,
     acceptor: Acceptor,
     dial: Dial,
+    masks: Masks,
     handshakes: Handshakes,
     buffers: Buffers,
     reading: Reading,
@@ -167,6 +172,7 @@ impl Streams {
             wheel: Wheel::new(now, 0),
             acceptor: Acceptor::new()?,
             dial: Dial::new(),
+            masks: Masks::new(),
             handshakes: Handshakes::new(),
             buffers: Buffers::new(limits.max_held),
             reading: Reading::new(),
@@ -232,10 +238,13 @@ impl Streams {
             return self.fail(ticket);
         }
         let before = conn.pending();
-        if let Some(header) = conn.link().web().map(|web| web.header(message)) {
+        let mut mask = None;
+        if let Some(web) = conn.link().web() {
+            mask = web.is_client().then(|| self.masks.mask());
+            let header = web.header(message, mask);
             conn.push_bytes(header.as_bytes(), || self.buffers.output());
         }
-        let pending = conn.push(message, ticket, (&self.shared.caps, now), || self.buffers.output());
+        let pending = conn.push((message, mask), ticket, (&self.shared.caps, now), || self.buffers.output());
         self.buffers.hold(pending - before);
         if conn.make_dirty() {
             self.dirty.push(id);
@@ -294,7 +303,7 @@ impl Streams {
     fn send(&mut self, id: ConnId, poller: &Poller, now: Time) {
         let Some(conn) = self.table.get_mut(id) else { return };
         let held = conn.link().held();
-        let Some(sent) = conn.send(&mut self.reading.layer, now) else { return };
+        let Some(sent) = conn.send(&mut self.reading.sealed, now) else { return };
         self.buffers.holds_now(held, conn.link().held());
         self.counters.syscalls.one();
         match sent {
@@ -348,6 +357,7 @@ impl Streams {
                 Ok(false) => {
                     conn.queue_owed(|| self.buffers.output());
                     self.send(id, poller, now);
+                    asking::ask(self, id, poller, now);
                 }
                 Err(error) => {
                     tracing::debug!(remote = %conn.remote(), %error, "connect failed");

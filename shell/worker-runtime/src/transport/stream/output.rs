@@ -181,6 +181,13 @@ impl Outgoing {
         output.pending()
     }
 
+    /// Masks the last `len` bytes that were queued (RFC 6455 section 5.3).
+    pub fn mask(&mut self, len: usize, key: [u8; 4]) {
+        let Some(output) = &mut self.output else { return };
+        let start = output.bytes.len().saturating_sub(len);
+        websocket::mask(output.bytes.get_mut(start..).unwrap_or_default(), key);
+    }
+
     /// Writes as much as the socket takes, what a layer owes first. Returns the number of bytes; `None` if
     /// there is nothing to write.
     pub fn send(&mut self, link: &mut Link, scratch: &mut Vec<u8>, now: Time) -> Option<io::Result<usize>> {

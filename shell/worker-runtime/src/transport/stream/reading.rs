@@ -1,5 +1,6 @@
 //! Reading from connections, and the bytes of theirs that are left over.
 
+use super::asking;
 use super::conn::Conn;
 use super::dial::is_refusal;
 use super::input::{Begun, Input, WHOLE};
@@ -19,8 +20,10 @@ const CARRIED: usize = 4 << 10;
 pub(super) struct Reading {
     /// Room for one read.
     pub scratch: Vec<u8>,
-    /// Room for a layer's own bytes, while it reads or writes.
+    /// Room for a layer's own bytes, while it reads.
     pub layer: Vec<u8>,
+    /// Room for what a layer makes of bytes that are written.
+    pub sealed: Vec<u8>,
     turns: Turns,
 }
 
@@ -54,7 +57,7 @@ impl Reading {
     /// Nothing is left over.
     pub fn new() -> Reading {
         let scratch = vec![0; MOST + CARRIED];
-        Reading { scratch, layer: Vec::new(), turns: Turns::default() }
+        Reading { scratch, layer: Vec::new(), sealed: Vec::new(), turns: Turns::default() }
     }
 }
 
@@ -167,8 +170,13 @@ impl Streams {
         }
         let Some(conn) = self.table.get_mut(id) else { return };
         self.counters.tls_handshakes.add(u64::from(conn.link_mut().completes_tls()));
-        if conn.state() == State::Handshake && conn.is_ready() {
+        if conn.state() != State::Handshake {
+            return;
+        }
+        if conn.is_ready() {
             self.opened(id, poller, now);
+        } else {
+            asking::ask(self, id, poller, now);
         }
     }
 

@@ -111,11 +111,13 @@ impl Secure {
         room: &mut [u8],
         scratch: &mut Vec<u8>,
     ) -> io::Result<Took> {
-        scratch.clear();
-        scratch.extend_from_slice(self.session.kept());
-        let kept = scratch.len();
-        scratch.resize(kept + READ, 0);
-        let n = sys::recv(socket, scratch.get_mut(kept..).unwrap_or_default())?;
+        let kept = self.session.kept().len();
+        // It stays as long as it was: to fill it with zeros for each read would cost more than the read.
+        if scratch.len() < kept + READ {
+            scratch.resize(kept + READ, 0);
+        }
+        scratch.get_mut(..kept).unwrap_or_default().copy_from_slice(self.session.kept());
+        let n = sys::recv(socket, scratch.get_mut(kept..kept + READ).unwrap_or_default())?;
         if n == 0 {
             return Ok(Took::Ended);
         }

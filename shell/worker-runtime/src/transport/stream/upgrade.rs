@@ -1,6 +1,7 @@
 //! The handshake of WebSocket on a stream (RFC 6455 section 4.2), and what its frames owe the peer.
 
 use super::Streams;
+use super::asking;
 use super::input::Begun;
 use super::phase::Reason;
 use super::reading::Read;
@@ -86,6 +87,10 @@ impl Streams {
         let mut input = self.take_input(id).unwrap_or_else(|| self.buffers.input());
         let resume = input.resume();
         input.add(self.reading.scratch.get(fresh).unwrap_or_default());
+        let asked = self.table.get(id).and_then(|conn| conn.link().web()?.asked());
+        if let Some(key) = asked {
+            return asking::answered(self, (id, &key), input, poller, now);
+        }
         let undecided =
             self.table.get(id).is_some_and(|conn| conn.link().web().is_some_and(Web::is_undecided));
         let stops = self.acceptor.has_stopped();
@@ -167,8 +172,11 @@ impl Streams {
     /// Queues the Close frame of a connection, with this code if nothing else says why it ends; `false` if it
     /// has none to send.
     pub(super) fn write_close(&mut self, id: ConnId, code: CloseCode) -> bool {
-        let frame =
-            self.table.get_mut(id).and_then(|conn| conn.link_mut().web_mut()).and_then(|web| web.close(code));
+        let web = self.table.get_mut(id).and_then(|conn| conn.link_mut().web_mut());
+        let frame = web.and_then(|web| {
+            let mask = web.is_client().then(|| self.masks.mask());
+            web.close(code, mask)
+        });
         frame.inspect(|frame| self.write_bytes(id, frame.as_bytes())).is_some()
     }
 }

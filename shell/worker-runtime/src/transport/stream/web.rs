@@ -1,7 +1,7 @@
 //! The layer of WebSocket (RFC 6455, RFC 7118): how far its handshake is, and the frames of its messages.
 
 use std::time::Duration;
-use websocket::{CloseCode, Connection, ControlFrame, Fault, Kind, MessageHeader, Role};
+use websocket::{CloseCode, Connection, ControlFrame, Fault, Key, Kind, MessageHeader, Role};
 use wire::Time;
 
 /// The span in which Pings are counted.
@@ -17,6 +17,10 @@ enum Stage {
     Request,
     /// The request was refused, or asked for something else. Its answer is the last thing that is sent.
     Answered,
+    /// We are the client, and the request is not sent. It is made from these bytes.
+    Due([u8; 16]),
+    /// We are the client, and the server's response is not there as a whole.
+    Asked([u8; 16]),
     /// Messages flow, in frames.
     Frames(Connection),
 }
@@ -60,6 +64,35 @@ impl Web {
         Web::at(Stage::Undecided)
     }
 
+    /// Of a connection on which we are the client; `nonce` is random for each.
+    pub fn due(nonce: [u8; 16]) -> Web {
+        Web::at(Stage::Due(nonce))
+    }
+
+    /// Whether we are the client, so that what is sent is masked.
+    pub fn is_client(&self) -> bool {
+        match &self.stage {
+            Stage::Due(_) | Stage::Asked(_) => true,
+            Stage::Frames(frames) => frames.role() == Role::Client,
+            _ => false,
+        }
+    }
+
+    /// The key of the request that is to be sent now, which it is then.
+    pub fn asks(&mut self) -> Option<Key> {
+        let Stage::Due(nonce) = self.stage else { return None };
+        self.stage = Stage::Asked(nonce);
+        Some(Key::new(nonce))
+    }
+
+    /// The key of the request whose response is awaited.
+    pub fn asked(&self) -> Option<Key> {
+        match self.stage {
+            Stage::Asked(nonce) => Some(Key::new(nonce)),
+            _ => None,
+        }
+    }
+
     /// Whether nobody knows yet whether it is WebSocket.
     pub fn is_undecided(&self) -> bool {
         matches!(self.stage, Stage::Undecided)
@@ -77,7 +110,8 @@ impl Web {
 
     /// The request was accepted.
     pub fn opens(&mut self) {
-        self.stage = Stage::Frames(Connection::new(Role::Server));
+        let role = if self.is_client() { Role::Client } else { Role::Server };
+        self.stage = Stage::Frames(Connection::new(role));
     }
 
     /// Whether messages may be sent: until our Close frame, which also answers that of the peer.
@@ -85,9 +119,9 @@ impl Web {
         matches!(self.stage, Stage::Frames(_)) && !self.closed
     }
 
-    /// What is sent before a message.
-    pub fn header(&self, message: &[u8]) -> MessageHeader {
-        MessageHeader::new(Kind::of(message), message.len(), None)
+    /// What is sent before a message, which a client masks with this key.
+    pub fn header(&self, message: &[u8], key: Option<[u8; 4]>) -> MessageHeader {
+        MessageHeader::new(Kind::of(message), message.len(), key)
     }
 
     /// Takes the state of the frames for one pass over bytes, to be given [back](Web::give_back).
@@ -120,15 +154,16 @@ impl Web {
         self.end = Some(end);
     }
 
-    /// The Close frame of this side, with `code` if nothing else was the reason. `None` if it was sent.
-    pub fn close(&mut self, code: CloseCode) -> Option<ControlFrame> {
+    /// The Close frame of this side, with `code` if nothing else was the reason. `None` if it was sent. A
+    /// client masks it with this key.
+    pub fn close(&mut self, code: CloseCode, key: Option<[u8; 4]>) -> Option<ControlFrame> {
         let Stage::Frames(frames) = &mut self.stage else { return None };
         self.closed = true;
         match self.end {
-            None => frames.close(Some(code), "", None),
-            Some(End::Asked(code)) => frames.close(code, "", None),
-            Some(End::Broken(fault)) => frames.close_for(fault, None),
-            Some(End::Pings) => frames.close(Some(CloseCode::POLICY_VIOLATION), "too many Pings", None),
+            None => frames.close(Some(code), "", key),
+            Some(End::Asked(code)) => frames.close(code, "", key),
+            Some(End::Broken(fault)) => frames.close_for(fault, key),
+            Some(End::Pings) => frames.close(Some(CloseCode::POLICY_VIOLATION), "too many Pings", key),
         }
     }
 }
@@ -202,12 +237,28 @@ mod tests {
     #[test]
     fn own_close_is_sent_once_with_the_code_of_the_end() {
         let mut web = Web::expected();
-        assert!(web.close(CloseCode::NORMAL).is_none(), "no frames before the handshake");
+        assert!(web.close(CloseCode::NORMAL, None).is_none(), "no frames before the handshake");
         web.opens();
         assert!(web.may_send());
         web.ends(End::Pings);
-        let frame = web.close(CloseCode::NORMAL).expect("the first");
+        let frame = web.close(CloseCode::NORMAL, None).expect("the first");
         assert_eq!(frame.as_bytes().get(2..4), Some(&1008_u16.to_be_bytes()[..]));
-        assert!(web.close(CloseCode::NORMAL).is_none() && !web.may_send());
+        assert!(web.close(CloseCode::NORMAL, None).is_none() && !web.may_send());
+    }
+
+    #[test]
+    fn client_asks_once_and_masks_what_it_sends() {
+        let mut web = Web::due(*b"the sample nonce");
+        assert!(web.is_client() && !web.is_ready() && web.asked().is_none());
+        let key = web.asks().expect("it is due");
+        assert!(web.asks().is_none() && web.asked() == Some(key) && !web.may_send());
+        web.opens();
+        assert!(web.is_client() && web.may_send());
+        let mask = [1, 2, 3, 4];
+        let header = web.header(b"BYE", Some(mask));
+        assert_eq!(header.as_bytes(), [0x81, 0x83, 1, 2, 3, 4]);
+        let frame = web.close(CloseCode::NORMAL, Some(mask)).expect("the first");
+        assert_eq!(frame.as_bytes(), [0x88, 0x82, 1, 2, 3, 4, 3 ^ 1, 0xe8 ^ 2]);
+        assert!(!Web::expected().is_client() && !Web::possible().is_client());
     }
 }
