@@ -13,6 +13,7 @@
 //! | `failover` | requests that may have to be sent once more, and what becomes of who had them first |
 //! | `machine` | the same with bytes: one worker's machine |
 //! | `request`, `method`, `message` | requests and responses as the other parts see them |
+//! | `listener` | our sockets, and what messages and tokens call them |
 //! | `settings` | what the operator decided |
 //! | `token` | what messages carry so that nothing need be remembered |
 #![forbid(unsafe_code)]
@@ -22,6 +23,7 @@ mod counts;
 mod failover;
 mod forwarding;
 mod hash;
+mod listener;
 mod machine;
 mod message;
 mod method;
@@ -36,9 +38,11 @@ mod transmit;
 pub use cluster::health::{Health, Order, Why};
 pub use cluster::loads::Load;
 pub use cluster::members::{Node, NodeIndex};
+pub use cluster::names::NodeNames;
 pub use cluster::stats::{NodeStats, OCCUPANCIES, Times};
 pub use cluster::{Cluster, MOST_NODES, NotAdded};
 pub use counts::Counts;
+pub use listener::{Listener, Mark};
 pub use machine::{Balancer, Notice, Report, Setup};
 pub use method::{BYE_COST, Kind, MethodClass};
 pub use policy::algorithm::Algorithm;
@@ -47,4 +51,4 @@ pub use request::{Answer, Assigned, CallKey, NotAssigned, Proof, Request, Seen};
 pub use sessions::calls::{Calls, Waiting};
 pub use sessions::dispatch::{Dispatcher, Events};
 pub use sessions::table::Phase;
-pub use settings::{FailedDialogs, Listener, Mark, PathBy, Probing, RegisterBy, Rules, Settings};
+pub use settings::{FailedDialogs, PathBy, Probing, RegisterBy, Rules, Settings};

@@ -6,7 +6,7 @@ use crate::{Answer, CallKey, MethodClass};
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use sip_message::{Message, Name, parse_u32};
-use wire::Flow;
+use wire::{Flow, Transport};
 
 /// What makes this request the same as another.
 pub(crate) fn origin<'a>(request: &Message<'a>, reply: IpAddr, call: CallKey) -> Origin<'a> {
@@ -49,6 +49,8 @@ pub(crate) fn answer_of(response: &Message<'_>, class: MethodClass) -> Answer {
 }
 
 /// Where a response goes whose connection is gone: to the port in `sent-by`, over a new one (section 18.2.2).
-pub(crate) fn otherwise(back: Flow, port: u16) -> Flow {
-    Flow { conn: None, remote: SocketAddr::new(back.remote.ip(), port), ..back }
+/// To a client of WebSocket none leads (RFC 7118 section 5).
+pub(crate) fn otherwise(back: Flow, port: u16) -> Option<Flow> {
+    let web = matches!(back.transport, Transport::Ws | Transport::Wss);
+    (!web).then(|| Flow { conn: None, remote: SocketAddr::new(back.remote.ip(), port), ..back })
 }

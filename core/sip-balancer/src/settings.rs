@@ -1,106 +1,11 @@
 //! What the operator decided, as the balancer needs it.
 
-use crate::Algorithm;
-use core::net::{IpAddr, SocketAddr};
+use crate::listener::tell_apart;
+use crate::{Algorithm, Listener, Mark};
+use core::net::SocketAddr;
 use core::time::Duration;
+use sip_message::Uri;
 use wire::{ListenerId, Transport};
-
-/// What tokens call a listener: its transport, and twelve bits of a hash of what it is called in messages. So
-/// it is found again wherever it stands in the list, at another balancer too, as long as it is called the
-/// same.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Mark(pub u16);
-
-/// Bits of a mark that tell listeners of one transport apart.
-const APART: u16 = 0x0fff;
-
-impl Mark {
-    /// The transport.
-    pub fn transport(self) -> Transport {
-        match self.0 >> 12 {
-            0 => Transport::Udp,
-            _ => Transport::Tcp,
-        }
-    }
-}
-
-/// One listener: the socket at index [`ListenerId`] of the runtime.
-#[derive(Clone, Debug)]
-pub struct Listener {
-    /// UDP or TCP.
-    pub transport: Transport,
-    /// The bound address; never the unspecified one.
-    pub address: SocketAddr,
-    /// `host[:port]` to write into messages instead; lower case.
-    pub advertise: Option<(Vec<u8>, Option<u16>)>,
-    via: Vec<u8>,
-    record_route: Vec<u8>,
-    sent_by: Vec<u8>,
-    mark: Mark,
-}
-
-impl Listener {
-    /// A listener; the texts that every message needs are made here, once.
-    pub fn new(
-        transport: Transport,
-        address: SocketAddr,
-        advertise: Option<(Vec<u8>, Option<u16>)>,
-    ) -> Listener {
-        let sent_by = match &advertise {
-            Some((host, Some(port))) => format!("{}:{port}", String::from_utf8_lossy(host)),
-            Some((host, None)) => String::from_utf8_lossy(host).into_owned(),
-            None => address.to_string(),
-        };
-        let (kind, parameter) = match transport {
-            Transport::Udp => (0, ""),
-            _ => (1 << 12, ";transport=tcp"),
-        };
-        let hash = crate::hash::scramble(crate::hash::fnv1a(sent_by.to_ascii_lowercase().as_bytes()));
-        Listener {
-            transport,
-            address,
-            advertise,
-            via: format!("Via: SIP/2.0/{} {sent_by};branch=", transport.via_name()).into_bytes(),
-            record_route: format!("Record-Route: <sip:{sent_by}{parameter};lr;d=").into_bytes(),
-            sent_by: sent_by.into_bytes(),
-            mark: Mark(kind | hash as u16 & APART),
-        }
-    }
-
-    /// What tokens call it, in the list that it is in.
-    pub fn mark(&self) -> Mark {
-        self.mark
-    }
-
-    /// `Via: SIP/2.0/UDP host:port;branch=`
-    pub fn via_prefix(&self) -> &[u8] {
-        &self.via
-    }
-
-    /// `Record-Route: <sip:host:port;lr;d=`, with the transport if it is TCP, to be continued and closed.
-    pub fn record_route_prefix(&self) -> &[u8] {
-        &self.record_route
-    }
-
-    /// What a Route value begins with that brings our Record-Route back.
-    pub(crate) fn route_prefix(&self) -> &[u8] {
-        self.record_route.get(b"Record-Route: ".len()..).unwrap_or_default()
-    }
-
-    /// `host:port`
-    pub fn sent_by(&self) -> &[u8] {
-        &self.sent_by
-    }
-
-    fn is(&self, host: &[u8], ip: Option<IpAddr>, port: Option<u16>) -> bool {
-        let given = port.unwrap_or(Transport::Udp.default_port());
-        let named = self.advertise.as_ref().is_some_and(|(name, at)| {
-            name.eq_ignore_ascii_case(host)
-                && port.is_none_or(|p| p == at.unwrap_or(Transport::Udp.default_port()))
-        });
-        named || (ip == Some(self.address.ip().to_canonical()) && given == self.address.port())
-    }
-}
 
 /// Where a REGISTER goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -272,15 +177,15 @@ impl Settings {
         self.listeners.get(usize::from(id.0))
     }
 
-    /// Whether `host` with `port` is one of our listeners.
-    pub fn is_self(&self, host: &[u8], port: Option<u16>) -> bool {
-        let ip = sip_message::host_ip(host).map(|ip| ip.to_canonical());
-        self.listeners.iter().any(|l| l.is(host, ip, port))
+    /// Whether a URI names one of our listeners.
+    pub fn is_self(&self, uri: &Uri<'_>) -> bool {
+        let ip = uri.host_ip().map(|ip| ip.to_canonical());
+        self.listeners.iter().any(|l| l.is(uri, ip))
     }
 
     /// The token in a Route value that is one of ours as we wrote it, octet for octet.
     pub(crate) fn token_as_written<'a>(&self, value: &'a [u8]) -> Option<&'a [u8]> {
-        let token = self.listeners.iter().find_map(|l| value.strip_prefix(l.route_prefix()))?;
+        let token = self.listeners.iter().find_map(|l| l.strip_route(value))?;
         let token = token.strip_suffix(b">")?;
         token.iter().all(u8::is_ascii_hexdigit).then_some(token)
     }
@@ -293,9 +198,9 @@ impl Settings {
     /// The listener that a token names, for what goes to `remote`; where it is no more, one that can be used
     /// instead.
     pub fn marked(&self, mark: Mark, remote: SocketAddr) -> Option<ListenerId> {
-        match self.listeners.iter().position(|l| l.mark == mark) {
+        match self.listeners.iter().position(|l| l.mark() == mark) {
             Some(at) => Some(ListenerId(at as u16)),
-            None => self.listener_for(mark.transport(), remote, ListenerId(u16::MAX)),
+            None => self.listener_for(mark.transport()?, remote, ListenerId(u16::MAX)),
         }
     }
 
@@ -338,25 +243,6 @@ impl Settings {
     }
 }
 
-/// Gives listeners whose marks are the same by chance others, in an order that the list has no part in.
-fn tell_apart(listeners: &mut [Listener]) {
-    let mut order: Vec<usize> = (0..listeners.len()).collect();
-    order.sort_by(|a, b| listeners[*a].via.cmp(&listeners[*b].via));
-    let mut taken: Vec<Mark> = Vec::with_capacity(listeners.len());
-    for at in order {
-        let Mark(mut mark) = listeners[at].mark;
-        // There are at most as many steps as listeners, of which there are far fewer than marks.
-        for _ in 0..listeners.len() {
-            if !taken.contains(&Mark(mark)) {
-                break;
-            }
-            mark = mark & !APART | mark.wrapping_add(1) & APART;
-        }
-        listeners[at].mark = Mark(mark);
-        taken.push(Mark(mark));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -371,20 +257,21 @@ mod tests {
             listen("192.0.2.1:5060", Some(("lb.example.com", None))),
             listen("[2001:db8::1]:5060", None),
         ]);
-        for (host, port, ours) in [
-            ("127.0.0.1", Some(5070), true),
-            ("127.0.0.1", None, false),
-            ("192.0.2.1", None, true),
-            ("LB.example.com", None, true),
-            ("lb.example.com", Some(5070), false),
-            ("[2001:db8::1]", Some(5060), true),
-            ("example.com", None, false),
+        for (host, ours) in [
+            ("127.0.0.1:5070", true),
+            ("127.0.0.1", false),
+            ("192.0.2.1", true),
+            ("LB.example.com", true),
+            ("lb.example.com:5070", false),
+            ("[2001:db8::1]:5060", true),
+            ("example.com", false),
         ] {
-            assert_eq!(settings.is_self(host.as_bytes(), port), ours, "{host} {port:?}");
+            let uri = format!("sip:{host}");
+            assert_eq!(settings.is_self(&Uri::parse(uri.as_bytes()).unwrap()), ours, "{host}");
         }
         assert_eq!(settings.listeners[1].via_prefix(), b"Via: SIP/2.0/UDP lb.example.com;branch=");
         assert_eq!(
-            settings.listeners[2].record_route_prefix(),
+            settings.listeners[2].record_route_prefix(false),
             b"Record-Route: <sip:[2001:db8::1]:5060;lr;d="
         );
         let to = |a: &str, near| {
@@ -429,7 +316,7 @@ mod tests {
         for (at, moved) in [(0, 3), (1, 2), (2, 1)] {
             let mark = before.mark(ListenerId(at));
             assert_eq!(after.marked(mark, remote), Some(ListenerId(moved)));
-            assert_eq!(after.listeners[usize::from(moved)].transport, mark.transport());
+            assert_eq!(Some(after.listeners[usize::from(moved)].transport), mark.transport());
         }
         // One that is gone: what is left of its transport.
         let gone = Settings::new(vec![

@@ -338,9 +338,7 @@ mod hostile {
                     agreed += usize::from(sent.starts_with(b"SIP/2.0 2"));
                     if let Ok(text) = String::from_utf8(sent.to_vec()) {
                         // What a node would say to it comes next, or the same once more.
-                        let (over, conn, token) = (t.flow.transport, t.flow.conn, t.token);
-                        let (to, hurries, keeps, uses) = (t.flow.remote.to_string(), t.hurries, t.keeps, t.uses);
-                        let request = Sent { to, text: text.clone(), over, conn, token, hurries, keeps, uses };
+                        let request = one_sent(&out, t);
                         last.push(if text.starts_with("SIP/2.0") { text } else { response(&request, "200 OK", "") });
                     }
                 }

@@ -257,7 +257,7 @@ impl Net {
 
 fn as_sent(packet: &Packet) -> Sent {
     let (to, text) = (packet.to.to_string(), packet.text.clone());
-    Sent { to, text, over: Transport::Udp, conn: None, token: 0, hurries: false, keeps: 0, uses: false }
+    Sent { to, text, ..Sent::default() }
 }
 
 #[test]

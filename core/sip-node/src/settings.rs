@@ -5,6 +5,7 @@ use sip_auth::Authenticator;
 use sip_health::Gateways;
 use sip_message::{Message, Name, Uri, Via, host_ip, is_base64url};
 use sip_proxy::context::Reroute;
+use sip_proxy::transport::{listener_uri, secure_listener_uri};
 use sip_registrar::{is_outside, is_public};
 use std::sync::Arc;
 use wire::{ListenerId, Transport};
@@ -42,24 +43,9 @@ impl Listener {
             None => address.to_string(),
         };
         let via = format!("Via: SIP/2.0/{} {sent_by};branch=", transport.via_name()).into_bytes();
-        let route = |scheme: &str, transport: Option<Transport>| {
-            let (parameter, name) = transport.map_or(("", ""), |t| (";transport=", t.uri_name()));
-            format!("Record-Route: <{scheme}:{sent_by}{parameter}{name};lr").into_bytes()
-        };
-        // WebSocket has one name in URIs, with TLS below it and without (RFC 7118 section 5.2).
-        let in_uri = match transport {
-            Transport::Udp => None,
-            Transport::Wss => Some(Transport::Ws),
-            other => Some(other),
-        };
-        let record_route = route("sip", in_uri);
-        // The scheme says TLS, and the parameter what is below or above it (RFC 5630 section 5.3, RFC 7118
-        // section 5.2).
-        let record_route_secure = match transport {
-            Transport::Tls => Some(route("sips", None)),
-            Transport::Wss => Some(route("sips", Some(Transport::Ws))),
-            Transport::Udp | Transport::Tcp | Transport::Ws | Transport::Sctp => None,
-        };
+        let route = |uri: String| format!("Record-Route: <{uri};lr").into_bytes();
+        let record_route = route(listener_uri(transport, &sent_by));
+        let record_route_secure = secure_listener_uri(transport, &sent_by).map(route);
         let host_text = match address.ip() {
             IpAddr::V4(ip) => ip.to_string(),
             IpAddr::V6(ip) => format!("[{ip}]"),

@@ -1,8 +1,10 @@
 //! Questions to URIs and lines that name one.
 
 use core::net::IpAddr;
-use sip_message::{Message, Name, NameAddr, Scheme, Uri, Values, host_ip};
+use sip_message::{Message, Name, NameAddr, Uri, Values, host_ip};
 use wire::Transport;
+
+pub(crate) use sip_proxy::transport::transport_of;
 
 /// A host without the dot that may stand at its end (RFC 3261 section 25.1, `hostname`): the same name.
 pub(crate) fn undotted(host: &[u8]) -> &[u8] {
@@ -16,15 +18,6 @@ pub(crate) fn with_user(target: &[u8], user: &[u8]) -> Vec<u8> {
         return target.to_vec();
     };
     [&target[..=colon], user, b"@", &target[colon + 1..]].concat()
-}
-
-/// The transport that a URI means by itself; for `sips:` it is TLS whatever runs below.
-pub(crate) fn transport_of(uri: &Uri<'_>) -> Transport {
-    match (uri.scheme, uri.transport()) {
-        (Scheme::Sips, Some(Transport::Ws | Transport::Wss)) => Transport::Wss,
-        (Scheme::Sips, _) => Transport::Tls,
-        (_, named) => named.unwrap_or(Transport::Udp),
-    }
 }
 
 /// A URI without its header components.

@@ -2,8 +2,42 @@
 //! is said of a stream that cannot be followed.
 
 use core::net::SocketAddr;
-use sip_message::Message;
+use sip_message::{Message, Scheme, Uri};
 use wire::{Credit, Flow, FrameError, Transport};
+
+/// The transport that a URI means by itself; for `sips:` it is TLS whatever runs below (RFC 5630 section
+/// 5.3), with WebSocket above it where the parameter says so (RFC 7118 section 5.2).
+pub fn transport_of(uri: &Uri<'_>) -> Transport {
+    match (uri.scheme, uri.transport()) {
+        (Scheme::Sips, Some(Transport::Ws | Transport::Wss)) => Transport::Wss,
+        (Scheme::Sips, _) => Transport::Tls,
+        (_, named) => named.unwrap_or(Transport::Udp),
+    }
+}
+
+/// The Warning line of a 480 for a request that would go on in the clear although its URI is `sips:` (RFC
+/// 5630 section 5.3).
+pub const SIPS_NOT_ALLOWED: &[u8] = b"Warning: 380 proxy \"SIPS Not Allowed\"\r\n";
+
+/// `sip:HOST:PORT;transport=…`, by which requests come to a listener with this `sent-by`. WebSocket has one
+/// name in URIs, with TLS below it and without (RFC 7118 section 5.2).
+pub fn listener_uri(transport: Transport, sent_by: &str) -> String {
+    match transport {
+        Transport::Udp => format!("sip:{sent_by}"),
+        Transport::Wss => format!("sip:{sent_by};transport={}", Transport::Ws),
+        other => format!("sip:{sent_by};transport={other}"),
+    }
+}
+
+/// The same as a `sips:` URI, of a listener that may be in one. The scheme says TLS, and the parameter what
+/// is above it (RFC 5630 section 5.3, RFC 7118 section 5.2).
+pub fn secure_listener_uri(transport: Transport, sent_by: &str) -> Option<String> {
+    match transport {
+        Transport::Tls => Some(format!("sips:{sent_by}")),
+        Transport::Wss => Some(format!("sips:{sent_by};transport={}", Transport::Ws)),
+        Transport::Udp | Transport::Tcp | Transport::Ws | Transport::Sctp => None,
+    }
+}
 
 /// Where the responses to a request go (RFC 3261 section 18.2.2, RFC 3581 section 4): always to the
 /// address it came from, never to one it names, so that nobody can point answers at others. Over UDP

@@ -21,8 +21,9 @@ pub struct NodeIndex(pub u16);
 pub struct Node {
     /// Where it is reached.
     pub address: SocketAddr,
-    /// How it is reached: UDP or TCP. `None`: over UDP, and over TCP what is too long for a datagram
-    /// (RFC 3261 section 18.1.1).
+    /// How it is reached: UDP, TCP, TLS or SCTP. `None`: over UDP, and over TCP what is too long for a
+    /// datagram (RFC 3261 section 18.1.1). Over TLS it has to prove a name: see
+    /// [`NodeNames`](crate::NodeNames).
     pub transport: Option<Transport>,
     /// Its share of the calls beside the others', 1 to 1000.
     pub weight: u32,
@@ -74,7 +75,12 @@ fn rest(node: &Node) -> u32 {
     let transport = match node.transport {
         None => 0,
         Some(Transport::Udp) => 1,
-        Some(_) => 2,
+        Some(Transport::Tcp) => 2,
+        Some(Transport::Tls) => 3,
+        Some(Transport::Sctp) => 4,
+        // Nobody opens a connection of WebSocket to a server of SIP.
+        Some(Transport::Ws) => 5,
+        Some(Transport::Wss) => 6,
     };
     KNOWN | transport << TRANSPORT | u32::from(node.address.port())
 }
@@ -161,10 +167,14 @@ impl Members {
             Some(v4) => SocketAddr::new(v4.into(), port),
             None => SocketAddr::V6(SocketAddrV6::new(v6, port, 0, place.scope.load(Relaxed))),
         };
-        let transport = match rest >> TRANSPORT & 3 {
-            0 => None,
+        let transport = match rest >> TRANSPORT & 7 {
             1 => Some(Transport::Udp),
-            _ => Some(Transport::Tcp),
+            2 => Some(Transport::Tcp),
+            3 => Some(Transport::Tls),
+            4 => Some(Transport::Sctp),
+            5 => Some(Transport::Ws),
+            6 => Some(Transport::Wss),
+            _ => None,
         };
         Some(Node { address, transport, weight: 1 })
     }

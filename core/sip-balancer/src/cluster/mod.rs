@@ -7,6 +7,7 @@ pub(crate) mod health;
 mod last_resort;
 pub(crate) mod loads;
 pub(crate) mod members;
+pub(crate) mod names;
 pub(crate) mod outliers;
 pub(crate) mod probes;
 pub(crate) mod proven_addresses;
@@ -17,6 +18,7 @@ pub(crate) mod stats;
 use crate::cluster::health::{ORDERS, pick};
 use crate::cluster::loads::Loads;
 use crate::cluster::members::Members;
+use crate::cluster::names::NodeNames;
 use crate::cluster::proven_addresses::Proven;
 use crate::cluster::rest::Rest;
 use crate::{Health, Load, Node, NodeIndex, Order, Why};
@@ -53,6 +55,7 @@ struct State {
 #[derive(Debug)]
 pub struct Cluster {
     members: Members,
+    names: NodeNames,
     states: Box<[State]>,
     loads: Loads,
     /// Changes whenever the set of nodes that take calls, or a weight, may have changed.
@@ -102,6 +105,7 @@ impl Cluster {
     pub fn new(nodes: Vec<Node>, workers: u16) -> Arc<Cluster> {
         let cluster = Cluster {
             members: Members::new(MOST_NODES),
+            names: NodeNames::default(),
             states: (0..MOST_NODES).map(|_| State::new()).collect(),
             loads: Loads::new(workers, MOST_NODES),
             generation: AtomicU32::new(1),
@@ -146,6 +150,11 @@ impl Cluster {
         }
         self.changed();
         Ok(at)
+    }
+
+    /// What nodes over TLS have to prove.
+    pub fn names(&self) -> &NodeNames {
+        &self.names
     }
 
     /// Changes how a node is reached, and its share. Its address is what it is.

@@ -4,6 +4,7 @@
 //! keeps what it has. One that leaves a probe unanswered, and answers something else meanwhile, is there as
 //! well.
 
+use crate::cluster::names::KnownNames;
 use crate::cluster::rest::LONGEST_REST;
 use crate::hash::scramble;
 use crate::token::Sealer;
@@ -96,8 +97,8 @@ impl Probes {
     }
 
     /// Counts probes without an answer and sends those whose time has come. Says how many.
-    pub fn timeout(&mut self, now: Time, asks: &Asks<'_>, out: &mut Outbox) -> u64 {
-        let &Asks { settings, cluster, sealer } = asks;
+    pub fn timeout(&mut self, now: Time, asks: &mut Asks<'_>, out: &mut Outbox) -> u64 {
+        let &mut Asks { settings, cluster, sealer, .. } = asks;
         let rules = &settings.probing;
         if rules.interval.is_zero() {
             return 0;
@@ -187,12 +188,13 @@ pub(crate) struct Asks<'a> {
     pub settings: &'a Settings,
     pub cluster: &'a Cluster,
     pub sealer: &'a Sealer,
+    pub names: &'a mut KnownNames,
 }
 
 impl Asks<'_> {
     /// Sends a probe; false if there is no way to the node.
-    fn write(&self, at: NodeIndex, serial: u32, call_id: &[u8], out: &mut Outbox) -> bool {
-        let &Asks { settings, cluster, sealer } = self;
+    fn write(&mut self, at: NodeIndex, serial: u32, call_id: &[u8], out: &mut Outbox) -> bool {
+        let &mut Asks { settings, cluster, sealer, .. } = self;
         let Some(node) = cluster.node(at) else { return false };
         let transport = node.transport.unwrap_or(Transport::Udp);
         let near = settings.listener_for(transport, node.address, ListenerId(0));
@@ -221,6 +223,9 @@ impl Asks<'_> {
             put(&[b"\r\nTo: <sip:", address.as_bytes(), b">\r\nCall-ID: ", call_id, b"\r\nCSeq: ", &number]);
             put(&[b" OPTIONS\r\nContent-Length: 0\r\n\r\n"]);
         });
+        if transport.is_secure() {
+            out.verifies(self.names.of(cluster.names(), node.id()));
+        }
         true
     }
 }

@@ -259,7 +259,7 @@ impl Failover {
 fn routes_beyond<'a>(settings: &Settings, invite: &Message<'_>, yes: &Message<'a>) -> Vec<&'a [u8]> {
     let ours = |value: &&[u8]| {
         let uri = NameAddr::parse(value).ok().and_then(|addr| Uri::parse(addr.uri).ok());
-        uri.is_some_and(|uri| settings.is_self(uri.host, uri.port))
+        uri.is_some_and(|uri| settings.is_self(&uri))
     };
     let all: Vec<&[u8]> = yes.values(Name::RecordRoute).collect();
     let before = invite.values(Name::RecordRoute).count();

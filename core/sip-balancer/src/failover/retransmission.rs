@@ -349,7 +349,9 @@ impl Failover {
                 self.lost_way(step, at, unseen).then_some(at)
             }
             TransmitToken::Response(number) => {
-                self.responses().resend(step.now, number, step.out);
+                let mut index = step.forwarder.take_index();
+                self.responses().resend(step.now, number, &mut index, step.out);
+                step.forwarder.return_index(index);
                 None
             }
             TransmitToken::Probe(..) => None,

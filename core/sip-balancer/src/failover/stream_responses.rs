@@ -3,7 +3,8 @@
 use crate::CallKey;
 use crate::transmit::TransmitToken;
 use core::time::Duration;
-use wire::{Flow, Outbox, Time};
+use sip_message::{Index, Limits, Parsed, parse};
+use wire::{Delivery, Flow, Outbox, Time, Transport};
 
 /// That a connection is gone already is known so soon, also from another worker.
 const AT_ONCE: Duration = Duration::from_secs(1);
@@ -31,24 +32,29 @@ pub(crate) struct StreamResponses {
 
 impl StreamResponses {
     /// Sends a response over a stream to `to`. If that is dead, it goes to `otherwise` (RFC 3261 section
-    /// 18.2.2). That is known at once of a connection that is closed already. If it is closed later, most
-    /// callers have read what was sent before: only the answer to an INVITE of this `call` may still be
-    /// wanted, until [`StreamResponses::acknowledged`].
+    /// 18.2.2), if there is such a place. That is known at once of a connection that is closed already. If it
+    /// is closed later, most callers have read what was sent before: only the answer to an INVITE of this
+    /// `call` may still be wanted, until [`StreamResponses::acknowledged`].
     pub fn write(
         &mut self,
         (now, call): (Time, Option<CallKey>),
         to: Flow,
-        otherwise: Flow,
+        otherwise: Option<Flow>,
         out: &mut Outbox,
         write: impl FnOnce(&mut Vec<u8>),
     ) {
-        if otherwise.remote == to.remote && to.conn.is_none() {
-            out.send_with(to, 0, write);
+        // To the port that a connection came from nobody proves a name, and no connection leads to a client
+        // of WebSocket but its own.
+        let existing = to.conn.is_none() && !matches!(to.transport, Transport::Tcp | Transport::Sctp);
+        let delivery = Delivery { existing, ..Delivery::default() };
+        let other = otherwise.filter(|other| existing || other.remote != to.remote || to.conn.is_some());
+        let Some(otherwise) = other else {
+            out.deliver(to, 0, delivery, write);
             return;
-        }
+        };
         self.written += 1;
         let number = self.written;
-        let range = out.send_with(to, TransmitToken::Response(number).to_u64(), write);
+        let range = out.deliver(to, TransmitToken::Response(number).to_u64(), delivery, write);
         let bytes = invariant::some!(out.bytes().get(range), "the written bytes are in the outbox");
         let bytes = bytes.unwrap_or_default();
         let at = number as usize % MOST;
@@ -72,13 +78,20 @@ impl StreamResponses {
     }
 
     /// A message that was written could not be sent: it is sent to the other place, unless it was long ago.
-    pub fn resend(&mut self, now: Time, number: u64, out: &mut Outbox) {
+    /// Over TLS that has to prove the name in its Via, which led there.
+    pub fn resend(&mut self, now: Time, number: u64, index: &mut Index, out: &mut Outbox) {
         let wanted =
             |l: &&mut StreamResponse| l.number == number && (l.call.is_some() || now.since(l.at) <= AT_ONCE);
         let response = self.kept.get_mut(number as usize % MOST).filter(wanted);
         if let Some(response) = response {
             out.send(response.to, 0, &response.bytes);
             response.number = 0;
+            // It was good when it was written.
+            if response.to.transport.is_secure()
+                && let Parsed::Good(message) = parse(&response.bytes, index, &Limits::READ_BEFORE)
+            {
+                out.verifies(message.via().host);
+            }
         }
     }
 }
@@ -90,16 +103,17 @@ mod tests {
     use wire::ListenerId;
 
     fn flow(port: u16) -> Flow {
-        Flow::udp(ListenerId(0), ([192, 0, 2, 1], port).into())
+        let udp = Flow::udp(ListenerId(0), ([192, 0, 2, 1], port).into());
+        Flow { transport: Transport::Tcp, ..udp }
     }
 
     #[test]
     fn response_goes_to_the_other_place_once_and_not_after_its_ack() {
         let mut responses = StreamResponses::default();
-        let mut out = Outbox::new();
+        let (mut out, mut index) = (Outbox::new(), Index::new());
         let (now, call) = (Time::from_secs(1), CallKey(1, 2));
         let sent = |responses: &mut StreamResponses, out: &mut Outbox, call| {
-            responses.write((now, call), flow(1), flow(2), out, |buf| buf.extend_from_slice(b"answer"));
+            responses.write((now, call), flow(1), Some(flow(2)), out, |buf| buf.extend_from_slice(b"answer"));
             let Some(TransmitToken::Response(number)) = TransmitToken::from_u64(out.transmits()[0].token)
             else {
                 panic!("its token")
@@ -108,25 +122,25 @@ mod tests {
             number
         };
         let number = sent(&mut responses, &mut out, Some(call));
-        (0..2).for_each(|_| responses.resend(now + T1, number, &mut out));
+        (0..2).for_each(|_| responses.resend(now + T1, number, &mut index, &mut out));
         assert_eq!(out.transmits().len(), 1);
         assert_eq!((out.transmits()[0].flow, out.bytes()), (flow(2), &b"answer"[..]));
         out.clear();
         let number = sent(&mut responses, &mut out, Some(call));
         responses.acknowledged(call);
-        responses.resend(now + T1, number, &mut out);
+        responses.resend(now + T1, number, &mut index, &mut out);
         // Whatever is no answer to an INVITE: only where the connection was gone already.
         let number = sent(&mut responses, &mut out, None);
-        responses.resend(now + 3 * T1, number, &mut out);
+        responses.resend(now + 3 * T1, number, &mut index, &mut out);
         assert!(out.is_empty());
-        responses.resend(now + T1, number, &mut out);
+        responses.resend(now + T1, number, &mut index, &mut out);
         assert_eq!(out.transmits().len(), 1);
         let number = sent(&mut responses, &mut Outbox::new(), Some(call));
         for _ in 0..MOST {
             sent(&mut responses, &mut Outbox::new(), None);
         }
         out.clear();
-        responses.resend(now, number, &mut out);
+        responses.resend(now, number, &mut index, &mut out);
         assert!(out.is_empty(), "too long ago");
     }
 }

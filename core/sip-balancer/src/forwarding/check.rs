@@ -29,6 +29,23 @@ pub(crate) struct Checked<'a> {
     pub epoch: u8,
 }
 
+impl<'a> Checked<'a> {
+    /// Whether the request asks for security on every hop, and so may not go this way (RFC 5630 section 5.3).
+    pub fn bars(&self, way: &Flow) -> bool {
+        self.uri.scheme == Scheme::Sips && !way.transport.is_secure()
+    }
+
+    /// Whether it is for a `sips:` URI.
+    pub fn is_sips(&self) -> bool {
+        self.uri.scheme == Scheme::Sips
+    }
+
+    /// Where it goes by itself: the next Route, or the Request-URI.
+    pub fn next(&self) -> Uri<'a> {
+        self.routing.next.and_then(|next| Uri::parse(next).ok()).unwrap_or(self.uri)
+    }
+}
+
 impl Forwarder {
     /// The checks of section 16.3, and the route of 16.4. An error is status, reason and further header
     /// lines.
@@ -43,7 +60,7 @@ impl Forwarder {
         };
         let uri = Uri::parse(request.request_uri()).ok();
         let settings = &self.settings;
-        let ours = |uri: &Uri<'_>| uri.is_sip() && settings.is_self(uri.host, uri.port);
+        let ours = |uri: &Uri<'_>| uri.is_sip() && settings.is_self(uri);
         let as_written = |value| settings.token_as_written(value);
         let Ok(routing) = preprocess(request, uri.as_ref(), as_written, ours) else {
             return malformed(self, b"Malformed Route");
@@ -55,10 +72,10 @@ impl Forwarder {
         let Some(uri) = uri.or_else(|| inside.then(|| Uri::opaque(routing.request_uri))) else {
             return malformed(self, b"Malformed Request-URI");
         };
-        // `sips:` asks for TLS on every hop, which this version has not.
         let known = match uri.scheme {
             Scheme::Sip | Scheme::Tel => true,
-            Scheme::Sips => false,
+            // Without TLS it could only go on in the clear, which it must not (section 26.2.2).
+            Scheme::Sips => settings.listeners.iter().any(|l| l.transport.is_secure()),
             Scheme::Other(_) => inside,
         };
         if !known {
@@ -88,6 +105,11 @@ impl Forwarder {
                 return Err((403, whose, Vec::new()));
             }
         }
+        // Sent on, it would look as if it had been safe on every hop (RFC 5630 section 5.3). Within a dialog
+        // of ours the scheme comes from the other end's Contact, and the dialog has to end.
+        if uri.scheme == Scheme::Sips && !flow.transport.is_secure() && dialog.is_none() {
+            return malformed(self, b"SIPS Over Insecure Transport");
+        }
         let back = reply_flow(flow, request);
         let epoch = self.sealer.epoch();
         let id = self.sealer.id(epoch, &origin(request, back.remote.ip(), call));
@@ -108,7 +130,8 @@ impl Forwarder {
         request.method() == Method::Options
             && checked.uri.user.is_none()
             && checked.routing.next.is_none()
-            && self.settings.is_self(checked.uri.host, checked.uri.port)
+            && checked.uri.is_sip()
+            && self.settings.is_self(&checked.uri)
     }
 
     /// The node that its token names.

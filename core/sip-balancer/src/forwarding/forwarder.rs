@@ -1,6 +1,8 @@
 //! What it takes to check and write messages: settings, nodes, keys, and memory to write in. Nothing here
 //! knows of calls.
 
+use crate::cluster::names::KnownNames;
+use crate::cluster::probes::Asks;
 use crate::token::Sealer;
 use crate::{Cluster, Counts, Settings};
 use sip_message::{Index, Splices};
@@ -11,6 +13,8 @@ use std::sync::Arc;
 pub(crate) struct Forwarder {
     pub(super) settings: Arc<Settings>,
     pub(super) cluster: Arc<Cluster>,
+    /// What nodes over TLS have to prove.
+    pub(super) names: KnownNames,
     pub(super) sealer: Sealer,
     /// The same for all workers, and another one from start to start.
     pub(super) life: u32,
@@ -27,6 +31,7 @@ impl Forwarder {
         Forwarder {
             settings,
             cluster,
+            names: KnownNames::default(),
             sealer,
             life,
             splices: Splices::new(),
@@ -49,6 +54,12 @@ impl Forwarder {
     /// The nodes.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
+    }
+
+    /// What probes are written from.
+    pub fn asks(&mut self) -> Asks<'_> {
+        let Forwarder { settings, cluster, sealer, names, .. } = self;
+        Asks { settings, cluster, sealer, names }
     }
 
     /// What seals and opens.

@@ -7,7 +7,7 @@ use crate::token::{Dialog, Held};
 use crate::{Assigned, NodeIndex, PathBy};
 use core::net::SocketAddr;
 use sip_message::{Message, Method, Name, NameAddr, Uri};
-use sip_proxy::transport::is_natted;
+use sip_proxy::transport::{is_natted, transport_of};
 use wire::{ConnId, Flow, ListenerId, Transport};
 
 /// What our own lines add to a request besides texts of known length: a branch, what a Via is completed with,
@@ -27,7 +27,7 @@ impl Forwarder {
         let Some(near) = self.settings.listener(from.listener) else { return false };
         let via = near.via_prefix().len() + BRANCH_ADDED;
         let conn = from.conn.map_or(0, |_| CONN_ADDED);
-        let token = near.record_route_prefix().len() + TOKEN_ADDED + conn;
+        let token = near.record_route_prefix(false).len() + TOKEN_ADDED + conn;
         let routes = match self.is_recorded(request) {
             true => 2 * token,
             false if self.is_reached_by_us(from, request) => token,
@@ -71,17 +71,12 @@ impl Forwarder {
         dialog: &Dialog,
         failed: bool,
     ) -> Option<Flow> {
-        let next = c.routing.next.and_then(|next| Uri::parse(next).ok()).unwrap_or(c.uri);
-        let own = dialog.listener.transport();
-        let alike = next.transport().is_none_or(|t| t == own);
-        let same = next.is_sip()
-            && next.host_ip().is_some_and(|ip| ip.to_canonical() == dialog.caller.ip().to_canonical());
-        let named = (alike && same && !dialog.natted && next.param(b"maddr").is_none())
-            .then(|| SocketAddr::new(dialog.caller.ip(), next.port.unwrap_or(own.default_port())));
+        let own = dialog.listener.transport()?;
+        let named = named_place(&c.next(), own, dialog);
         let (transport, remote) = match own {
             Transport::Udp => {
                 let remote = named.unwrap_or(dialog.caller);
-                let asked = next.transport() == Some(Transport::Udp);
+                let asked = c.next().transport() == Some(Transport::Udp);
                 let large = !failed && !asked && !dialog.natted && self.is_large(from, request);
                 let stream =
                     large && self.settings.listener_for(Transport::Tcp, remote, ListenerId(0)).is_some();
@@ -90,9 +85,12 @@ impl Forwarder {
             _ => (own, named.filter(|_| failed).unwrap_or(dialog.caller)),
         };
         let own_conn = (transport == own && !failed).then(|| self.alive(dialog.conn)).flatten();
-        if dialog.by_node && own.is_reliable() && own_conn.is_none() {
-            return None;
-        }
+        let remote = match own_conn {
+            None if dialog.is_bound() => return None,
+            // To the port that it came from nobody proves a name.
+            None if own == Transport::Tls => named?,
+            _ => remote,
+        };
         let near = self.settings.marked(dialog.listener, remote)?;
         let listener = self.settings.listener_for(transport, remote, near)?;
         Some(Flow { transport, listener, remote, conn: own_conn })
@@ -119,9 +117,9 @@ impl Forwarder {
             // reached without is, whatever becomes of us. A proxy before us stands for its phones itself.
             PathBy::Auto => {
                 let knows = request.values(Name::Supported).any(|tag| tag.eq_ignore_ascii_case(b"path"));
-                knows
-                    && request.via_count() == 1
-                    && (is_natted(from, request) || has_other_contact(from, request))
+                let only_so =
+                    || is_tied(from) || is_natted(from, request) || has_other_contact(from, request);
+                knows && request.via_count() == 1 && only_so()
             }
         }
     }
@@ -147,6 +145,24 @@ impl Forwarder {
         };
         self.cluster.at(from.remote).or_else(|| self.cluster.at(called)).or_else(same_ip)
     }
+}
+
+/// Whether nothing but its connection leads to a phone, whatever address it names: no server is there that
+/// could prove a name, or that takes WebSocket (RFC 7118 section 5).
+fn is_tied(from: Flow) -> bool {
+    !matches!(from.transport, Transport::Udp | Transport::Tcp)
+}
+
+/// Where on the caller's own host the next hop of a request is. A host that is a name is the caller's if that
+/// is what it proves, over TLS.
+fn named_place(next: &Uri<'_>, own: Transport, dialog: &Dialog) -> Option<SocketAddr> {
+    let alike = next.transport().is_none_or(|t| t == own) || transport_of(next) == own;
+    let same = match next.host_ip() {
+        Some(ip) => ip.to_canonical() == dialog.caller.ip().to_canonical(),
+        None => own == Transport::Tls,
+    };
+    let there = alike && same && next.is_sip() && !dialog.natted && next.param(b"maddr").is_none();
+    there.then(|| SocketAddr::new(dialog.caller.ip(), next.port.unwrap_or(own.default_port())))
 }
 
 /// Whether a Contact names another address than the one that the request came from.

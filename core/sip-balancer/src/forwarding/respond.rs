@@ -4,7 +4,7 @@ use crate::forwarding::forwarder::Forwarder;
 use crate::message::origin;
 use sip_message::{Message, Method, Name, Response, push_u64};
 use sip_proxy::rewrite::{write_response, write_response_as};
-use sip_proxy::transport::{always_rport, repays, reply_flow};
+use sip_proxy::transport::{SIPS_NOT_ALLOWED, always_rport, repays, reply_flow};
 use wire::{Flow, Outbox};
 
 /// The connection of a node matters for this time after each answer on it, seconds.
@@ -27,10 +27,15 @@ impl Forwarder {
     /// Refuses a request with a status of our own, which is not counted: it may be a repetition.
     pub fn refuse_again(&mut self, flow: Flow, request: &Message<'_>, status: u16, out: &mut Outbox) {
         let mut line = Vec::new();
-        if status == 503 {
-            line.extend_from_slice(b"Retry-After: ");
-            push_u64(self.settings.retry_after.into(), &mut line);
-            line.extend_from_slice(b"\r\n");
+        match status {
+            503 => {
+                line.extend_from_slice(b"Retry-After: ");
+                push_u64(self.settings.retry_after.into(), &mut line);
+                line.extend_from_slice(b"\r\n");
+            }
+            // The only reason for which we say so ourselves: see `Checked::bars`.
+            480 => line.extend_from_slice(SIPS_NOT_ALLOWED),
+            _ => {}
         }
         self.refuse(flow, request, status, b"", &line, out);
     }

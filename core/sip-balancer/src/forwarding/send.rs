@@ -4,7 +4,7 @@ use crate::cluster::probes::OFFER;
 use crate::forwarding::check::Checked;
 use crate::forwarding::forwarder::Forwarder;
 use crate::token::{Branch, Dialog};
-use crate::{Assigned, CallKey, Calls, MethodClass};
+use crate::{Assigned, Calls, MethodClass};
 use sip_message::{Message, Method, request_target};
 use sip_proxy::rewrite::{Outgoing, write_request};
 use sip_proxy::transport::{always_rport, is_natted};
@@ -106,9 +106,9 @@ impl Forwarder {
         match &token_of {
             Some(TokenOf::Dialog(dialog)) => {
                 let sides = [Some(to.listener), Some(from.listener).filter(|back| *back != to.listener)];
-                self.push_routes(dialog, c.call, request.from_tag(), sides, &mut lines);
+                self.push_routes(dialog, (c, request.from_tag()), sides, &mut lines);
             }
-            Some(TokenOf::Phone(phone)) => self.push_path(phone, to.listener, &mut lines),
+            Some(TokenOf::Phone(phone)) => self.push_path(phone, (to.listener, c.is_sips()), &mut lines),
             None => {}
         }
         let request_uri = request_target(c.routing.request_uri);
@@ -135,7 +135,7 @@ impl Forwarder {
         };
         // What is too long for a datagram goes in one where no connection comes about (section 18.1.1).
         let datagram = match branch.to_caller {
-            true => c.dialog.is_some_and(|(dialog, _)| dialog.listener.transport() == Transport::Udp),
+            true => c.dialog.is_some_and(|(dialog, _)| dialog.listener.transport() == Some(Transport::Udp)),
             false => {
                 let node = self.cluster.by_id(branch.node).and_then(|at| self.cluster.node(at));
                 node.is_some_and(|node| node.transport.is_none())
@@ -145,30 +145,37 @@ impl Forwarder {
             Delivery { hurries: to.transport != Transport::Udp && datagram, ..Delivery::default() };
         let splices = &mut self.splices;
         out.deliver(to, token, delivery, |buf| write_request(request, &outgoing, splices, buf));
+        if to.transport.is_secure() && to.conn.is_none() {
+            out.verifies(match branch.to_caller {
+                true => c.next().host,
+                false => self.names.of(self.cluster.names(), branch.node),
+            });
+        }
         self.scratch = lines;
     }
 
-    /// Our Record-Route; two of them where the sides have different addresses of ours (RFC 5658).
+    /// Our Record-Route; two of them where the sides have different addresses or transports of ours (RFC
+    /// 5658). Of a request for a `sips:` URI both are `sips:`, for it goes that way on either side (RFC 3261
+    /// section 16.6 step 4).
     fn push_routes(
         &self,
         dialog: &Dialog,
-        call: CallKey,
-        caller_tag: &[u8],
+        (c, caller_tag): (&Checked<'_>, &[u8]),
         sides: [Option<ListenerId>; 2],
         out: &mut Vec<u8>,
     ) {
         for listener in sides.into_iter().flatten().filter_map(|id| self.settings.listener(id)) {
-            out.extend_from_slice(listener.record_route_prefix());
-            self.sealer.push_dialog(dialog, call, caller_tag, out);
+            out.extend_from_slice(listener.record_route_prefix(c.is_sips()));
+            self.sealer.push_dialog(dialog, c.call, caller_tag, out);
             out.extend_from_slice(b">\r\n");
         }
     }
 
     /// Our Path line for a phone, as the node's side calls us.
-    pub fn push_path(&self, phone: &Dialog, side: ListenerId, out: &mut Vec<u8>) {
+    fn push_path(&self, phone: &Dialog, (side, secure): (ListenerId, bool), out: &mut Vec<u8>) {
         let Some(listener) = self.settings.listener(side) else { return };
         out.extend_from_slice(b"Path: ");
-        out.extend_from_slice(listener.route_prefix());
+        out.extend_from_slice(listener.route_prefix(secure));
         self.sealer.push_path(phone, out);
         out.extend_from_slice(b">\r\n");
     }

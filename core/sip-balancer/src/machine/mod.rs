@@ -12,7 +12,7 @@ mod reflection;
 mod requests;
 mod responses;
 
-use crate::cluster::probes::{Asks, Probes};
+use crate::cluster::probes::Probes;
 use crate::failover::retransmission::{Looked, Rescue};
 use crate::failover::state::Failover;
 use crate::failover::store::KeptMessage;
@@ -350,9 +350,7 @@ impl Machine for Balancer {
 
     fn timeout(&mut self, now: Time, out: &mut Outbox) {
         self.dispatcher.timeout(now);
-        let (settings, sealer) = (self.forwarder.settings(), self.forwarder.sealer());
-        let asks = Asks { settings, cluster: &self.cluster, sealer };
-        let sent = self.probes.timeout(now, &asks, out);
+        let sent = self.probes.timeout(now, &mut self.forwarder.asks(), out);
         self.forwarder.counts.probes += sent;
         self.look_after(now, out);
         self.dispatcher.calls_mut().release(out);

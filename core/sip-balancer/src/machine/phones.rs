@@ -44,6 +44,10 @@ impl Balancer {
             self.failover.messages_mut().forget_by(c.id, class, KeptMessage::ToCaller);
             return self.forwarder.refuse(from, request, 430, b"", b"", out);
         };
+        if c.bars(&way) {
+            self.forwarder.counts.forbidden += 1;
+            return self.forwarder.refuse_again(from, request, 480, out);
+        }
         let id = self.cluster.id(node);
         let branch = Branch {
             epoch: c.epoch,

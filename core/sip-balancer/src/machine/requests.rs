@@ -83,6 +83,9 @@ impl Balancer {
                 let Some(way) = self.forwarder.way(assigned, flow.listener) else {
                     return self.goes_nowhere(now, flow, request, c, out);
                 };
+                if c.bars(&way) {
+                    return self.is_barred(now, flow, request, (c, wanted.sealed), out);
+                }
                 let (failover, mut step) = self.parts(now, out);
                 let token = match failover.keep_inward(&mut step, flow, request, &wanted, (assigned, way)) {
                     Ok(token) => token,
@@ -146,6 +149,23 @@ impl Balancer {
         }
     }
 
+    /// A request for a `sips:` URI does not go on in the clear (RFC 5630 section 5.3): 480.
+    fn is_barred(
+        &mut self,
+        now: Time,
+        flow: Flow,
+        request: &Message<'_>,
+        (c, sealed): (&Checked<'_>, bool),
+        out: &mut Outbox,
+    ) {
+        let class = MethodClass::of(request.method());
+        self.forwarder.counts.forbidden += 1;
+        self.forwarder.refuse_again(flow, request, 480, out);
+        self.dispatcher.calls_mut().abandon(now, c.call, c.id, class, sealed);
+        let (failover, mut step) = self.parts(now, out);
+        failover.refused_here(&mut step, c.id, class, 480);
+    }
+
     /// With which status a request was refused here before, if it is an INVITE: it has one final response.
     fn refused_before(&self, class: MethodClass, id: u64) -> Option<u16> {
         (class == MethodClass::Invite).then(|| self.failover.messages().refusal(id)).flatten()
@@ -198,8 +218,8 @@ impl Balancer {
                 > 0;
         let way = self.forwarder.way_out(from, request, c, &dialog, failed).filter(|_| node);
         let Some(way) = way else {
-            // A phone that was called on its connection has no other way.
-            if node && dialog.by_node {
+            // Its connection was the only way.
+            if node && dialog.is_flow() {
                 self.failover.messages_mut().forget_by(
                     c.id,
                     MethodClass::of(request.method()),
@@ -210,6 +230,10 @@ impl Balancer {
             self.forwarder.counts.forbidden += 1;
             return self.forwarder.refuse(from, request, 403, b"", b"", out);
         };
+        if c.bars(&way) {
+            self.forwarder.counts.forbidden += 1;
+            return self.forwarder.refuse_again(from, request, 480, out);
+        }
         let branch = Branch {
             epoch: c.epoch,
             node: dialog.node,

@@ -244,12 +244,12 @@ impl Balancer {
     /// id that we sealed. Of datagrams only, for streams need the port in that Via.
     fn way_known(&self, branch: &Branch, response: &Message<'_>, call: CallKey) -> Option<(Flow, TxnPlace)> {
         let transport = branch.listener.transport();
-        if branch.to_caller || transport != Transport::Udp || response.via_count() < 2 {
+        if branch.to_caller || transport != Some(Transport::Udp) || response.via_count() < 2 {
             return None;
         }
         let (remote, place) =
             self.dispatcher.calls().way_back(call, branch.id, MethodClass::of(response.method()))?;
         let listener = self.forwarder.settings().marked(branch.listener, remote)?;
-        Some((Flow { transport, listener, remote, conn: None }, place))
+        Some((Flow::udp(listener, remote), place))
     }
 }

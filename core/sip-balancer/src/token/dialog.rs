@@ -3,7 +3,7 @@
 use crate::Mark;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use seal::{Fields, Seal};
-use wire::ConnId;
+use wire::{ConnId, Transport};
 
 /// What our Record-Route says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,6 +20,24 @@ pub struct Dialog {
     pub by_node: bool,
     /// The connection that the caller's requests come on.
     pub conn: Option<Held>,
+}
+
+impl Dialog {
+    /// Whether a way of its own leads there, which may end (RFC 5626 section 5.3.1): that of a phone, or a
+    /// connection.
+    pub(crate) fn is_flow(&self) -> bool {
+        self.by_node || self.listener.transport().is_none_or(Transport::is_reliable)
+    }
+
+    /// Whether nothing but the connection in it leads there: a phone that was called on it (RFC 5626 section
+    /// 5.3.1), or a client of WebSocket (RFC 7118 section 5).
+    pub(crate) fn is_bound(&self) -> bool {
+        match self.listener.transport() {
+            Some(Transport::Ws | Transport::Wss) => true,
+            Some(transport) => self.by_node && transport.is_reliable(),
+            None => true,
+        }
+    }
 }
 
 /// A connection, and the life of the process that has it: in another one its number is another's.

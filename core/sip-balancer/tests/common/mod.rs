@@ -67,6 +67,9 @@ pub struct Sent {
     /// For how long its connection matters, and whether it is in use from now on.
     pub keeps: u32,
     pub uses: bool,
+    /// The name that its peer has to prove, and whether no connection is made for it.
+    pub name: String,
+    pub existing: bool,
 }
 
 impl Sent {
@@ -126,10 +129,20 @@ impl World {
 
     /// Over a stream, on a connection that has the port's number.
     pub fn receive_tcp(&mut self, from: &str, text: &str) -> Vec<Sent> {
+        self.receive_over((Transport::Tcp, 1), from, text)
+    }
+
+    /// The same over this transport, to the listener in this place.
+    pub fn receive_over(
+        &mut self,
+        (transport, listener): (Transport, u16),
+        from: &str,
+        text: &str,
+    ) -> Vec<Sent> {
         let mut out = Outbox::new();
         let remote: SocketAddr = from.parse().expect("an address");
         let conn = Some(ConnId::new(0, remote.port().into()));
-        let flow = Flow { transport: Transport::Tcp, listener: ListenerId(1), remote, conn };
+        let flow = Flow { transport, listener: ListenerId(listener), remote, conn };
         self.balancer.receive(wire::Arrival::new(self.now, flow, text.as_bytes()), &mut out);
         self.released.extend(out.releases());
         sent(&out)
@@ -218,7 +231,11 @@ impl World {
 }
 
 pub fn sent(out: &Outbox) -> Vec<Sent> {
-    let one = |t: &wire::Transmit| Sent {
+    out.transmits().iter().map(|transmit| one_sent(out, transmit)).collect()
+}
+
+pub fn one_sent(out: &Outbox, t: &wire::Transmit) -> Sent {
+    Sent {
         to: t.flow.remote.to_string(),
         text: String::from_utf8_lossy(out.message(t)).into_owned(),
         over: t.flow.transport,
@@ -227,8 +244,19 @@ pub fn sent(out: &Outbox) -> Vec<Sent> {
         hurries: t.hurries,
         keeps: t.keeps,
         uses: t.uses,
-    };
-    out.transmits().iter().map(one).collect()
+        name: String::from_utf8_lossy(out.name(t)).into_owned(),
+        existing: t.existing,
+    }
+}
+
+/// Over UDP, and nobody wants to know of it.
+impl Default for Sent {
+    fn default() -> Sent {
+        let flow = Flow::udp(ListenerId(0), ([0, 0, 0, 0], 0).into());
+        let mut out = Outbox::new();
+        out.send(flow, 0, b"");
+        one_sent(&out, &out.transmits()[0])
+    }
 }
 
 pub fn response(request: &Sent, status: &str, more: &str) -> String {

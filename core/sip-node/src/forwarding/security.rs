@@ -5,6 +5,7 @@
 use crate::services::Refusal;
 use crate::settings::is_secure;
 use crate::uris::is_sips;
+use sip_proxy::transport::SIPS_NOT_ALLOWED;
 use wire::Flow;
 
 /// Why a request does not go to a target.
@@ -20,7 +21,7 @@ impl Barred {
     /// The Warning line of the 480 (RFC 5630 section 5.3).
     pub const fn warning(self) -> &'static [u8] {
         match self {
-            Barred::Downgrade => b"Warning: 380 proxy \"SIPS Not Allowed\"\r\n",
+            Barred::Downgrade => SIPS_NOT_ALLOWED,
             Barred::Clear => b"Warning: 381 proxy \"SIPS Required\"\r\n",
         }
     }

@@ -1,0 +1,86 @@
+//! The names that nodes have to prove over TLS (RFC 5922 section 4).
+//!
+//! They change while it runs, and only messages to such nodes need them. So each worker has the list as it
+//! was last, and looks at a number to see if there is another.
+
+use crate::Node;
+use core::sync::atomic::{
+    AtomicU32,
+    Ordering::{Acquire, Release},
+};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Names by what tokens call their nodes.
+type List = BTreeMap<u32, Box<[u8]>>;
+
+/// The names that nodes over TLS have to prove, shared by all workers.
+#[derive(Default, Debug)]
+pub struct NodeNames {
+    version: AtomicU32,
+    list: Mutex<Arc<List>>,
+}
+
+impl NodeNames {
+    fn lock(&self) -> MutexGuard<'_, Arc<List>> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A node has to prove this name from now on, a domain or an address; without one it is not reached over
+    /// TLS. To be said before the node is added, by the thread that adds it. Names of others are forgotten
+    /// that the cluster, by [`Cluster::by_id`](crate::Cluster::by_id), does not know.
+    pub fn prove(&self, node: &Node, name: &str, is_known: impl Fn(u32) -> bool) {
+        let (id, name) = (node.id(), name.as_bytes());
+        let mut list = self.lock();
+        if list.get(&id).map_or(&b""[..], |name| name) == name {
+            return;
+        }
+        let known = list.iter().filter(|(id, _)| is_known(**id));
+        let mut next: List = known.map(|(id, name)| (*id, name.clone())).collect();
+        match name {
+            b"" => next.remove(&id),
+            name => next.insert(id, name.into()),
+        };
+        *list = Arc::new(next);
+        self.version.fetch_add(1, Release);
+    }
+}
+
+/// The list as a worker has it.
+#[derive(Default, Debug)]
+pub(crate) struct KnownNames {
+    version: u32,
+    list: Arc<List>,
+}
+
+impl KnownNames {
+    /// The name that a node has to prove; empty: none is known.
+    pub fn of(&mut self, names: &NodeNames, node: u32) -> &[u8] {
+        let version = names.version.load(Acquire);
+        if version != self.version {
+            (self.version, self.list) = (version, Arc::clone(&names.lock()));
+        }
+        self.list.get(&node).map_or(b"", |name| name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn name_of_a_node_is_the_last_one_said() {
+        let [one, two] = [1, 2].map(|last| Node::new(([192, 0, 2, last], 5061).into()));
+        let (names, mut known) = (NodeNames::default(), KnownNames::default());
+        let is_known = |id| id == one.id();
+        assert_eq!(known.of(&names, one.id()), b"");
+        names.prove(&two, "two.example", is_known);
+        for name in ["one.example", "192.0.2.1", ""] {
+            names.prove(&one, name, is_known);
+            assert_eq!(known.of(&names, one.id()), name.as_bytes());
+        }
+        names.prove(&one, "one.example", is_known);
+        assert_eq!(known.of(&names, one.id()), b"one.example");
+        assert_eq!(known.list.len(), 1, "the other was never added");
+    }
+}
