@@ -21,6 +21,9 @@ events! {
     warn not_tls(remote: &dyn Display, connections: u64; what: &str)
         "{what} on a TLS port: the connection is closed"
         "Point the client at the port of its transport, or have it use TLS (`transport=tls`).";
+    warn handshakes_full(connections: u64)
+        "too many TLS handshakes at a time, of all or of one source: connections are closed that make no progress"
+        "Raise `handshakes` or `handshakes_per_source` in `[tls]` if these are your phones; else find who connects.";
     warn key_log_on(file: &dyn Display)
         "keys of TLS sessions are written to a file: who has it can decrypt all of them"
         "Take `key_log` out of [tls] and restart when the search is over. Delete the file.";

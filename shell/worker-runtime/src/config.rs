@@ -218,9 +218,10 @@ pub struct StreamLimits {
     pub max_connections: usize,
     /// Accepted connections from one source: an IPv4 address or an IPv6 /56.
     pub max_per_source: u32,
-    /// From accept to the end of a handshake of TLS.
+    /// From accept to the end of a handshake of TLS, without the time that it waits for its turn.
     pub handshake: Duration,
-    /// Accepted connections of the whole process whose handshake of TLS is not over.
+    /// Handshakes of TLS that clients have begun and that are not over, of the whole process. Where more
+    /// begin, those make room that have made no progress for the longest time.
     pub max_handshakes: usize,
     /// The same from one source.
     pub max_handshakes_per_source: u32,

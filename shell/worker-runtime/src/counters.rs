@@ -174,8 +174,12 @@ counters! {
     tls_failed_timeout,
     /// TLS connections that failed for another fault of the peer.
     tls_failed_other,
-    /// Connections refused because too many TLS handshakes were under way, of all or of one source.
+    /// Connections refused because too many TLS handshakes were under way, of all or of one source, and none
+    /// of them could make room.
     tls_refused,
+    /// TLS handshakes ended to make room for another: of those under way they had made no progress for the
+    /// longest time.
+    tls_gave_way,
     /// TLS handshakes that waited for a later round, because those before them had taken their time.
     tls_deferred,
     /// Microseconds from accept to the end of completed TLS handshakes with clients, all together.

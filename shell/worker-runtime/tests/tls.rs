@@ -2,20 +2,16 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod common;
 
-use common::secure::certificate;
+use common::secure::Stream;
 use common::*;
-use rustls::pki_types::ServerName;
-use rustls::{ClientConnection, StreamOwned};
+use rustls::StreamOwned;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
-use tls::{Choice, ClientCertificates, ClientSettings, ServerSettings};
 use wire::Transport;
-use worker_runtime::{ConnectionView, Listener, Portion, Question, RuntimeConfig, Wanted};
-
-type Stream = StreamOwned<ClientConnection, TcpStream>;
+use worker_runtime::{ConnectionView, Portion, Question, RuntimeConfig, Wanted};
 
 /// A server with a TLS listener behind the two of [`config`], and its clients' settings.
 struct Tls {
@@ -29,33 +25,17 @@ impl Tls {
     }
 
     fn with(mut config: RuntimeConfig, workers: u16) -> Tls {
-        let (certificate, roots) = certificate();
-        let settings = ServerSettings {
-            choice: Arc::new(Choice::new([(&certificate, &[][..])])),
-            clients: ClientCertificates::Off,
-            roots: Arc::clone(&roots),
-            key_log: None,
-        };
-        let client =
-            ClientSettings { roots, wildcards: false, certificate: None, resume: true, key_log: None };
-        config
-            .listeners
-            .push(Listener { transport: Transport::Tls, address: "127.0.0.1:0".parse().unwrap() });
-        config.tls = Some(settings.server().unwrap());
-        Tls { server: Server::with(config, workers), client: client.config().unwrap() }
-    }
-
-    fn address(&self) -> SocketAddr {
-        self.server.handle.listeners()[2].address
+        secure::listens(&mut config, Transport::Tls);
+        let client = secure::secured(&mut config);
+        Tls { server: Server::with(config, workers), client }
     }
 
     fn tcp(&self) -> TcpStream {
-        patient(TcpStream::connect(self.address()).unwrap())
+        patient(TcpStream::connect(secure::address(&self.server)).unwrap())
     }
 
     fn connect(&self) -> Stream {
-        let name = ServerName::try_from("example.org").unwrap();
-        StreamOwned::new(ClientConnection::new(Arc::clone(&self.client), name).unwrap(), self.tcp())
+        secure::connect(&self.client, secure::address(&self.server))
     }
 }
 
@@ -117,8 +97,7 @@ fn answers_wait_for_a_client_that_reads_late() {
 #[test]
 fn handshake_byte_by_byte_is_one() {
     let tls = Tls::start(1);
-    let name = ServerName::try_from("example.org").unwrap();
-    let mut client = ClientConnection::new(Arc::clone(&tls.client), name).unwrap();
+    let mut client = secure::client_end(&tls.client);
     let mut tcp = tls.tcp();
     while client.is_handshaking() || client.wants_write() {
         let mut bytes = Vec::new();

@@ -2,83 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod common;
 
+use common::secure::{Authority, address};
 use common::*;
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SanType};
-use rustls::RootCertStore;
-use rustls::pki_types::PrivateKeyDer;
+use rcgen::SanType;
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::time::Duration;
-use tls::{Certificate, Choice, Client, ClientCertificates, ClientSettings, ServerSettings};
-use wire::Transport;
-use worker_runtime::{Listener, RuntimeConfig};
-
-/// A private authority.
-struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    roots: Arc<RootCertStore>,
-}
-
-impl Authority {
-    fn new() -> Authority {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
-        let mut roots = RootCertStore::empty();
-        roots.add(params.self_signed(&key).unwrap().der().clone()).unwrap();
-        Authority { issuer: Issuer::new(params, key), roots: Arc::new(roots) }
-    }
-
-    fn issue(&self, names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Certificate {
-        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
-        let mut params = CertificateParams::new(names).unwrap();
-        change(&mut params);
-        let key = KeyPair::generate().unwrap();
-        let signed = params.signed_by(&key, &self.issuer).unwrap();
-        let private = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-        Certificate::new(vec![signed.der().clone()], &private).unwrap()
-    }
-
-    /// A certificate of these names.
-    fn certificate(&self, names: &[&str]) -> Certificate {
-        self.issue(names, |_| {})
-    }
-
-    /// What a client starts from that believes this authority.
-    fn settings(&self, certificate: Option<Certificate>) -> ClientSettings {
-        let roots = Arc::clone(&self.roots);
-        ClientSettings { roots, wildcards: false, certificate, resume: true, key_log: None }
-    }
-
-    fn client(&self) -> Client {
-        Client::new(&self.settings(None), []).unwrap()
-    }
-
-    /// A server that shows these certificates, behind the two listeners of [`config`].
-    fn server(&self, certificates: &[Certificate], clients: ClientCertificates, workers: u16) -> Server {
-        let settings = ServerSettings {
-            choice: Arc::new(Choice::new(certificates.iter().map(|one| (one, &[][..])))),
-            clients,
-            roots: Arc::clone(&self.roots),
-            key_log: None,
-        };
-        let mut config = config("127.0.0.1");
-        config
-            .listeners
-            .push(Listener { transport: Transport::Tls, address: "127.0.0.1:0".parse().unwrap() });
-        config.tls = Some(settings.server().unwrap());
-        Server::with(config, workers)
-    }
-
-    fn of(&self, names: &[&str]) -> Server {
-        self.server(&[self.certificate(names)], ClientCertificates::Off, 1)
-    }
-}
-
-fn address(server: &Server) -> SocketAddr {
-    server.handle.listeners()[2].address
-}
+use tls::{Client, ClientCertificates};
+use worker_runtime::RuntimeConfig;
 
 /// A server without TLS listeners that opens connections with `client`.
 fn caller(client: Client, workers: u16) -> Server {

@@ -2,15 +2,13 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod common;
 
-use common::secure::certificate;
+use common::secure::Stream;
 use common::*;
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use rustls::ClientConfig;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
-use tls::{Choice, ClientCertificates, ClientSettings, ServerSettings};
 use wire::Transport;
 use worker_runtime::{Listener, RuntimeConfig};
 
@@ -143,20 +141,10 @@ impl Web {
     }
 
     fn with(mut config: RuntimeConfig, workers: u16) -> Web {
-        let (certificate, roots) = certificate();
-        let settings = ServerSettings {
-            choice: Arc::new(Choice::new([(&certificate, &[][..])])),
-            clients: ClientCertificates::Off,
-            roots: Arc::clone(&roots),
-            key_log: None,
-        };
-        let client =
-            ClientSettings { roots, wildcards: false, certificate: None, resume: true, key_log: None };
-        for transport in [Transport::Ws, Transport::Wss, Transport::Tls] {
-            config.listeners.push(Listener { transport, address: "127.0.0.1:0".parse().unwrap() });
-        }
-        config.tls = Some(settings.server().unwrap());
-        Web { server: Server::with(config, workers), client: client.config().unwrap() }
+        let transports = [Transport::Ws, Transport::Wss, Transport::Tls];
+        transports.into_iter().for_each(|transport| secure::listens(&mut config, transport));
+        let client = secure::secured(&mut config);
+        Web { server: Server::with(config, workers), client }
     }
 
     fn address(&self, transport: Transport) -> SocketAddr {
@@ -167,9 +155,8 @@ impl Web {
         patient(TcpStream::connect(self.address(transport)).unwrap())
     }
 
-    fn tls(&self, transport: Transport) -> StreamOwned<ClientConnection, TcpStream> {
-        let name = ServerName::try_from("example.org").unwrap();
-        StreamOwned::new(ClientConnection::new(Arc::clone(&self.client), name).unwrap(), self.tcp(transport))
+    fn tls(&self, transport: Transport) -> Stream {
+        secure::connect(&self.client, self.address(transport))
     }
 
     fn ws(&self) -> Client {

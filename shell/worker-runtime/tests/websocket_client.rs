@@ -3,18 +3,18 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod common;
 
-use common::secure::certificate;
+use common::secure::Authority;
 use common::*;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use tls::{Choice, ClientCertificates, GeneratorSettings, ServerSettings, Versions};
+use tls::{ClientCertificates, GeneratorSettings, Versions};
 use wire::Transport;
-use worker_runtime::{Listener, RuntimeConfig, WebSocketClient};
+use worker_runtime::{RuntimeConfig, WebSocketClient};
 
 /// A server with a WebSocket listener behind the two of [`config`].
 fn server(transport: Transport, mut config: RuntimeConfig) -> (Server, SocketAddr) {
-    config.listeners.push(Listener { transport, address: "127.0.0.1:0".parse().unwrap() });
+    secure::listens(&mut config, transport);
     let server = Server::with(config, 1);
     let address = server.handle.listeners()[2].address;
     (server, address)
@@ -61,13 +61,10 @@ fn long_messages_keep_their_bytes() {
 
 #[test]
 fn line_goes_over_websocket_and_tls() {
-    let (certificate, roots) = certificate();
-    let settings = ServerSettings {
-        choice: Arc::new(Choice::new([(&certificate, &[][..])])),
-        clients: ClientCertificates::Off,
-        roots: Arc::clone(&roots),
-        key_log: None,
-    };
+    let authority = Authority::new();
+    let certificate = authority.certificate(&["example.org"]);
+    let settings = authority.serving(&[certificate], ClientCertificates::Off);
+    let roots = Arc::clone(&authority.roots);
     let mut secure = config("127.0.0.1");
     secure.tls = Some(settings.server().unwrap());
     let (server, address) = server(Transport::Wss, secure);

@@ -42,7 +42,8 @@ section! {
         roots: Option<PathBuf> = None, path().optional(), restart;
         /// How long a handshake with a client may take.
         handshake_timeout: Duration = Duration::from_secs(10), length(HANDSHAKE), restart;
-        /// Handshakes with clients that may be under way at a time. More connections are refused.
+        /// Handshakes with clients that may be under way at a time. Where more begin, those make room that
+        /// have made no progress for the longest time.
         handshakes: usize = 10_000, number(1..=1_000_000), restart;
         /// The same from one source: an IPv4 address or an IPv6 /56.
         handshakes_per_source: usize = 1_000, number(1..=1_000_000), restart;

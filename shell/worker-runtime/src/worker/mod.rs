@@ -21,7 +21,7 @@ use crate::listen::WorkerSockets;
 use crate::monotonic_now;
 use crate::shared::{Hop, Shared};
 use crate::sys::{Event, Interest, Poller};
-use crate::transport::stream::{Conn, Reason, Streams, Ticket, answer, handshakes};
+use crate::transport::stream::{Reason, Streams, Ticket, answer, handshakes};
 use crate::transport::udp::Datagrams;
 use driver::Driver;
 pub use host::{Generating, Host, Notice, Serving};
@@ -244,11 +244,12 @@ impl<H: Host> Worker<H> {
         if event.writable {
             self.streams.writable(id, &self.poller, self.driver.now());
         }
-        let Some(ended) = self.streams.conn(id).map(Conn::has_ended) else { return };
-        if event.dead && (ended || handshakes::defers(&mut self.streams, id)) {
+        let Some(conn) = self.streams.conn(id) else { return };
+        let (ended, now) = (conn.has_ended(), self.driver.now());
+        if event.dead && (ended || conn.half_made().is_some()) {
             // Nothing is read any more, so nobody else would find out.
             self.streams.close(id, Reason::Peer);
-        } else if event.readable && !ended && !handshakes::defers(&mut self.streams, id) {
+        } else if event.readable && !ended && !handshakes::defers(&mut self.streams, id, now) {
             self.read_stream(id);
         }
     }

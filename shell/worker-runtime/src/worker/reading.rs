@@ -58,7 +58,7 @@ impl<H: Host> Worker<H> {
         let budget = handshakes::budget(rest);
         let mut spent = Duration::ZERO;
         for done in 1u32.. {
-            let Some(id) = handshakes::next(&mut self.streams, &self.poller) else { break };
+            let Some(id) = handshakes::next(&mut self.streams, &self.poller, began) else { break };
             self.read_stream(id);
             spent = monotonic_now().since(began);
             // Another one would exceed it, if it costs what those before did.

@@ -3,6 +3,7 @@
 use super::Streams;
 use super::conn::Conn;
 use super::link::Link;
+use super::told::Told;
 use crate::sys::{self, Interest, Poller, errno, is_transient};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,8 +14,6 @@ use wire::{ListenerId, Time, Transport};
 const ACCEPT_BUDGET: usize = 32;
 /// How long to stop accepting when not even a refusal is possible.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Time between two log lines about refusals.
-const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// One listening socket of one worker.
 struct Listening {
@@ -31,8 +30,7 @@ pub struct Acceptor {
     /// left in the queue would be reported for ever and its peer would hang.
     reserve: Option<OwnedFd>,
     resume: Option<Time>,
-    next_log: Time,
-    unlogged: u64,
+    told: Told,
     /// Whether the listening sockets are closed, because the server is about to end.
     stopped: bool,
 }
@@ -41,14 +39,7 @@ impl Acceptor {
     /// No sockets yet.
     pub fn new() -> io::Result<Acceptor> {
         let reserve = Some(sys::null_descriptor()?);
-        Ok(Acceptor {
-            sockets: Vec::new(),
-            reserve,
-            resume: None,
-            next_log: Time::ZERO,
-            unlogged: 0,
-            stopped: false,
-        })
+        Ok(Acceptor { sockets: Vec::new(), reserve, resume: None, told: Told::new(), stopped: false })
     }
 
     /// Whether no more connections are taken, because the server is about to end.
@@ -95,11 +86,8 @@ impl Acceptor {
 
     /// Logs a refusal, if the last line about one is old enough.
     fn log(&mut self, why: &str, now: Time) {
-        self.unlogged += 1;
-        if now >= self.next_log {
-            log_events::workers::connections_refused(self.unlogged, why);
-            self.next_log = now + LOG_INTERVAL;
-            self.unlogged = 0;
+        if let Some(times) = self.told.again(now) {
+            log_events::workers::connections_refused(times, why);
         }
     }
 }
@@ -166,12 +154,6 @@ impl Streams {
             return Attempt::Passed;
         }
         let secure = transport.is_secure();
-        if secure && !self.handshakes.admit(&self.shared.caps, remote.ip(), &self.counters) {
-            self.shared.caps.release(remote.ip(), self.limits.idle_loose.is_some());
-            self.acceptor.log("too many handshakes of TLS, of all or of one source", now);
-            sys::reset_on_close(fd.as_fd());
-            return Attempt::Passed;
-        }
         let first = if secure { self.limits.handshake } else { self.limits.first_message };
         let link = Link::accepted(fd, session, self.shared.web(transport, listener));
         let link = if transport == Transport::Sctp { link.with_records() } else { link };
@@ -184,9 +166,6 @@ impl Streams {
             Err(conn) => {
                 self.counters.tcp_refused.one();
                 self.shared.caps.release(conn.remote().ip(), self.limits.idle_loose.is_some());
-                if secure {
-                    self.shared.caps.end_handshake(conn.remote().ip());
-                }
                 return Attempt::Passed;
             }
         }

@@ -47,7 +47,7 @@ pub enum Full {
 }
 
 /// What counts as one source: an IPv4 address, or the /56 that an IPv6 customer is given.
-fn source(ip: IpAddr) -> u64 {
+pub fn source(ip: IpAddr) -> u64 {
     match ip {
         IpAddr::V4(v4) => u64::from(u32::from(v4)),
         IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
@@ -84,22 +84,33 @@ impl Caps {
         self
     }
 
-    /// Counts the handshake of a connection accepted from `ip`; `false` if there are too many.
-    pub fn begin_handshake(&self, ip: IpAddr) -> bool {
+    /// Counts the handshake of a connection accepted from `ip`. `beyond`: even if all are too many.
+    ///
+    /// # Errors
+    /// Why it cannot begin.
+    pub fn begin_handshake(&self, ip: IpAddr, beyond: bool) -> Result<(), Full> {
         let (max, of_source) = self.handshakes;
-        let more = |n| if n < max { Some(n + 1) } else { None };
+        let more = |n| if n < max || beyond { Some(n + 1) } else { None };
         if self.half_made.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
-            return false;
+            return Err(Full::Process);
         }
         let source = source(ip);
         let mut stripe = self.stripe(source).lock().unwrap_or_else(|e| e.into_inner());
         let counted = stripe.get_mut(&source).filter(|counted| counted.half_made < of_source);
         let admitted = counted.map(|counted| counted.half_made += 1).is_some();
         drop(stripe);
-        if !admitted {
-            self.half_made.fetch_sub(1, Ordering::Relaxed);
+        if admitted {
+            return Ok(());
         }
-        admitted
+        self.half_made.fetch_sub(1, Ordering::Relaxed);
+        Err(Full::Source)
+    }
+
+    /// Handshakes from the source of `ip` that are not over.
+    pub fn half_made_of(&self, ip: IpAddr) -> u32 {
+        let source = source(ip);
+        let stripe = self.stripe(source).lock().unwrap_or_else(|e| e.into_inner());
+        stripe.get(&source).map_or(0, |counted| counted.half_made)
     }
 
     /// A handshake is over, in one way or another.
@@ -237,16 +248,22 @@ mod tests {
         let [a, b]: [IpAddr; 2] = ["10.0.0.1", "10.0.0.2"].map(|ip| ip.parse().expect("an address"));
         let begin = |ip| {
             assert!(caps.admit(ip, false).is_ok());
-            let begun = caps.begin_handshake(ip);
-            if !begun {
+            let begun = caps.begin_handshake(ip, false);
+            if begun.is_err() {
                 caps.release(ip, false);
             }
             begun
         };
-        assert_eq!([begin(a), begin(a), begin(a)], [true, true, false], "of one source");
-        assert_eq!([begin(b), begin(b)], [true, false], "of all");
+        assert_eq!([begin(a), begin(a), begin(a)], [Ok(()), Ok(()), Err(Full::Source)]);
+        assert_eq!([begin(b), begin(b)], [Ok(()), Err(Full::Process)]);
+        assert_eq!((caps.half_made_of(a), caps.half_made_of(b)), (2, 1));
         caps.end_handshake(a);
-        assert!(begin(b), "one is over, and its connection goes on");
+        assert_eq!(begin(b), Ok(()), "one is over, and its connection goes on");
+        assert_eq!(
+            (caps.begin_handshake(b, true), caps.begin_handshake(a, true)),
+            (Err(Full::Source), Ok(()))
+        );
+        caps.end_handshake(a);
         caps.end_handshake(a);
         [b, b].into_iter().for_each(|ip| caps.end_handshake(ip));
         [a, a, b, b].into_iter().for_each(|ip| caps.release(ip, false));

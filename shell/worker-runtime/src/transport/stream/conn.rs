@@ -6,7 +6,7 @@ use super::input::Input;
 use super::link::Link;
 use super::output::{Outgoing, Output, Ticket};
 use super::phase::{Phase, State};
-use super::secure::Took;
+use super::secure::Progress;
 use super::standing::Standing;
 use super::web::Web;
 use crate::config::StreamLimits;
@@ -90,11 +90,6 @@ impl Conn {
     /// What it is found by.
     pub fn key(&self) -> Key<'_> {
         self.peer.place.proven_by(self.link.name())
-    }
-
-    /// The name that the peer has to prove; empty: none.
-    pub fn name(&self) -> &str {
-        self.link.name()
     }
 
     /// The peer's address.
@@ -338,11 +333,6 @@ impl Conn {
         self.link.owes()
     }
 
-    /// Whether bytes of the stream can be written, once its socket is open.
-    pub fn is_ready(&self) -> bool {
-        self.link.is_ready()
-    }
-
     /// It is WebSocket, of that listener if it differs, and its layer takes a step. It is found by that from
     /// now on.
     pub fn becomes_web(
@@ -362,22 +352,22 @@ impl Conn {
         }
     }
 
-    /// Whether the peer opened it, and its handshake of TLS goes on.
-    pub fn is_half_made(&self) -> bool {
-        self.peer.inbound && self.link.shakes_hands()
-    }
-
-    /// Has its socket unwatched; `false` if it was.
-    pub fn mute(&mut self, id: ConnId, poller: &Poller) -> bool {
-        let watched = self.link.is_watched();
-        self.link.watch(Interest::NONE, id, poller);
-        watched
-    }
-
-    /// Whether the peer has ended its direction within a layer.
+    /// How far its handshake of TLS has come, if the peer opened it and the handshake goes on.
     #[inline]
-    pub fn peer_closed(&self) -> bool {
-        self.link.peer_closed()
+    pub fn half_made(&self) -> Option<Progress> {
+        let secure = self.link.secure().filter(|secure| self.peer.inbound && !secure.is_ready())?;
+        Some(secure.progress())
+    }
+
+    /// Has its socket watched for bytes, and for room where output waits for it.
+    pub fn watch_all(&mut self, id: ConnId, poller: &Poller) {
+        let room = if self.outgoing.is_blocked() { Interest::WRITE } else { Interest::NONE };
+        self.link.watch(Interest::READ.and(room), id, poller);
+    }
+
+    /// The wait was ours: its present state may last so much longer.
+    pub fn extend_deadline(&mut self, by: Duration) {
+        self.deadline = self.deadline + by;
     }
 
     /// The kernel has no room for the rest of the output. It must have some by `until`.
@@ -411,22 +401,6 @@ impl Conn {
             self.phase.shakes_hands();
         }
         Ok(self.link.is_ready())
-    }
-
-    /// Reads without waiting; `scratch`: room for a layer.
-    #[inline]
-    pub fn read(&mut self, room: &mut [u8], scratch: &mut Vec<u8>) -> io::Result<Took> {
-        self.link.read(room, scratch)
-    }
-
-    /// Ends our direction.
-    pub fn finish(&mut self) -> io::Result<()> {
-        self.link.finish()
-    }
-
-    /// Makes its close a reset.
-    pub fn reset_on_close(&self) {
-        self.link.reset_on_close();
     }
 
     /// The bytes that are left over.

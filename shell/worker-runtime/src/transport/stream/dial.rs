@@ -5,38 +5,31 @@ use super::conn::Conn;
 use super::link::Link;
 use super::phase::Reason;
 use super::secure::Secure;
+use super::told::Told;
 use super::{Key, Streams, socket_options};
 use crate::counters::Counters;
 use crate::sys::{self, Poller};
 use std::fmt::Display;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
 use tls::{Client, Fault};
 use wire::{ConnId, ListenerId, Time, Transport};
 
-/// Time between two log lines about connections of TLS that did not come about.
-const LOG_INTERVAL: Duration = Duration::from_secs(10);
-
 /// What a worker remembers of the connections that it could not open.
 pub struct Dial {
-    next_log: Time,
-    unlogged: u64,
+    told: Told,
 }
 
 impl Dial {
     /// Nothing so far.
     pub fn new() -> Dial {
-        Dial { next_log: Time::ZERO, unlogged: 0 }
+        Dial { told: Told::new() }
     }
 
     /// Logs that a server did not prove its name, if the last such line is old enough.
     fn log(&mut self, remote: SocketAddr, name: &str, why: &dyn Display, now: Time) {
-        self.unlogged += 1;
-        if now >= self.next_log {
-            log_events::workers::tls_connect_failed(&remote, name, why, self.unlogged);
-            self.next_log = now + LOG_INTERVAL;
-            self.unlogged = 0;
+        if let Some(times) = self.told.again(now) {
+            log_events::workers::tls_connect_failed(&remote, name, why, times);
         }
     }
 
@@ -123,7 +116,7 @@ impl Streams {
                 if let Some(client) = &self.shared.tls_client {
                     client.failed(why);
                 }
-                self.dial.log(conn.remote(), conn.name(), why, now);
+                self.dial.log(conn.remote(), conn.link().name(), why, now);
             }
             _ => tracing::debug!(remote = %conn.remote(), %why, "a handshake failed"),
         }

@@ -115,7 +115,7 @@ impl Streams {
     pub(super) fn linger(&mut self, id: ConnId, poller: &Poller, now: Time) {
         let Some(conn) = self.table.get_mut(id) else { return };
         let held = conn.link().held();
-        let finished = conn.finish();
+        let finished = conn.link_mut().finish();
         self.buffers.holds_now(held, conn.link().held());
         if finished.is_err() {
             let reason = conn.phase().reason();

@@ -2,46 +2,81 @@
 //!
 //! A handshake costs as much as some hundred messages. So those that have bytes wait until everything else
 //! of the round is done, and then have a part of the time that it took. What is left over waits for the
-//! next round, unwatched, so that it does not crowd the reports of epoll.
+//! next round, unwatched, so that it does not crowd the reports of epoll. Those that we have answered go
+//! before those that begin: little is left to do for them, and their clients have waited once already.
 
 use super::Streams;
 use super::caps::Caps;
 use super::conn::Conn;
 use super::phase::Reason;
+use super::places::Places;
+use super::secure::{Progress, Secure};
+use super::told::Told;
 use crate::counters::Counters;
-use crate::sys::{Interest, Poller};
+use crate::sys::Poller;
 use std::collections::VecDeque;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
-use tls::{Fault, FaultClass, Spoken};
+use tls::{Fault, FaultClass};
 use wire::{ConnId, Time};
 
 /// Handshakes have this time of a round at least, and one of them always.
 const LEAST: Duration = Duration::from_micros(250);
 /// They have no more: so long a message waits for them, and for the one that exceeds it.
 const MOST: Duration = Duration::from_millis(2);
-/// Time between two log lines about clients that do not speak TLS.
-const LOG_INTERVAL: Duration = Duration::from_secs(10);
+/// Answered handshakes that have their turn before one that begins has. Nobody can keep others out by many
+/// small records.
+const IN_A_ROW: u32 = 8;
+/// How often room is made for one handshake: another worker may take the room that was made.
+const ATTEMPTS: usize = 8;
+/// When the time of a handshake is looked at again that could not end because its bytes wait for us.
+pub(super) const WAIT: Duration = Duration::from_millis(100);
+
+/// Connections with bytes for their handshakes, and since when.
+#[derive(Default)]
+struct Turns {
+    answered: VecDeque<(ConnId, Time)>,
+    fresh: VecDeque<(ConnId, Time)>,
+    /// Answered ones since a fresh one had its turn.
+    row: u32,
+}
+
+impl Turns {
+    fn push(&mut self, id: ConnId, progress: Progress, now: Time) {
+        match progress {
+            Progress::Answered => self.answered.push_back((id, now)),
+            Progress::Silent | Progress::Begun => self.fresh.push_back((id, now)),
+        }
+    }
+
+    fn pop(&mut self) -> Option<(ConnId, Time)> {
+        if self.row < IN_A_ROW
+            && let Some(next) = self.answered.pop_front()
+        {
+            self.row += 1;
+            return Some(next);
+        }
+        self.row = 0;
+        self.fresh.pop_front().or_else(|| self.answered.pop_front())
+    }
+
+    fn are_due(&self) -> bool {
+        !self.answered.is_empty() || !self.fresh.is_empty()
+    }
+}
 
 /// The handshakes of one worker.
 pub struct Handshakes {
-    /// Connections with bytes for theirs, in the order in which they came.
-    queue: VecDeque<ConnId>,
-    next_log: Time,
-    unlogged: u64,
+    turns: Turns,
+    places: Places,
+    full: Told,
+    not_tls: Told,
 }
 
 impl Handshakes {
     /// None.
     pub fn new() -> Handshakes {
-        Handshakes { queue: VecDeque::new(), next_log: Time::ZERO, unlogged: 0 }
-    }
-
-    /// Counts a handshake from `ip` that begins; `false` if there are too many.
-    pub fn admit(&self, caps: &Caps, ip: IpAddr, counters: &Counters) -> bool {
-        let admitted = caps.begin_handshake(ip);
-        counters.tls_refused.add(u64::from(!admitted));
-        admitted
+        Handshakes { turns: Turns::default(), places: Places::new(), full: Told::new(), not_tls: Told::new() }
     }
 
     /// Counts why a handshake or a session has failed, and logs who does not speak TLS.
@@ -55,56 +90,118 @@ impl Handshakes {
             FaultClass::NotTls => counters.tls_failed_not_tls.one(),
             FaultClass::Other => counters.tls_failed_other.one(),
         }
-        if let Some(Fault::NotTls(spoken)) = fault {
-            self.log(*spoken, remote, now);
+        if let Some(Fault::NotTls(spoken)) = fault
+            && let Some(times) = self.not_tls.again(now)
+        {
+            log_events::certificates::not_tls(&remote, times, spoken.text());
         }
     }
 
-    fn log(&mut self, spoken: Spoken, remote: SocketAddr, now: Time) {
-        self.unlogged += 1;
-        if now >= self.next_log {
-            log_events::certificates::not_tls(&remote, self.unlogged, spoken.text());
-            self.next_log = now + LOG_INTERVAL;
-            self.unlogged = 0;
+    /// A connection is closed, maybe before its handshake was over.
+    pub(super) fn broken_off(&mut self, conn: &Conn, reason: Reason, caps: &Caps, counters: &Counters) {
+        let Some(progress) = conn.half_made() else { return };
+        if progress != Progress::Silent {
+            caps.end_handshake(conn.remote().ip());
+            self.places.give_back();
+        }
+        let late = u64::from(reason == Reason::Useless);
+        counters.tls_failures.add(late);
+        counters.tls_failed_timeout.add(late);
+    }
+
+    /// A connection is closed because there are too many handshakes.
+    fn are_too_many(&mut self, now: Time) {
+        if let Some(times) = self.full.again(now) {
+            log_events::certificates::handshakes_full(times);
         }
     }
 }
 
 /// Whether some wait for their turn.
 pub fn wait(streams: &Streams) -> bool {
-    !streams.handshakes.queue.is_empty()
+    streams.handshakes.turns.are_due()
 }
 
 /// Puts a connection that has bytes for its handshake in the queue; `false` if it has none to make.
-pub fn defers(streams: &mut Streams, id: ConnId) -> bool {
-    let Some(conn) = streams.table.get_mut(id).filter(|conn| conn.is_half_made()) else { return false };
-    if conn.wait() {
-        streams.handshakes.queue.push_back(id);
+pub fn defers(streams: &mut Streams, id: ConnId, now: Time) -> bool {
+    let Some(progress) = streams.table.get(id).and_then(Conn::half_made) else { return false };
+    if progress == Progress::Silent && !begins(streams, id, now) {
+        return true;
+    }
+    if streams.table.get_mut(id).is_some_and(Conn::wait) {
+        streams.handshakes.turns.push(id, progress, now);
     }
     true
 }
 
+/// The first bytes of a handshake have come: it gets a place, for which another may have to go. `false`, and
+/// its connection is closed, if there is none.
+fn begins(streams: &mut Streams, id: ConnId, now: Time) -> bool {
+    let Some(ip) = streams.table.get(id).map(|conn| conn.remote().ip()) else { return false };
+    for _ in 0..ATTEMPTS {
+        let Streams { handshakes, table, shared, .. } = streams;
+        // If this worker has none, all places are held by other workers, where it cannot make room.
+        let full = match shared.caps.begin_handshake(ip, handshakes.places.are_free()) {
+            Ok(()) => {
+                handshakes.places.take(id, table);
+                table.get_mut(id).and_then(|conn| conn.link_mut().secure_mut()).map(Secure::begins);
+                return true;
+            }
+            Err(full) => full,
+        };
+        let Some(other) = handshakes.places.make_room(full, ip, table, &shared.caps) else { break };
+        handshakes.are_too_many(now);
+        streams.counters.tls_gave_way.one();
+        streams.close(other, Reason::Room);
+    }
+    streams.handshakes.are_too_many(now);
+    streams.counters.tls_refused.one();
+    streams.close(id, Reason::Room);
+    false
+}
+
+/// Bytes of a handshake were read that had come so far `before`.
+pub(super) fn went_on(streams: &mut Streams, id: ConnId, before: Progress, now: Time) {
+    let Streams { handshakes, table, shared, counters, .. } = streams;
+    let Some(conn) = table.get(id) else { return };
+    match conn.half_made() {
+        None => {
+            handshakes.places.give_back();
+            shared.caps.end_handshake(conn.remote().ip());
+            counters.tls_handshake_us.add(conn.age(now).as_micros() as u64);
+            counters.tls_resumed.add(u64::from(conn.link().is_resumed()));
+        }
+        Some(Progress::Answered) if before != Progress::Answered => handshakes.places.progress(id, table),
+        Some(_) => {}
+    }
+}
+
 /// The next connection that may go on with its handshake.
-pub fn next(streams: &mut Streams, poller: &Poller) -> Option<ConnId> {
+pub fn next(streams: &mut Streams, poller: &Poller, now: Time) -> Option<ConnId> {
     loop {
-        let id = streams.handshakes.queue.pop_front()?;
+        let (id, since) = streams.handshakes.turns.pop()?;
         if let Some(conn) = streams.table.get_mut(id) {
             conn.wait_no_more();
-            conn.watch(Interest::READ, id, poller);
+            conn.extend_deadline(now.since(since));
+            conn.watch_all(id, poller);
             return Some(id);
         }
     }
 }
 
-/// Those left over wait unwatched.
+/// Those left over wait unwatched, except for room.
 pub fn mute(streams: &mut Streams, poller: &Poller) {
-    // Those further on were muted before.
-    for id in streams.handshakes.queue.iter().rev() {
-        let Some(conn) = streams.table.get_mut(*id) else { continue };
-        if !conn.mute(*id, poller) {
-            break;
+    let Streams { handshakes, table, counters, .. } = streams;
+    for queue in [&handshakes.turns.answered, &handshakes.turns.fresh] {
+        // Those further on were muted before.
+        for (id, _) in queue.iter().rev() {
+            let Some(conn) = table.get_mut(*id) else { continue };
+            if !conn.link().is_watched() {
+                break;
+            }
+            conn.watch_for_room_only(*id, poller);
+            counters.tls_deferred.one();
         }
-        streams.counters.tls_deferred.one();
     }
 }
 
@@ -112,16 +209,6 @@ pub fn mute(streams: &mut Streams, poller: &Poller) {
 /// fill the rounds are left most of the time, and an idle worker spends it on handshakes.
 pub fn budget(rest: Duration) -> Duration {
     rest.clamp(LEAST, MOST)
-}
-
-/// A connection is closed whose handshake was not over.
-pub(super) fn broken_off(conn: &Conn, reason: Reason, caps: &Caps, counters: &Counters) {
-    if conn.is_half_made() {
-        caps.end_handshake(conn.remote().ip());
-        let late = u64::from(reason == Reason::Useless);
-        counters.tls_failures.add(late);
-        counters.tls_failed_timeout.add(late);
-    }
 }
 
 #[cfg(test)]
@@ -133,5 +220,18 @@ mod tests {
         assert_eq!(budget(Duration::ZERO), LEAST);
         assert_eq!(budget(Duration::from_millis(1)), Duration::from_millis(1));
         assert_eq!(budget(Duration::from_secs(1)), MOST);
+    }
+
+    #[test]
+    fn answered_handshakes_go_first_and_leave_turns_to_fresh_ones() {
+        let mut turns = Turns::default();
+        let conn = |n| ConnId::accepted(0, n);
+        turns.push(conn(0), Progress::Begun, Time::ZERO);
+        turns.push(conn(1), Progress::Silent, Time::ZERO);
+        (2..22).for_each(|n| turns.push(conn(n), Progress::Answered, Time::ZERO));
+        let order: Vec<_> = std::iter::from_fn(|| turns.pop()).map(|(id, _)| id).collect();
+        let wanted = (2..10).chain([0]).chain(10..18).chain([1]).chain(18..22);
+        assert_eq!(order, wanted.map(conn).collect::<Vec<_>>());
+        assert!(!turns.are_due());
     }
 }

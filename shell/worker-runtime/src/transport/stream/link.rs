@@ -120,27 +120,28 @@ impl Link {
         }
     }
 
+    /// The layer of TLS.
     #[inline]
-    fn secure(&self) -> Option<&Secure> {
+    pub fn secure(&self) -> Option<&Secure> {
         self.layers.as_ref()?.secure.as_deref()
+    }
+
+    /// The layer of TLS.
+    #[inline]
+    pub fn secure_mut(&mut self) -> Option<&mut Secure> {
+        self.layers.as_mut()?.secure.as_deref_mut()
     }
 
     /// Whether a handshake of TLS has come to its end since this was asked last.
     #[inline]
     pub fn completes_tls(&mut self) -> bool {
-        let secure = self.layers.as_mut().and_then(|layers| layers.secure.as_deref_mut());
-        secure.is_some_and(Secure::completes)
+        self.secure_mut().is_some_and(Secure::completes)
     }
 
     /// Whether a layer has bytes that the socket has not taken.
     #[inline]
     pub fn owes(&self) -> bool {
         self.secure().is_some_and(Secure::owes)
-    }
-
-    /// Whether a handshake of TLS goes on.
-    pub fn shakes_hands(&self) -> bool {
-        self.secure().is_some_and(|secure| !secure.is_ready())
     }
 
     /// Whether an earlier session of TLS was resumed.
@@ -154,9 +155,9 @@ impl Link {
         self.secure().map_or(0, Secure::held)
     }
 
-    /// Whether the socket is watched for anything.
+    /// Whether the socket is watched for bytes that come.
     pub fn is_watched(&self) -> bool {
-        self.interest != Interest::NONE
+        self.interest.and(Interest::READ) == self.interest
     }
 
     /// Whether the peer has ended its direction within a layer.

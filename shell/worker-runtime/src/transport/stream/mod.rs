@@ -19,10 +19,12 @@ mod listing;
 mod loose;
 mod output;
 mod phase;
+mod places;
 mod reading;
 mod secure;
 mod standing;
 mod table;
+mod told;
 mod upgrade;
 mod web;
 
@@ -343,6 +345,8 @@ impl Streams {
                 conn.watch(Interest::READ, id, poller);
             }
             State::HalfClosed | State::Ending => conn.watch(Interest::NONE, id, poller),
+            // One whose turn is to come is watched again then.
+            State::Handshake if conn.is_waiting() => conn.watch(Interest::NONE, id, poller),
             State::Handshake => conn.watch(Interest::READ, id, poller),
             State::Connecting | State::Lingering => {}
         }
@@ -434,12 +438,12 @@ impl Streams {
             self.shared.caps.close();
         }
         if reason.resets() || conn.state() == State::Lingering {
-            conn.reset_on_close();
+            conn.link().reset_on_close();
         }
         if conn.phase().was_open() {
             self.news.gone.push(id);
         }
-        handshakes::broken_off(&conn, reason, &self.shared.caps, &self.counters);
+        self.handshakes.broken_off(&conn, reason, &self.shared.caps, &self.counters);
         self.buffers.let_go(conn.input().map_or(0, Input::held) + conn.pending() + conn.link().held());
         let secure = conn.link().transport().is_secure();
         let (input, outgoing, link) = conn.into_parts();
@@ -473,6 +477,11 @@ impl Streams {
             }
             let reason = match conn.state() {
                 _ if conn.is_stalled(now) => Reason::Stalled,
+                // Its turn has not come yet; the time until then is given back.
+                State::Handshake if conn.is_inbound() && conn.is_waiting() => {
+                    self.wheel.set_lazily(slot, now + handshakes::WAIT);
+                    continue;
+                }
                 State::Handshake if conn.is_inbound() => Reason::Useless,
                 State::Handshake => {
                     self.give_up(id, &"the handshake is not done in time", now);
@@ -510,7 +519,7 @@ impl Streams {
             if let Some(conn) = self.table.get_mut(id).filter(|conn| conn.state() == State::Open) {
                 let held = conn.link().held();
                 // A peer that is gone cannot be told.
-                let _ = conn.finish();
+                let _ = conn.link_mut().finish();
                 self.buffers.holds_now(held, conn.link().held());
             }
             self.close(id, Reason::Asked);

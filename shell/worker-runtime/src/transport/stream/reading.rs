@@ -6,7 +6,7 @@ use super::dial::is_refusal;
 use super::input::{Begun, Input, WHOLE};
 use super::phase::{Reason, State};
 use super::secure::{MOST, Took};
-use super::{Streams, reason_of};
+use super::{Streams, handshakes, reason_of};
 use crate::sys::{Poller, is_transient};
 use std::collections::VecDeque;
 use std::io;
@@ -115,13 +115,11 @@ impl Streams {
         });
         let carried = begun.unwrap_or(0);
         let room = self.reading.scratch.get_mut(carried..carried + MOST).unwrap_or_default();
-        let (held, half_made) = (conn.link().held(), conn.is_half_made());
-        let result = conn.read(room, &mut self.reading.layer);
+        let (held, half_made) = (conn.link().held(), conn.half_made());
+        let result = conn.link_mut().read(room, &mut self.reading.layer);
         self.buffers.holds_now(held, conn.link().held());
-        if half_made && !conn.is_half_made() {
-            self.shared.caps.end_handshake(conn.remote().ip());
-            self.counters.tls_handshake_us.add(conn.age(now).as_micros() as u64);
-            self.counters.tls_resumed.add(u64::from(conn.link().is_resumed()));
+        if let Some(before) = half_made {
+            handshakes::went_on(self, id, before, now);
         }
         self.counters.syscalls.one();
         let took = match result {
@@ -136,7 +134,9 @@ impl Streams {
         match took {
             Took::Ended => self.ended(id, poller, now),
             Took::Nothing if self.buffers.lack_room_for(0) => self.close(id, Reason::Slow),
-            Took::Nothing if self.table.get(id).is_some_and(Conn::peer_closed) => self.ended(id, poller, now),
+            Took::Nothing if self.table.get(id).is_some_and(|conn| conn.link().peer_closed()) => {
+                self.ended(id, poller, now)
+            }
             Took::Nothing => {}
             Took::Abandoned => {
                 let begun = self.take_input(id);
@@ -153,7 +153,7 @@ impl Streams {
                     true => self.greet(id, carried..carried + n, poller, now),
                     false => self.take_up(id, (begun.is_some(), whole), carried + n, now),
                 };
-                if self.table.get(id).is_some_and(|conn| conn.peer_closed() && conn.is_useful()) {
+                if self.table.get(id).is_some_and(|conn| conn.link().peer_closed() && conn.is_useful()) {
                     self.ended(id, poller, now);
                 }
                 return read;
@@ -173,7 +173,7 @@ impl Streams {
         if conn.state() != State::Handshake {
             return;
         }
-        if conn.is_ready() {
+        if conn.link().is_ready() {
             self.opened(id, poller, now);
         } else {
             asking::ask(self, id, poller, now);

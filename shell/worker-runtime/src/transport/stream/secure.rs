@@ -30,6 +30,17 @@ pub enum Took {
     Nothing,
 }
 
+/// How far a handshake has come that a client began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// Nothing has come.
+    Silent,
+    /// The beginning of a ClientHello has come. The handshake has its [place](super::places).
+    Begun,
+    /// We have answered.
+    Answered,
+}
+
 /// The TLS of a connection. An idle one holds no buffer.
 pub struct Secure {
     session: Session,
@@ -39,12 +50,13 @@ pub struct Secure {
     name: Box<str>,
     /// Whether the end of the handshake was [noted](Secure::completes).
     complete: bool,
+    progress: Progress,
 }
 
 impl Secure {
     /// Of a connection that a client opened.
     pub fn new(session: Session) -> Secure {
-        Secure { session, owed: Vec::new(), name: Box::default(), complete: false }
+        Secure::with(session, Vec::new(), "")
     }
 
     /// Of a connection that we open to a server of this name. It owes the beginning of the handshake.
@@ -54,7 +66,21 @@ impl Secure {
     pub fn begun(client: &Client, name: &str) -> Result<Secure, Fault> {
         let mut owed = Vec::new();
         let session = client.session(name, &mut owed)?;
-        Ok(Secure { session, owed, name: name.into(), complete: false })
+        Ok(Secure::with(session, owed, name))
+    }
+
+    fn with(session: Session, owed: Vec<u8>, name: &str) -> Secure {
+        Secure { session, owed, name: name.into(), complete: false, progress: Progress::Silent }
+    }
+
+    /// How far the handshake has come.
+    pub fn progress(&self) -> Progress {
+        self.progress
+    }
+
+    /// The first bytes have come, and the handshake has got its place.
+    pub fn begins(&mut self) {
+        self.progress = Progress::Begun;
     }
 
     /// The name that the peer has to prove; empty: none.
@@ -132,6 +158,9 @@ impl Secure {
         };
         let came = scratch.get_mut(..kept + n).unwrap_or_default();
         let received = self.session.receive(came, &mut data, &mut self.owed);
+        if self.owes() && self.progress == Progress::Begun {
+            self.progress = Progress::Answered;
+        }
         // What came counts, even if the peer takes nothing any more. The next write reports that.
         let _ = self.flush(socket);
         received.map_err(|fault| io::Error::new(io::ErrorKind::InvalidData, fault))?;
