@@ -84,6 +84,9 @@ impl Forwarder {
         let barred = bar(hop, step.site.asks_for_security(admitted), &target.uri, secure);
         if !closed && barred.is_none() {
             self.send_stateless(step, flow, hop, request, admitted, target);
+            if request.method() == Method::Ack {
+                self.send_to_moved(step, flow, request, admitted, target);
+            }
         } else if request.method() == Method::Ack {
             step.site.services().count(Counter::Stray);
         } else if let Some(barred) = barred.filter(|_| !closed) {
@@ -91,6 +94,21 @@ impl Forwarder {
             step.refuse(flow, request, 480, b"", barred.warning());
         } else {
             step.refuse(flow, request, 403, b"", b"");
+        }
+    }
+
+    /// Sends an ACK over the other connection of a phone that may have [moved](crate::routing), too. Nobody
+    /// answers an ACK, so which of the two leads there does not show; a phone ignores one of no call.
+    fn send_to_moved<S: Services>(
+        &mut self,
+        step: &mut Step<'_, S>,
+        flow: Flow,
+        request: &Message<'_>,
+        admitted: &Admitted<'_>,
+        target: &Target,
+    ) {
+        for &hop in target.hops.iter().skip(1).filter(|hop| hop.is_only_way()) {
+            self.send_stateless(step, flow, hop, request, admitted, target);
         }
     }
 

@@ -86,7 +86,7 @@ impl Gate {
         let (meant, within) = ((&uri, &routing), dialog.as_ref());
         let help = step.ingress().emergency_caller(step.now, flow, request, meant, within);
         let (mut caller, aor) =
-            match help.or_else(|| step.ingress().caller_within(flow, request, meant, within)) {
+            match help.or_else(|| step.ingress().caller_within(step.now, flow, request, meant, within)) {
                 Some(caller) => (caller, None),
                 None => self.identify(step, flow, request, &uri, within)?,
             };

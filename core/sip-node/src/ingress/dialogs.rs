@@ -2,12 +2,14 @@
 
 use super::Ingress;
 use crate::admitted::Caller;
+use crate::routing::is_same_end;
 use crate::services::Services;
+use crate::site::Aor;
 use sip_message::{Message, Method, Name, Uri};
 use sip_proxy::routes::Routing;
 use sip_proxy::token::{Dialog, Role};
 use sip_registrar::is_public;
-use wire::Flow;
+use wire::{Flow, Time};
 
 /// Whether a request goes to the other end of its dialog whoever sent it: the URI that decides has the other
 /// end's address, or a private one where the other end is behind address translation.
@@ -24,15 +26,17 @@ fn leads_to_peer(uri: &Uri<'_>, routing: &Routing<'_>, dialog: &Dialog) -> bool 
 }
 
 impl<S: Services> Ingress<'_, S> {
-    /// The sender of a request within a dialog, if it is a user of ours, comes from the very address that our
-    /// token names, under the name that it bears there, and goes to the other end. Many gateways cannot
-    /// answer a challenge there, and their calls would never end. The token and a source address may be known
-    /// to the other end, so they give no choice of the next hop: such a request is
-    /// [borrowed](Caller::borrowed). One that leads elsewhere is challenged.
+    /// The sender of a request within a dialog, if it is a user of ours under the name that it bears there,
+    /// and the request goes to the other end. It comes from the very address that our token names, or on the
+    /// connection that its phone has registered on since. Many gateways cannot answer a challenge there, and
+    /// their calls would never end. The token and a source address may be known to the other end, so they
+    /// give no choice of the next hop: such a request is [borrowed](Caller::borrowed). One that leads
+    /// elsewhere is challenged.
     ///
     /// Credentials are always checked: they are valid once, and an eavesdropper could use unchecked ones.
     pub(crate) fn caller_within(
         &self,
+        now: Time,
         flow: Flow,
         request: &Message<'_>,
         (uri, routing): (&Uri<'_>, &Routing<'_>),
@@ -41,25 +45,28 @@ impl<S: Services> Ingress<'_, S> {
         let auth = &self.site.settings().auth;
         let dialog = dialog.filter(|dialog| dialog.sender.role == Role::Local)?;
         let (end, seen) = (dialog.sender, flow.remote);
-        let same = end.remote.port() == seen.port()
-            && end.remote.ip().to_canonical() == seen.ip().to_canonical()
-            && end.transport == flow.transport;
+        let same = is_same_end(end.remote, seen) && end.transport == flow.transport;
         // A NOTIFY may get a new token.
         let fits = !matches!(request.method(), Method::Register | Method::Notify);
         let brings =
             [Name::ProxyAuthorization, Name::Authorization].iter().any(|n| request.header(*n).is_some());
         let asked = !auth.enabled || auth.in_dialog || !fits || brings;
         if asked
-            || !same
+            || !(same || flow.is_only_way())
             || self.site.settings().trunk_of(seen.ip()).is_some()
             || self.site.is_from_ourselves(request)
         {
             return None;
         }
         // Under its own name: also in its own dialog no user may use another's name.
-        let name = self.site.aor_of(request.from_uri()).map_or(0, |aor| self.site.sealer().mark(aor.text()));
+        let aor = self.site.aor_of(request.from_uri());
+        let name = aor.as_ref().map_or(0, |aor| self.site.sealer().mark(aor.text()));
         let bears = if dialog.by_caller { dialog.calling } else { dialog.called };
         if name != bears || (name == 0 && !dialog.by_caller) {
+            return None;
+        }
+        let direct = request.via_count() == 1 && !auth.is_front(seen.ip());
+        if !same && !(direct && aor.is_some_and(|aor| self.is_registered_on(now, flow, &aor))) {
             return None;
         }
         leads_to_peer(uri, routing, dialog).then_some(Caller {
@@ -68,5 +75,15 @@ impl<S: Services> Ingress<'_, S> {
             trunk: None,
             borrowed: true,
         })
+    }
+
+    /// Whether a phone of this user has registered on this very connection. One of a trusted proxy has many.
+    fn is_registered_on(&self, now: Time, flow: Flow, aor: &Aor<'_>) -> bool {
+        let mut found = false;
+        // The connections of this node are known here.
+        let _ = self.site.services().bindings(aor.text(), now, &mut |binding| {
+            found |= binding.flow.conn == flow.conn && binding.path.is_empty() && !binding.is_elsewhere();
+        });
+        found
     }
 }

@@ -34,9 +34,11 @@ impl<S: Services> Router<'_, S> {
         let mut target = target_within(a, dialog, &a.uri);
         let (uri, peer) = (&a.uri, dialog.peer);
         let asker = self.asker_within(dialog, &a.caller);
+        let moved = self.moved(now, request, uri, dialog);
         match uri.host_ip().filter(|_| uri.is_sip()) {
             // It can only be reached where it was seen.
             _ if peer.translated => target.hops.push(self.valid_flow(peer.flow(), flow.listener)),
+            _ if moved.as_ref().is_some_and(|moved| moved.only) => {}
             // The other end's address with another port: its Contact is right about that.
             Some(ip) if ip == peer.remote.ip() => {
                 let size = self.site.grown(flow, request);
@@ -57,6 +59,9 @@ impl<S: Services> Router<'_, S> {
                 target.locate = a.routing.request_uri.to_vec();
                 target.bounds = Bounds::of(peer.remote);
             }
+        }
+        if let Some(moved) = moved {
+            target.hops.push(moved.flow);
         }
         room.push((1000, target));
         Plan::Forward(mem::take(room))

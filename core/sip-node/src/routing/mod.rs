@@ -7,12 +7,14 @@
 mod dialogs;
 mod emergency;
 mod fixed;
+mod moved;
 mod others;
 mod policy;
 mod reach;
 mod target;
 mod trunks;
 
+pub(crate) use moved::is_same_end;
 pub(crate) use others::{Ask, Finding, Findings, Others};
 pub(crate) use reach::is_anothers;
 pub(crate) use target::{Plan, Target, sources};

@@ -18,6 +18,7 @@ mod forking;
 mod forwarding;
 mod health;
 mod location;
+mod moved;
 mod networks;
 mod overload;
 mod own;

@@ -1,0 +1,90 @@
+//! Phones that have another connection than the one that their dialog began on: after a restart of this
+//! server, or a change of their network. RFC 5626 leaves such dialogs to fail. Here they go on over the
+//! connection that the phone has registered on since.
+
+use super::Router;
+use super::reach::is_dialled_never;
+use crate::services::Services;
+use core::net::SocketAddr;
+use sip_message::{Message, Uri};
+use sip_proxy::token::{Dialog, End, Role};
+use sip_registrar::BindingView;
+use wire::{Flow, Time, Transport};
+
+/// A connection of the other end of a dialog that is not the one in the token.
+pub(super) struct Moved {
+    pub flow: Flow,
+    /// The one in the token is certainly gone.
+    pub only: bool,
+}
+
+/// Which connection of a user leads to the phone of a dialog: the one that registered its Contact, else the
+/// only one with the user name of its Contact, else the only one of these at its address. None while a phone
+/// is registered on the connection that the dialog began on.
+#[derive(Default)]
+struct Search {
+    exact: Option<Flow>,
+    named: Option<Flow>,
+    near: Option<Flow>,
+    many_named: bool,
+    many_near: bool,
+    stays: bool,
+}
+
+impl Search {
+    fn note(&mut self, end: &End, uri: &Uri<'_>, binding: &BindingView<'_>) {
+        let flow = binding.flow;
+        if !flow.is_only_way() || !binding.path.is_empty() {
+            return;
+        }
+        let here = flow.remote.ip().to_canonical() == end.remote.ip().to_canonical();
+        self.stays |= here && is_same_end(flow.remote, end.remote) && flow.transport == end.transport;
+        let Ok(contact) = Uri::parse(binding.contact) else { return };
+        if contact.equivalent(uri) {
+            self.exact.get_or_insert(flow);
+        }
+        if contact.user == uri.user {
+            self.many_named |= self.named.replace(flow).is_some();
+            self.many_near |= here && self.near.replace(flow).is_some();
+        }
+    }
+
+    fn found(self) -> Option<Flow> {
+        let named = self.named.filter(|_| !self.many_named);
+        let near = self.near.filter(|_| !self.many_near);
+        self.exact.or(named).or(near).filter(|_| !self.stays)
+    }
+}
+
+/// Whether two addresses are the same one, however they are written.
+pub(crate) fn is_same_end(one: SocketAddr, other: SocketAddr) -> bool {
+    one.port() == other.port() && one.ip().to_canonical() == other.ip().to_canonical()
+}
+
+impl<S: Services> Router<'_, S> {
+    /// The connection that a user's phone has registered on since the dialog began. Only for phones that are
+    /// reached by their own connection alone; over TCP after a restart, so that no look-up is added to calls.
+    pub(super) fn moved(
+        &self,
+        now: Time,
+        request: &Message<'_>,
+        uri: &Uri<'_>,
+        dialog: &Dialog,
+    ) -> Option<Moved> {
+        let end = &dialog.peer;
+        let earlier = dialog.keeper != 0 && dialog.keeper != self.calls.keeper();
+        let looks = is_dialled_never(end.transport) || earlier && end.transport == Transport::Tcp;
+        if end.role != Role::Local || !end.opened || !looks {
+            return None;
+        }
+        let mark = if dialog.by_caller { dialog.called } else { dialog.calling };
+        let aor = self.site.aor_of(request.to_uri())?;
+        if mark != self.site.sealer().mark(aor.text()) {
+            return None;
+        }
+        let mut search = Search::default();
+        // The connections of this node are known here.
+        let _ = self.site.services().bindings(aor.text(), now, &mut |b| search.note(end, uri, b));
+        search.found().map(|flow| Moved { flow, only: earlier })
+    }
+}
