@@ -1,9 +1,9 @@
 //! The harness of the live tests: it starts the real `strowger` on a loopback address of its own
 //! and talks to it from raw sockets, the way phones and attackers do.
 //!
-//! A test names what it wants with [`Setup`], gets a [`Server`], and opens [`Link`]s to it over UDP
-//! or TCP. Nothing here sleeps for a fixed time: every wait polls a condition up to a generous
-//! deadline. Every server has its own addresses, so tests run side by side.
+//! A test names what it wants with [`Setup`], gets a [`Server`], and opens [`Link`]s to it. Nothing here
+//! sleeps for a fixed time: every wait polls a condition up to a generous deadline. Every server has its own
+//! addresses, so tests run side by side.
 //!
 //! The binary is the one named by `STROWGER_BIN`, else `strowger` beside the test in cargo's target
 //! folder, which is built first when cargo is at hand.
@@ -18,6 +18,7 @@ mod reference;
 mod server;
 mod signals;
 mod sip;
+mod stream;
 
 pub use archive::unpack;
 pub use beside::{Beside, figure, file, load, text};
@@ -29,30 +30,43 @@ pub use reference::compare as compare_metrics;
 pub use server::{Server, Setup, binary, fresh_ip, fresh_ips, run, without_capabilities};
 pub use signals::signal;
 pub use sip::{Msg, Req, unique};
+pub use stream::{Stream, UPGRADE, frame, opcode};
 
 use std::time::{Duration, Instant};
 
 /// How long a test waits for something that must happen. Generous: the machine may be busy.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The two transports that every server here listens on.
+/// The transports that servers here listen on: all on the first two, those of [`Setup::secure`] on the
+/// others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Via {
     /// Datagrams.
     Udp,
     /// One connection.
     Tcp,
+    /// One connection over TLS.
+    Tls,
+    /// WebSocket.
+    Ws,
+    /// WebSocket over TLS.
+    Wss,
 }
 
 impl Via {
-    /// Both transports, for tests that must hold over each.
+    /// UDP and TCP, for tests that must hold over each.
     pub const BOTH: [Self; 2] = [Self::Udp, Self::Tcp];
+    /// Those whose phones have no other way than their connection.
+    pub const FLOWS: [Self; 3] = [Self::Tls, Self::Ws, Self::Wss];
 
     /// The name as it stands in a Via header field.
     pub fn name(self) -> &'static str {
         match self {
             Self::Udp => "UDP",
             Self::Tcp => "TCP",
+            Self::Tls => "TLS",
+            Self::Ws => "WS",
+            Self::Wss => "WSS",
         }
     }
 }

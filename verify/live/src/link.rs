@@ -1,28 +1,27 @@
-//! Sockets of the other side: one UDP socket or one TCP connection on a loopback address of its own,
-//! and a listener for what must (or must not) arrive.
+//! Sockets of the other side: one UDP socket or one connection on a loopback address of its own, and a
+//! listener for what must (or must not) arrive.
 
-use crate::{Credentials, Msg, PATIENCE, Req, Via, fresh_ip};
-use std::io::{ErrorKind, Read, Write};
+use crate::stream::{Stream, UPGRADE};
+use crate::{Credentials, Msg, PATIENCE, Req, Via, fresh_ip, unique};
+use rustls::pki_types::CertificateDer;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 #[derive(Debug)]
 enum Socket {
     Udp(UdpSocket),
-    Tcp { stream: TcpStream, buffer: Vec<u8>, eof: bool },
+    Stream(Stream),
 }
 
 /// A phone's or attacker's side of the wire.
 #[derive(Debug)]
 pub struct Link {
+    via: Via,
     server: SocketAddr,
     local: SocketAddr,
+    /// As it calls itself in Via and Contact.
+    name: String,
     socket: Socket,
-}
-
-/// Any error of a read that only means that nothing is there yet.
-fn nothing_yet(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
 impl Link {
@@ -31,6 +30,7 @@ impl Link {
         match via {
             Via::Udp => Self::udp_at((fresh_ip(), 5060).into(), server),
             Via::Tcp => Self::tcp(server),
+            _ => panic!("`Server::link` knows the certificate that {via:?} needs"),
         }
     }
 
@@ -38,7 +38,68 @@ impl Link {
     pub fn udp_at(local: SocketAddr, server: SocketAddr) -> Self {
         let socket = UdpSocket::bind(local).unwrap();
         let local = socket.local_addr().unwrap();
-        Self { server, local, socket: Socket::Udp(socket) }
+        Self { via: Via::Udp, server, local, name: local.to_string(), socket: Socket::Udp(socket) }
+    }
+
+    /// A connection over TLS, WebSocket or both, to a server that shows this certificate.
+    pub fn secure(via: Via, server: SocketAddr, certificate: &CertificateDer<'static>) -> Self {
+        let mut link = Self::bare(via, server, certificate);
+        if matches!(via, Via::Ws | Via::Wss) {
+            let head = link.ask_upgrade(UPGRADE);
+            assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+        }
+        link
+    }
+
+    /// The same before it asks for WebSocket.
+    pub fn bare(via: Via, server: SocketAddr, certificate: &CertificateDer<'static>) -> Self {
+        let socket = TcpStream::connect_timeout(&server, PATIENCE).unwrap();
+        let local = socket.local_addr().unwrap();
+        let stream = match via {
+            Via::Tls | Via::Wss => Stream::tls(socket, certificate),
+            _ => Stream::plain(socket),
+        };
+        // RFC 7118 section 5: a browser knows no address of its own.
+        let name = match via {
+            Via::Ws | Via::Wss => format!("{}.invalid", unique("web")),
+            _ => local.to_string(),
+        };
+        Self { via, server, local, name, socket: Socket::Stream(stream) }
+    }
+
+    /// Asks for WebSocket by this request; the head of the answer.
+    pub fn ask_upgrade(&mut self, request: &str) -> String {
+        self.stream().ask_upgrade(request)
+    }
+
+    /// Its stream. Of UDP there is none.
+    pub fn stream(&mut self) -> &mut Stream {
+        match &mut self.socket {
+            Socket::Stream(stream) => stream,
+            Socket::Udp(_) => panic!("no stream"),
+        }
+    }
+
+    /// Its own name, as it stands in Via and Contact.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Calls itself by the name of another one, as a phone does that connects anew.
+    pub fn named_as(mut self, other: &str) -> Self {
+        other.clone_into(&mut self.name);
+        self
+    }
+
+    /// The URI of a phone here.
+    pub fn contact(&self, user: &str) -> String {
+        let transport = match self.via {
+            Via::Udp => "",
+            Via::Tcp => ";transport=tcp",
+            Via::Tls => ";transport=tls",
+            Via::Ws | Via::Wss => ";transport=ws",
+        };
+        format!("sip:{user}@{}{transport}", self.name)
     }
 
     /// A new TCP connection.
@@ -54,9 +115,9 @@ impl Link {
     }
 
     fn from_stream(stream: TcpStream, server: SocketAddr) -> Self {
-        stream.set_nodelay(true).unwrap();
         let local = stream.local_addr().unwrap();
-        Self { server, local, socket: Socket::Tcp { stream, buffer: Vec::new(), eof: false } }
+        let socket = Socket::Stream(Stream::plain(stream));
+        Self { via: Via::Tcp, server, local, name: local.to_string(), socket }
     }
 
     /// Send to this server from now on.
@@ -66,10 +127,7 @@ impl Link {
 
     /// Its transport.
     pub fn via(&self) -> Via {
-        match self.socket {
-            Socket::Udp(_) => Via::Udp,
-            Socket::Tcp { .. } => Via::Tcp,
-        }
+        self.via
     }
 
     /// Its own address and port.
@@ -77,24 +135,21 @@ impl Link {
         self.local
     }
 
-    /// Send these bytes as they are. A connection that the server closed meanwhile is no error here:
-    /// what the test expects shows in what it reads.
+    /// Send these bytes as they are, over WebSocket as one message. A connection that the server closed
+    /// meanwhile is no error here: what the test expects shows in what it reads.
     pub fn send(&mut self, bytes: &[u8]) {
         match &mut self.socket {
             Socket::Udp(socket) => {
                 socket.send_to(bytes, self.server).unwrap();
             }
-            Socket::Tcp { stream, .. } => {
-                stream.set_write_timeout(Some(PATIENCE)).unwrap();
-                let _ = stream.write_all(bytes);
-            }
+            Socket::Stream(stream) => stream.send(bytes),
         }
     }
 
     /// End this side's direction of a connection.
     pub fn end_sending(&mut self) {
-        if let Socket::Tcp { stream, .. } = &mut self.socket {
-            stream.shutdown(std::net::Shutdown::Write).unwrap();
+        if let Socket::Stream(stream) = &mut self.socket {
+            stream.end_sending();
         }
     }
 
@@ -112,15 +167,15 @@ impl Link {
                         return Some(datagram);
                     }
                 }
-                Socket::Tcp { stream, buffer, eof } => {
-                    if let Some(message) = take_message(buffer) {
+                Socket::Stream(stream) => {
+                    if let Some(message) = stream.take_message() {
                         return Some(message);
                     }
-                    if *eof {
+                    if stream.has_ended() {
                         return None;
                     }
-                    read_some(stream, buffer, eof, left);
-                    if let Some(message) = take_message(buffer) {
+                    stream.read_some(left);
+                    if let Some(message) = stream.take_message() {
                         return Some(message);
                     }
                 }
@@ -212,19 +267,18 @@ impl Link {
     /// Wait until the server closes this connection; says whether it did. Bytes read are kept.
     pub fn closed_within(&mut self, within: Duration) -> bool {
         let end = Instant::now() + within;
-        let Socket::Tcp { stream, buffer, eof } = &mut self.socket else { return false };
-        while !*eof && Instant::now() < end {
-            let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-            read_some(stream, buffer, eof, left);
+        let Socket::Stream(stream) = &mut self.socket else { return false };
+        while !stream.has_ended() && Instant::now() < end {
+            stream.read_some(end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1)));
         }
-        *eof
+        stream.has_ended()
     }
 
     /// Ends a connection by a reset, which is what a close is with something unread: waits for that.
     pub fn reset(self) {
-        if let Socket::Tcp { stream, .. } = self.socket {
-            stream.set_read_timeout(Some(PATIENCE)).unwrap();
-            assert_eq!(stream.peek(&mut [0]).unwrap(), 1);
+        if let Socket::Stream(stream) = self.socket {
+            stream.socket().set_read_timeout(Some(PATIENCE)).unwrap();
+            assert_eq!(stream.socket().peek(&mut [0]).unwrap(), 1);
         }
     }
 
@@ -232,47 +286,34 @@ impl Link {
     pub fn rest(&self) -> &[u8] {
         match &self.socket {
             Socket::Udp(_) => b"",
-            Socket::Tcp { buffer, .. } => buffer,
+            Socket::Stream(stream) => stream.rest(),
         }
     }
 
     /// Read until some bytes, messages or not, are there; the bytes are taken.
     pub fn bytes_within(&mut self, within: Duration) -> Vec<u8> {
         let end = Instant::now() + within;
-        let Socket::Tcp { stream, buffer, eof } = &mut self.socket else { return Vec::new() };
-        while buffer.is_empty() && !*eof && Instant::now() < end {
-            let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-            read_some(stream, buffer, eof, left);
+        let Socket::Stream(stream) = &mut self.socket else { return Vec::new() };
+        while stream.rest().is_empty() && !stream.has_ended() && Instant::now() < end {
+            stream.read_some(end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1)));
         }
-        std::mem::take(buffer)
+        stream.take_rest()
     }
-}
 
-fn read_some(stream: &mut TcpStream, buffer: &mut Vec<u8>, eof: &mut bool, within: Duration) {
-    let mut chunk = [0; 65_536];
-    stream.set_read_timeout(Some(within)).unwrap();
-    match stream.read(&mut chunk) {
-        Ok(0) => *eof = true,
-        Ok(n) => buffer.extend_from_slice(&chunk[..n]),
-        Err(error) if nothing_yet(error.kind()) => {}
-        // A reset is the other way to close.
-        Err(_) => *eof = true,
+    /// The next control frame of WebSocket, if one comes in time: opcode and payload.
+    pub fn control_within(&mut self, within: Duration) -> Option<(u8, Vec<u8>)> {
+        let end = Instant::now() + within;
+        let stream = self.stream();
+        loop {
+            if let Some(control) = stream.take_control() {
+                return Some(control);
+            }
+            if stream.has_ended() || Instant::now() >= end {
+                return None;
+            }
+            stream.read_some(end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1)));
+        }
     }
-}
-
-/// Take one message off the front of a stream's bytes, after any keepalive CRLFs.
-fn take_message(buffer: &mut Vec<u8>) -> Option<Vec<u8>> {
-    while buffer.starts_with(b"\r\n") {
-        buffer.drain(..2);
-    }
-    let end = buffer.windows(4).position(|w| w == b"\r\n\r\n")? + 4;
-    let length = Msg::parse(&buffer[..end])
-        .and_then(|m| m.header("Content-Length").and_then(|v| v.parse::<usize>().ok()))
-        .expect("the server wrote a message without Content-Length to a stream");
-    if buffer.len() < end + length {
-        return None;
-    }
-    Some(buffer.drain(..end + length).collect())
 }
 
 /// A callee that takes both UDP datagrams and TCP connections at one address, and remembers all.

@@ -1,6 +1,7 @@
 //! Starting, killing and restarting the server under test.
 
 use crate::{Link, PATIENCE, Req, Via};
+use rustls::pki_types::CertificateDer;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -89,6 +90,7 @@ pub struct Setup {
     steering: Option<String>,
     capabilities: bool,
     tls: bool,
+    secure: bool,
 }
 
 impl Default for Setup {
@@ -104,6 +106,7 @@ impl Default for Setup {
             steering: None,
             capabilities: true,
             tls: false,
+            secure: false,
         }
     }
 }
@@ -173,6 +176,13 @@ impl Setup {
         self
     }
 
+    /// With listeners of TLS at port 5061, WebSocket at 5080 and both at 5443, and a certificate of their
+    /// own.
+    pub fn secure(mut self) -> Self {
+        self.secure = true;
+        self
+    }
+
     /// Without any of a superuser's capabilities, whoever runs the test.
     pub fn unprivileged(mut self) -> Self {
         self.capabilities = false;
@@ -203,6 +213,7 @@ pub struct Server {
     dir: PathBuf,
     child: Option<Child>,
     log: Arc<Mutex<Vec<String>>>,
+    certificate: Option<CertificateDer<'static>>,
 }
 
 impl Server {
@@ -210,7 +221,8 @@ impl Server {
         let ip = fresh_ip();
         let dir = std::env::temp_dir().join(format!("strowger-live-{}-{ip}", std::process::id()));
         std::fs::create_dir_all(dir.join("data")).unwrap();
-        let mut server = Self { setup, ip, dir, child: None, log: Arc::default() };
+        let certificate = setup.secure.then(|| write_certificate(&dir));
+        let mut server = Self { setup, ip, dir, child: None, log: Arc::default(), certificate };
         server.import_users();
         server.write_config(server.setup.config.clone().as_deref());
         server.spawn();
@@ -268,6 +280,14 @@ impl Server {
         if self.setup.tls {
             command.args(["--listen", &format!("tls:{}:5061", self.ip)]);
         }
+        if self.setup.secure {
+            for via in Via::FLOWS {
+                let transport = via.name().to_lowercase();
+                command.args(["--listen", &format!("{transport}:{}", self.place(via))]);
+            }
+            command.arg("--tls-cert").arg(self.dir.join("chain.pem"));
+            command.arg("--tls-key").arg(self.dir.join("key.pem"));
+        }
         for domain in &self.setup.domains {
             command.args(["--domain", domain]);
         }
@@ -306,6 +326,17 @@ impl Server {
     /// Where it takes SIP over UDP and TCP.
     pub fn sip(&self) -> SocketAddr {
         (self.ip, 5060).into()
+    }
+
+    /// Where it takes SIP over this transport.
+    pub fn place(&self, via: Via) -> SocketAddr {
+        let port = match via {
+            Via::Udp | Via::Tcp => 5060,
+            Via::Tls => 5061,
+            Via::Ws => 5080,
+            Via::Wss => 5443,
+        };
+        (self.ip, port).into()
     }
 
     /// Where its admin API listens.
@@ -382,7 +413,15 @@ impl Server {
 
     /// A phone or attacker of its own address, connected to this server.
     pub fn link(&self, via: Via) -> Link {
-        Link::open(via, self.sip())
+        match &self.certificate {
+            Some(certificate) if Via::FLOWS.contains(&via) => Link::secure(via, self.place(via), certificate),
+            _ => Link::open(via, self.sip()),
+        }
+    }
+
+    /// The same of a server with [`Setup::secure`], before it asks for WebSocket.
+    pub fn bare_link(&self, via: Via) -> Link {
+        Link::bare(via, self.place(via), self.certificate.as_ref().unwrap())
     }
 
     /// The server must answer an OPTIONS of a newcomer, whatever happened before. Sent again every
@@ -396,6 +435,16 @@ impl Server {
         });
         assert!(answered, "no answer to OPTIONS after {after}");
     }
+}
+
+/// Writes a certificate for `example.com` that signs itself, and its key.
+fn write_certificate(folder: &Path) -> CertificateDer<'static> {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(vec!["example.com".to_owned()]).unwrap();
+    let signed = params.self_signed(&key).unwrap();
+    std::fs::write(folder.join("chain.pem"), signed.pem()).unwrap();
+    std::fs::write(folder.join("key.pem"), key.serialize_pem()).unwrap();
+    signed.der().clone()
 }
 
 impl Drop for Server {

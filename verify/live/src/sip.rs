@@ -165,7 +165,7 @@ impl Req {
         Self {
             method: method.into(),
             uri: uri.into(),
-            via: format!("SIP/2.0/{} {};branch={};rport", link.via().name(), link.local(), unique("z9hG4bK")),
+            via: format!("SIP/2.0/{} {};branch={};rport", link.via().name(), link.name(), unique("z9hG4bK")),
             from: format!("<sip:caller@example.com>;tag={}", unique("f")),
             to: format!("<{uri}>"),
             call_id: unique("call"),
@@ -191,8 +191,7 @@ impl Req {
     pub fn register(user: &str, link: &Link) -> Self {
         let mut req = Self::new("REGISTER", "sip:example.com", link).user(user).with("Expires: 3600");
         req.to = format!("<sip:{user}@example.com>");
-        let transport = if link.via() == crate::Via::Tcp { ";transport=tcp" } else { "" };
-        req.with(&format!("Contact: <sip:{user}@{}{transport}>", link.local()))
+        req.with(&format!("Contact: <{}>", link.contact(user)))
     }
 
     /// From this user of `example.com`.
@@ -209,8 +208,7 @@ impl Req {
 
     /// A Contact of this link.
     pub fn contact(self, link: &Link) -> Self {
-        let transport = if link.via() == crate::Via::Tcp { ";transport=tcp" } else { "" };
-        self.with(&format!("Contact: <sip:caller@{}{transport}>", link.local()))
+        self.with(&format!("Contact: <{}>", link.contact("caller")))
     }
 
     /// The body; Content-Length follows.
@@ -224,7 +222,7 @@ impl Req {
         let mut next = self.clone();
         next.cseq += 1;
         next.via =
-            format!("SIP/2.0/{} {};branch={};rport", link.via().name(), link.local(), unique("z9hG4bK"));
+            format!("SIP/2.0/{} {};branch={};rport", link.via().name(), link.name(), unique("z9hG4bK"));
         next.extra.retain(|l| !l.to_ascii_lowercase().contains("authorization:"));
         next.extra.push(line.into());
         next
@@ -241,7 +239,7 @@ impl Req {
         next.to = answer.header("To").unwrap_or("").into();
         next.cseq = if method == "ACK" { self.cseq } else { self.cseq + 1 };
         next.via =
-            format!("SIP/2.0/{} {};branch={};rport", link.via().name(), link.local(), unique("z9hG4bK"));
+            format!("SIP/2.0/{} {};branch={};rport", link.via().name(), link.name(), unique("z9hG4bK"));
         next.extra = answer.all("Record-Route").iter().rev().map(|r| format!("Route: {r}")).collect();
         next.body.clear();
         next

@@ -66,7 +66,7 @@ impl<S: Services> Ingress<'_, S> {
             return None;
         }
         let direct = request.via_count() == 1 && !auth.is_front(seen.ip());
-        if !same && !(direct && aor.is_some_and(|aor| self.is_registered_on(now, flow, &aor))) {
+        if !(same || direct && aor.is_some_and(|aor| self.is_registered_on(now, flow, &aor))) {
             return None;
         }
         leads_to_peer(uri, routing, dialog).then_some(Caller {

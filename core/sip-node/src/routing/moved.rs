@@ -18,16 +18,33 @@ pub(super) struct Moved {
     pub only: bool,
 }
 
+/// A connection, if there is only one.
+#[derive(Default)]
+struct Only {
+    flow: Option<Flow>,
+    many: bool,
+}
+
+impl Only {
+    fn note(&mut self, flow: Flow) {
+        self.many |= self.flow.replace(flow).is_some();
+    }
+
+    fn found(self) -> Option<Flow> {
+        self.flow.filter(|_| !self.many)
+    }
+}
+
 /// Which connection of a user leads to the phone of a dialog: the one that registered its Contact, else the
-/// only one with the user name of its Contact, else the only one of these at its address. None while a phone
-/// is registered on the connection that the dialog began on.
+/// only one with the user name of its Contact, else the only one of these at its address. Where none has this
+/// user name, the only one of all. None while a phone is registered on the connection that the dialog began
+/// on.
 #[derive(Default)]
 struct Search {
     exact: Option<Flow>,
-    named: Option<Flow>,
-    near: Option<Flow>,
-    many_named: bool,
-    many_near: bool,
+    named: Only,
+    near: Only,
+    all: Only,
     stays: bool,
 }
 
@@ -37,22 +54,23 @@ impl Search {
         if !flow.is_only_way() || !binding.path.is_empty() {
             return;
         }
-        let here = flow.remote.ip().to_canonical() == end.remote.ip().to_canonical();
-        self.stays |= here && is_same_end(flow.remote, end.remote) && flow.transport == end.transport;
+        self.stays |= is_same_end(flow.remote, end.remote) && flow.transport == end.transport;
         let Ok(contact) = Uri::parse(binding.contact) else { return };
         if contact.equivalent(uri) {
             self.exact.get_or_insert(flow);
         }
         if contact.user == uri.user {
-            self.many_named |= self.named.replace(flow).is_some();
-            self.many_near |= here && self.near.replace(flow).is_some();
+            self.named.note(flow);
+            if flow.remote.ip().to_canonical() == end.remote.ip().to_canonical() {
+                self.near.note(flow);
+            }
         }
+        self.all.note(flow);
     }
 
     fn found(self) -> Option<Flow> {
-        let named = self.named.filter(|_| !self.many_named);
-        let near = self.near.filter(|_| !self.many_near);
-        self.exact.or(named).or(near).filter(|_| !self.stays)
+        let all = self.all.found().filter(|_| self.named.flow.is_none());
+        self.exact.or(self.named.found()).or(self.near.found()).or(all).filter(|_| !self.stays)
     }
 }
 

@@ -217,6 +217,14 @@ fn other_phones_of_the_user_get_nothing_of_a_dialog() {
     );
     let sent = call.carol_sends("INVITE");
     assert_eq!((sent.len(), sent[0].to().as_str(), sent[0].existing), (1, BEFORE, true));
+    // A phone may register one user name and call by another, if it is the only one.
+    let mut call = Call::to_phone(Transport::Tls);
+    call.lab.restart();
+    let flow = call.moves();
+    call.carols.uri = "sip:line7@192.0.2.20:41000;transport=tls".to_owned();
+    assert_eq!(call.carol_sends("INVITE")[0].flow, flow);
+    call.lab.bind("bob", "<sip:desk@10.0.0.1;transport=tls>", opened(Transport::Tls, "192.0.2.21:41000", 4));
+    assert!(call.carol_sends("INVITE")[0].existing);
     // By its address it does.
     let mut call = Call::to_phone(Transport::Tls);
     call.lab.restart();
