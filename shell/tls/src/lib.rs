@@ -9,6 +9,7 @@
 //! - [`client`]: what connections that we open begin from;
 //! - [`choice`]: which certificate a client is shown (SNI);
 //! - [`class`]: kinds of faults, for counters;
+//! - [`constraints`]: how long chains may be, and the names that authorities may vouch for;
 //! - [`generator`]: TLS of a load generator;
 //! - [`names`]: the identities in a peer's certificate (RFC 5922 section 7.1) and how they compare;
 //! - [`verify`]: who is believed, as a server and as a client;
@@ -20,6 +21,7 @@ pub mod certificate;
 pub mod choice;
 pub mod class;
 pub mod client;
+pub mod constraints;
 pub mod generator;
 pub mod key_log;
 pub mod names;

@@ -98,6 +98,16 @@ impl std::fmt::Display for Identities {
     }
 }
 
+/// Whether a certificate may be a client's by its purposes. One without any may be everybody's.
+pub(crate) fn is_for_clients(certificate: &CertificateDer<'_>) -> bool {
+    let Ok((_, read)) = X509Certificate::from_der(certificate) else { return false };
+    match read.extended_key_usage() {
+        Ok(Some(purposes)) => purposes.value.client_auth,
+        Ok(None) => true,
+        Err(_) => false,
+    }
+}
+
 /// Whether `domain` is one label below `parent`.
 pub(crate) fn is_below(domain: &str, parent: &str) -> bool {
     domain.split_once('.').is_some_and(|(label, rest)| !label.is_empty() && rest.eq_ignore_ascii_case(parent))

@@ -236,6 +236,11 @@ impl Session {
                     return self.keep(bytes.get(done..).unwrap_or_default());
                 }
                 Some(Err(fault)) => {
+                    // The end of the handshake, and data, may have come right before the fault.
+                    let over = self.common().is_some_and(|common| !common.is_handshaking());
+                    if over && self.standing == Standing::Handshake {
+                        self.standing = Standing::Open;
+                    }
                     self.alert(bytes.get_mut(done..).unwrap_or_default(), out);
                     return Err(fault);
                 }

@@ -1,6 +1,7 @@
 //! Who is believed.
 
-use crate::names::Identities;
+use crate::constraints::Others;
+use crate::names::{Identities, is_for_clients};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::{
@@ -66,7 +67,25 @@ impl Judge {
         Ok(Judge { roots, algorithms, wildcards: false, mandatory, clients: Some(clients.build()?) })
     }
 
-    /// Whether a chain leads to a root, is valid now, and may be a server's.
+    /// Whether a chain leads to a root, is valid now, and may be a server's; or a client's, if this judges
+    /// clients and the certificate is for them. The names that it proves.
+    fn chain(
+        &self,
+        certificate: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<Identities, Error> {
+        let others = Others::of(others)?;
+        let certificates = others.certificates();
+        match self.clients.as_ref().filter(|_| is_for_clients(certificate)) {
+            Some(clients) => clients.verify_client_cert(certificate, &certificates, now).map(|_| ())?,
+            None => self.servers(certificate, &certificates, now)?,
+        }
+        let found = Identities::of(certificate);
+        others.vouch_for(certificate, &found, &self.roots)?;
+        Ok(found)
+    }
+
     fn servers(
         &self,
         certificate: &CertificateDer<'_>,
@@ -105,8 +124,7 @@ impl ServerCertVerifier for Judge {
         _ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        self.servers(certificate, others, now)?;
-        let found = Identities::of(certificate);
+        let found = self.chain(certificate, others, now)?;
         let proven = match name {
             ServerName::DnsName(name) => found.prove(name.as_ref(), self.wildcards),
             ServerName::IpAddress(address) => found.prove_address((*address).into()),
@@ -160,12 +178,7 @@ impl ClientCertVerifier for Judge {
         others: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        if let Some(clients) = &self.clients
-            && let Ok(verified) = clients.verify_client_cert(certificate, others, now)
-        {
-            return Ok(verified);
-        }
-        self.servers(certificate, others, now).map(|()| ClientCertVerified::assertion())
+        self.chain(certificate, others, now).map(|_| ClientCertVerified::assertion())
     }
 
     fn verify_tls12_signature(

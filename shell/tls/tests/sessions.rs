@@ -143,6 +143,24 @@ fn data_go_both_ways_however_the_bytes_are_cut() {
 }
 
 #[test]
+fn data_between_the_handshake_and_a_fault_are_shown() {
+    let authority = Authority::new("fault");
+    let mut to_server = Vec::new();
+    let config = authority.client().config().unwrap();
+    let name = ServerName::try_from("example.org").unwrap();
+    let mut caller =
+        End { session: Session::client(&config, name, &mut to_server).unwrap(), got: Vec::new() };
+    let server = authority.server(&["example.org"]).config().unwrap();
+    let mut callee = End { session: Session::server(&server).unwrap(), got: Vec::new() };
+    let flight = callee.take(&to_server).unwrap();
+    let mut all = caller.take(&flight).unwrap();
+    caller.session.send(b"data", &mut all).unwrap();
+    all.extend(b"garbage");
+    assert!(callee.take(&all).is_err());
+    assert_eq!((&callee.got[..], callee.session.standing()), (&b"data"[..], Standing::Open));
+}
+
+#[test]
 fn end_of_one_side_leaves_the_other_open() {
     let authority = Authority::new("end");
     let server = authority.server(&["example.org"]);

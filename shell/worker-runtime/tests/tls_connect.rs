@@ -2,11 +2,15 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod common;
 
+use common::forge::{ALERT, DATA, Forge};
 use common::secure::{Authority, address};
 use common::*;
 use rcgen::SanType;
-use std::io::Read;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 use tls::{Client, ClientCertificates};
 use worker_runtime::RuntimeConfig;
@@ -238,4 +242,70 @@ fn many_bytes_go_through_a_slow_handshake() {
     let long = format!("quiet {}", "x".repeat(40_000));
     say(&caller, 0, "example.org", address(&server), (1, &long));
     heard(&server, &long);
+}
+
+/// A server that takes one connection, makes the handshake, and acts by hand from then on.
+fn by_hand(tickets: usize, act: impl FnOnce(Forge) + Send + 'static) -> (Server, SocketAddr, JoinHandle<()>) {
+    let authority = Authority::new();
+    let settings = authority.serving(&[authority.certificate(&["example.org"])], ClientCertificates::Off);
+    let mut serving = ServerConfig::clone(&settings.config().unwrap());
+    (serving.enable_secret_extraction, serving.send_tls13_tickets) = (true, tickets);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = listener.local_addr().unwrap();
+    let server = std::thread::spawn(move || {
+        let mut stream = StreamOwned::new(
+            ServerConnection::new(Arc::new(serving)).unwrap(),
+            patient(listener.accept().unwrap().0),
+        );
+        // The line has come when it is read.
+        stream.read_exact(&mut [0; 12]).unwrap();
+        act(Forge::server(stream));
+    });
+    (caller(authority.client(), 1), to, server)
+}
+
+/// The fatal alert `access_denied`.
+const DENIED: [u8; 2] = [2, 49];
+
+#[test]
+fn refusal_before_anything_else_means_that_nothing_was_read() {
+    let (caller, to, server) = by_hand(0, |mut server| server.send(ALERT, &DENIED));
+    say(&caller, 0, "example.org", to, (7, "quiet hello"));
+    failed(&caller, 7);
+    assert_eq!((caller.counts().tls_unproven, caller.counts().tls_failed_alert), (1, 1));
+    server.join().unwrap();
+}
+
+#[test]
+fn alert_of_a_server_that_accepted_us_cuts_messages_off() {
+    // It has sent a ticket, or an answer, maybe in the same segment as its alert.
+    let answer = |mut server: Forge, apart: bool| {
+        let answer = server.seal(DATA, b"quiet answer\n", 0);
+        let alert = server.seal(ALERT, &DENIED, 0);
+        if apart {
+            server.tcp.write_all(&answer).unwrap();
+            server.tcp.write_all(&alert).unwrap();
+        } else {
+            server.tcp.write_all(&[answer, alert].concat()).unwrap();
+        }
+    };
+    for kind in 0..3 {
+        let (caller, to, server) = by_hand(usize::from(kind == 0), move |mut server| match kind {
+            0 => server.send(ALERT, &DENIED),
+            _ => answer(server, kind == 1),
+        });
+        say(&caller, 0, "example.org", to, (7, "quiet hello"));
+        caller.wait_told("the end", |(_, told)| *told == Told::CutOff(7));
+        let counts = caller.counts();
+        assert_eq!(
+            (counts.tls_unproven, counts.tls_failed_alert, counts.tls_closed_error),
+            (0, 1, 1),
+            "{kind}"
+        );
+        assert!(!caller.told().iter().any(|(_, told)| *told == Told::Undeliverable(7)));
+        if kind > 0 {
+            heard(&caller, "quiet answer");
+        }
+        server.join().unwrap();
+    }
 }

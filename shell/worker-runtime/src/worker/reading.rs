@@ -3,7 +3,7 @@
 use super::Worker;
 use super::host::Host;
 use crate::monotonic_now;
-use crate::transport::stream::{Begun, Bytes, Conn, End, Input, Read, Reason, WHOLE, handshakes};
+use crate::transport::stream::{Begun, Bytes, Conn, End, Input, Read, Reason, WHOLE, end_broken, handshakes};
 use std::ops::Range;
 use std::time::Duration;
 use wire::{ConnId, Flow, Frame, FrameError, Machine, Transport};
@@ -197,10 +197,11 @@ impl<H: Host> Worker<H> {
     /// Gives connections with input left over their next turn, each once.
     pub(super) fn take_ready(&mut self) {
         for _ in 0..self.streams.turns().begin() {
-            let Some((id, input)) = self.streams.next_turn() else { return };
+            let Some((id, input)) = self.streams.next_turn() else { break };
             if let Some(input) = input {
                 self.digest_input(id, input);
             }
         }
+        end_broken(&mut self.streams, self.driver.now());
     }
 }

@@ -35,7 +35,7 @@ pub use input::{Begun, Input, WHOLE};
 pub use listing::{Agreed, ConnectionView, Portion, Question, Wanted, answer};
 pub use output::Ticket;
 pub use phase::Reason;
-pub use reading::{Bytes, Read};
+pub use reading::{Bytes, Read, end_broken};
 pub use web::End;
 
 use super::sctp::Associations;

@@ -5,7 +5,7 @@ use super::conn::Conn;
 use super::dial::is_refusal;
 use super::input::{Begun, Input, WHOLE};
 use super::phase::{Reason, State};
-use super::secure::{MOST, Took};
+use super::secure::{MOST, Secure, Took};
 use super::{Streams, handshakes, reason_of};
 use crate::sys::{Poller, is_transient};
 use std::collections::VecDeque;
@@ -33,6 +33,8 @@ pub struct Turns {
     ready: VecDeque<ConnId>,
     /// Some input is left over only because another worker's ring is full.
     ring_full: bool,
+    /// Connections to be closed for a fault once what came before it is handed on.
+    broken: Vec<ConnId>,
 }
 
 impl Turns {
@@ -44,12 +46,24 @@ impl Turns {
 
     /// Whether input waits for its turn which can be handled now.
     pub fn are_due(&self) -> bool {
-        !self.ready.is_empty() && !self.ring_full
+        (!self.ready.is_empty() || !self.broken.is_empty()) && !self.ring_full
     }
 
     /// Whether input waits only because another worker's ring is full.
     pub fn wait_for_ring(&self) -> bool {
         self.ring_full
+    }
+}
+
+/// Closes connections for a fault that stood behind bytes of the stream, once these are handed on.
+pub fn end_broken(streams: &mut Streams, now: Time) {
+    for id in std::mem::take(&mut streams.reading.turns.broken) {
+        let Some(conn) = streams.table.get_mut(id) else { continue };
+        if conn.is_waiting() {
+            streams.reading.turns.broken.push(id);
+        } else if let Some(fault) = conn.link_mut().secure_mut().and_then(Secure::take_fault) {
+            streams.fails(id, &fault, now);
+        }
     }
 }
 
@@ -153,8 +167,11 @@ impl Streams {
                     true => self.greet(id, carried..carried + n, poller, now),
                     false => self.take_up(id, (begun.is_some(), whole), carried + n, now),
                 };
-                if self.table.get(id).is_some_and(|conn| conn.link().peer_closed() && conn.is_useful()) {
-                    self.ended(id, poller, now);
+                let Some(conn) = self.table.get(id) else { return read };
+                match conn.link().secure() {
+                    Some(secure) if secure.is_broken() => self.reading.turns.broken.push(id),
+                    Some(secure) if secure.peer_closed() && conn.is_useful() => self.ended(id, poller, now),
+                    _ => {}
                 }
                 return read;
             }
@@ -187,7 +204,9 @@ impl Streams {
         if of_tls {
             self.handshakes.failed(error, conn.remote(), &self.counters, now);
         }
-        if !conn.is_inbound() && (conn.state() == State::Handshake || is_refusal(error)) {
+        let accepted = conn.link().secure().is_some_and(Secure::is_accepted);
+        let refused = conn.state() == State::Handshake || (is_refusal(error) && !accepted);
+        if !conn.is_inbound() && refused {
             return self.give_up(id, error, now);
         }
         tracing::debug!(remote = %conn.remote(), %error, "a connection failed");

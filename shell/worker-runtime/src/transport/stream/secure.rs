@@ -10,6 +10,8 @@ use tls::{Client, Fault, Session, Standing};
 const READ: usize = 32 << 10;
 /// Bytes of the stream that one read brings at most: what was asked for, and a record begun before.
 pub const MOST: usize = READ + (17 << 10);
+/// The longest record of an alert alone, without padding (RFC 8446 section 5.2, RFC 5246 section 6.2.3).
+const ALERT: usize = 48;
 /// Bytes of the stream that are encrypted at a time.
 const WRITE: usize = 64 << 10;
 
@@ -51,6 +53,10 @@ pub struct Secure {
     /// Whether the end of the handshake was [noted](Secure::completes).
     complete: bool,
     progress: Progress,
+    /// Whether the peer has shown that it accepts our part of the handshake.
+    accepted: bool,
+    /// Why the session is over, while what came before that is handed on.
+    fault: Option<io::Error>,
 }
 
 impl Secure {
@@ -70,7 +76,15 @@ impl Secure {
     }
 
     fn with(session: Session, owed: Vec<u8>, name: &str) -> Secure {
-        Secure { session, owed, name: name.into(), complete: false, progress: Progress::Silent }
+        Secure {
+            session,
+            owed,
+            name: name.into(),
+            complete: false,
+            progress: Progress::Silent,
+            accepted: false,
+            fault: None,
+        }
     }
 
     /// How far the handshake has come.
@@ -105,6 +119,23 @@ impl Secure {
         self.session.standing() == Standing::PeerClosed
     }
 
+    /// Whether the peer has shown that it accepts our part of the handshake. With TLS 1.3 the handshake is
+    /// over for a client before the server has seen its certificate (RFC 8446 section 2). What the server
+    /// sends after it has is proof; without any, a refusal means that it has read nothing of the stream.
+    pub fn is_accepted(&self) -> bool {
+        self.accepted
+    }
+
+    /// Whether the session is over, though bytes of the stream came before its end.
+    pub fn is_broken(&self) -> bool {
+        self.fault.is_some()
+    }
+
+    /// Why it is over.
+    pub fn take_fault(&mut self) -> Option<io::Error> {
+        self.fault.take()
+    }
+
     /// What the handshake has agreed on.
     pub fn agreed(&self) -> Option<Agreed> {
         let (version, suite) = (self.session.version()?, self.session.suite()?);
@@ -130,14 +161,18 @@ impl Secure {
     /// is for encrypted ones.
     ///
     /// # Errors
-    /// Those of the socket; of kind `InvalidData`: the peer's, which has been sent an alert.
+    /// Those of the socket; of kind `InvalidData`: the peer's, which has been sent an alert. Bytes of the
+    /// stream that came before it are returned first, and the session [is broken](Secure::is_broken) then.
     pub fn read(
         &mut self,
         socket: BorrowedFd<'_>,
         room: &mut [u8],
         scratch: &mut Vec<u8>,
     ) -> io::Result<Took> {
-        let kept = self.session.kept().len();
+        if let Some(fault) = self.fault.take() {
+            return Err(fault);
+        }
+        let (was_ready, kept) = (self.is_ready(), self.session.kept().len());
         // It stays as long as it was: to fill it with zeros for each read would cost more than the read.
         if scratch.len() < kept + READ {
             scratch.resize(kept + READ, 0);
@@ -163,11 +198,23 @@ impl Secure {
         }
         // What came counts, even if the peer takes nothing any more. The next write reports that.
         let _ = self.flush(socket);
-        received.map_err(|fault| io::Error::new(io::ErrorKind::InvalidData, fault))?;
-        if !fits {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "records between the parts of a message"));
+        let whole = if received.is_ok() { self.session.kept().is_empty() } else { kept + n > ALERT };
+        self.accepted |= len > 0 || (was_ready && whole) || self.session.version() == Some("1.2");
+        let fault = match received {
+            Err(fault) => Some(io::Error::new(io::ErrorKind::InvalidData, fault)),
+            Ok(_) if !fits => {
+                Some(io::Error::new(io::ErrorKind::InvalidData, "records between the parts of a message"))
+            }
+            Ok(_) => None,
+        };
+        match (fault, len) {
+            (Some(fault), 0) => Err(fault),
+            (None, 0) => Ok(Took::Nothing),
+            (fault, len) => {
+                self.fault = fault;
+                Ok(Took::Bytes(len))
+            }
         }
-        Ok(if len == 0 { Took::Nothing } else { Took::Bytes(len) })
     }
 
     /// Encrypts bytes of the stream and writes them. Returns how many it took. Those are sent before others,
@@ -182,7 +229,8 @@ impl Secure {
         scratch: &mut Vec<u8>,
     ) -> io::Result<usize> {
         self.flush(socket)?;
-        if self.owes() {
+        // After our alert nothing is sent. What is queued fails when the fault is taken.
+        if self.owes() || self.is_broken() {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let taken = bytes.get(..WRITE).unwrap_or(bytes);
