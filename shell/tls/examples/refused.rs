@@ -3,8 +3,8 @@
 //! ```text
 //! refused COUNT
 //! ```
-//! Prints the median time of the server's half of a TLS 1.3 handshake in microseconds, for each kind of client.
-//! The keys are of P-384, whose signatures take the longest to verify.
+//! Prints the median time of the server's half of a TLS 1.3 handshake in microseconds, for each kind of
+//! client. The keys are of P-384, whose signatures take the longest to verify.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "an example, not a part of the product")]
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, PKCS_ECDSA_P384_SHA384};

@@ -2,8 +2,8 @@
 //!
 //! webpki applies name constraints (RFC 5280 section 4.2.1.10) to names of the DNS and to addresses. It
 //! refuses URIs under constraints of URIs. SIP domains in URIs and common names are names of the DNS in
-//! another place (RFC 5922 section 7.1), and an authority that may not vouch for a domain in one of the places
-//! may not in the others.
+//! another place (RFC 5922 section 7.1), and an authority that may not vouch for a domain in one of the
+//! places may not in the others.
 
 use crate::names::Identities;
 use rustls::pki_types::{CertificateDer, TrustAnchor};

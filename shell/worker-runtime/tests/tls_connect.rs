@@ -252,7 +252,7 @@ fn by_hand(tickets: usize, act: impl FnOnce(Forge) + Send + 'static) -> (Server,
     (serving.enable_secret_extraction, serving.send_tls13_tickets) = (true, tickets);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = listener.local_addr().unwrap();
-    let server = std::thread::spawn(move || {
+    let server = std::thread::Builder::new().name("by hand".into()).spawn(move || {
         let mut stream = StreamOwned::new(
             ServerConnection::new(Arc::new(serving)).unwrap(),
             patient(listener.accept().unwrap().0),
@@ -261,6 +261,7 @@ fn by_hand(tickets: usize, act: impl FnOnce(Forge) + Send + 'static) -> (Server,
         stream.read_exact(&mut [0; 12]).unwrap();
         act(Forge::server(stream));
     });
+    let server = server.unwrap();
     (caller(authority.client(), 1), to, server)
 }
 
