@@ -157,6 +157,15 @@ counters! {
         /// A request was refused because too many wait.
         LocationRefused = "refused",
     }
+"strowger_trunk_unproven_total"[certificate]:
+        "Requests over TLS that began something and belong to no trunk, where `sources` of a trunk names certificates: `none` (the peer has shown none), `other` (it is valid, and of no trunk). `crowded` counts connections: too many peers with certificates are known, so this one counts as without." {
+        /// A peer of no trunk has shown no certificate.
+        PeerUnknown = "none",
+        /// A peer has shown a certificate of no trunk.
+        PeerOther = "other",
+        /// The identity of a peer was not noted, because too many are known.
+        PeerCrowded = "crowded",
+    }
     "strowger_dns_questions_total": "Names asked of the resolver." {
         /// Questions to the resolver.
         Lookups,

@@ -17,7 +17,7 @@ use sip_message::{Flaw, Index, Message, Method, Parsed, find_call_id, parse};
 use sip_proxy::transport::broken_stream;
 use sip_transaction::{Event, Limits, Prepared, Timers};
 use std::sync::Arc;
-use wire::{Arrival, ConnId, Flow, Frame, FrameError, Load, Machine, Outbox, Time, Transport};
+use wire::{Arrival, ConnId, Flow, Frame, FrameError, Identity, Load, Machine, Outbox, Time, Transport};
 
 /// What other threads tell a worker.
 pub enum Notice {
@@ -277,8 +277,13 @@ impl<S: Services> Machine for Node<S> {
         });
     }
 
-    fn disconnected(&mut self, _now: Time, _conn: ConnId, _out: &mut Outbox) {
-        // Bindings stay: their phones are tried at their Contacts' addresses (see `reach`).
+    fn identified(&mut self, _now: Time, conn: ConnId, identity: &Arc<Identity>) {
+        self.base.site_mut().identified(conn, identity);
+    }
+
+    /// Bindings stay: their phones are tried at their Contacts' addresses (see `reach`).
+    fn disconnected(&mut self, _now: Time, conn: ConnId, _out: &mut Outbox) {
+        self.base.site_mut().disconnected(conn);
     }
 
     fn undeliverable(&mut self, now: Time, token: u64, out: &mut Outbox) {

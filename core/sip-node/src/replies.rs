@@ -7,7 +7,6 @@ use crate::shortage::Shortage;
 use crate::site::domain;
 use crate::step::Step;
 use core::hash::Hasher;
-use core::net::SocketAddr;
 use sip_message::{Message, Response, hex16, push_u64};
 use sip_proxy::transport::{always_rport, repays, reply_flow};
 use sip_transaction::{Payer, Prepared, ServerId};
@@ -26,7 +25,7 @@ impl<S: Services> Step<'_, S> {
     ) {
         let tag = self.stateless_tag(request);
         let source = Some((flow.remote, always_rport(flow, request)));
-        let oc = self.oc_of(flow.remote, request);
+        let oc = self.oc_of(flow, request);
         let sent = self.out.send_with(reply_flow(flow, request), 0, |buf| {
             with_feedback(oc, buf, |buf| {
                 Response { reason, tag: &tag, source, extra, ..Response::new(status) }.write(request, buf)
@@ -68,7 +67,7 @@ impl<S: Services> Step<'_, S> {
         };
         let tag = self.server_tag(id);
         let source = Some((flow.remote, always_rport(flow, request)));
-        let oc = self.oc_of(flow.remote, request);
+        let oc = self.oc_of(flow, request);
         self.layer.respond(self.now, id, status, self.out, |buf| {
             with_feedback(oc, buf, |buf| {
                 Response { reason, tag: &tag, source, extra, ..Response::new(status) }.write(request, buf)
@@ -77,18 +76,19 @@ impl<S: Services> Step<'_, S> {
         self.keep_response();
     }
 
-    /// Answers in a server transaction.
+    /// Answers in a server transaction. `always_rport`: `rport` goes unasked into the Via.
     pub(crate) fn answer(
         &mut self,
         id: ServerId,
         request: &Message<'_>,
-        source: Option<(SocketAddr, bool)>,
+        (flow, always_rport): (Flow, bool),
         status: u16,
         extra: &[u8],
     ) {
         // A 100 has none (section 8.2.6.2).
         let tag = if status == 100 { [0; 16] } else { self.server_tag(id) };
-        let oc = source.and_then(|(remote, _)| self.oc_of(remote, request));
+        let source = Some((flow.remote, always_rport));
+        let oc = self.oc_of(flow, request);
         self.layer.respond(self.now, id, status, self.out, |buf| {
             with_feedback(oc, buf, |buf| {
                 Response { tag: &tag, source, extra, ..Response::new(status) }.write(request, buf)
@@ -103,7 +103,7 @@ impl<S: Services> Step<'_, S> {
         self.site.services().count(Counter::Refused);
         // A proxy would send us nothing at all for so long, of anybody (RFC 7339 section 5.10.2 asks for
         // none); a sender that adds a second Via is one.
-        let proxy = request.via_count() > 1 || self.site.settings().trunk_of(flow.remote.ip()).is_some();
+        let proxy = request.via_count() > 1 || self.site.trunk_of(flow).is_some();
         let again = if proxy { Vec::new() } else { retry_after(self.overload.retry_after()) };
         self.refuse(flow, request, 503, b"", &again);
     }

@@ -105,7 +105,6 @@ impl<S: Services> Step<'_, S> {
         status: u16,
         extra: &[u8],
     ) {
-        let source = Some((flow.remote, always_rport(flow, request)));
-        self.answer(server.id, request, source, status, extra);
+        self.answer(server.id, request, (flow, always_rport(flow, request)), status, extra);
     }
 }

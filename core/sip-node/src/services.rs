@@ -10,7 +10,7 @@ use sip_auth::{Authenticator, Decision, Minted};
 use sip_health::Failure;
 use sip_message::Method;
 use sip_registrar::{BindingView, Change, ContactAt, Expected, Reply, Table};
-use wire::{Flow, Time};
+use wire::{Flow, Identity, Time};
 
 /// State shared by all workers: location, credentials, name resolution, counters. Every call returns
 /// at once; whatever locks an implementation takes are released before it returns.
@@ -123,6 +123,12 @@ pub trait Services {
     /// Told that such an address answers again.
     fn target_back(&self, uri: &[u8], address: &Flow) {
         let _ = (uri, address);
+    }
+
+    /// Called for a request over TLS of no trunk. A trunk would have proven one of the names `wanted`.
+    /// `found`: what the peer has proven, if it has shown a certificate.
+    fn unproven(&self, source: SocketAddr, wanted: &[&[u8]], found: Option<&Identity>) {
+        let _ = (source, wanted, found);
     }
 
     /// Called for a request that failed because no target of its list answered.

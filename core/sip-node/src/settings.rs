@@ -77,11 +77,6 @@ impl Listener {
     }
 }
 
-/// Whether what is sent this way is encrypted, as a `sips:` URI asks for.
-pub(crate) const fn is_secure(transport: Transport) -> bool {
-    matches!(transport, Transport::Tls | Transport::Wss)
-}
-
 /// Which methods are challenged. ACK and CANCEL never are (RFC 3261 section 22.1).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Challenge {
@@ -243,6 +238,10 @@ pub struct Trunk {
     pub targets: Vec<Vec<u8>>,
     /// Blocks of addresses, with prefix lengths, whose requests are trusted as this trunk's.
     pub sources: Vec<(IpAddr, u8)>,
+    /// Names that peers prove by a certificate whose requests are trusted as this trunk's.
+    pub source_names: Vec<Vec<u8>>,
+    /// The authorities that vouch for these names; empty: those of the whole server.
+    pub authority: Vec<u8>,
     /// Beginnings of the called numbers it serves.
     pub prefixes: Vec<Vec<u8>>,
     /// Domains it serves, lower case.
@@ -267,6 +266,8 @@ impl Default for Trunk {
             name: Vec::new(),
             targets: Vec::new(),
             sources: Vec::new(),
+            source_names: Vec::new(),
+            authority: Vec::new(),
             prefixes: Vec::new(),
             domains: Vec::new(),
             strip: 0,
@@ -382,7 +383,7 @@ impl Settings {
         is_base64url(token).then_some(token)
     }
 
-    /// The trunk that requests from `source` are trusted as.
+    /// The trunk whose requests come from the address `source`.
     pub fn trunk_of(&self, source: IpAddr) -> Option<usize> {
         let source = source.to_canonical();
         self.trunks.iter().position(|t| t.sources.iter().any(|&(net, length)| in_block(net, length, source)))
@@ -392,12 +393,6 @@ impl Settings {
     pub(crate) fn has_port(&self, port: Option<u16>) -> bool {
         let known = |l: &Listener| l.advertise.as_ref().and_then(|(_, port)| *port);
         self.listeners.iter().any(|l| l.is_port(port) || (port.is_some() && known(l) == port))
-    }
-
-    /// Whether `source` is a trunk's, or that of a proxy or balancer in front of this server: one that brings
-    /// the calls of others, and may learn how this server is (RFC 7339).
-    pub fn is_neighbour(&self, source: IpAddr) -> bool {
-        self.trunk_of(source).is_some() || self.auth.is_front(source)
     }
 
     /// The listener for a flow to `remote` over `transport`: the one that `near` names if it fits, so

@@ -10,6 +10,7 @@
 mod credit;
 mod flow;
 mod generator;
+mod identity;
 mod load;
 mod machine;
 mod outbox;
@@ -19,6 +20,7 @@ mod time;
 pub use credit::Credit;
 pub use flow::{ConnId, Flow, ListenerId, Transport};
 pub use generator::Generator;
+pub use identity::Identity;
 pub use load::Load;
 pub use machine::{Arrival, Frame, FrameError, Machine};
 pub use outbox::{Close, Delivery, Outbox, Transmit};

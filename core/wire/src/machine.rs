@@ -1,7 +1,8 @@
 //! The contract between a protocol machine and whatever drives it.
 
-use crate::{ConnId, Flow, Load, Outbox, Sieve, Time, Transport};
+use crate::{ConnId, Flow, Identity, Load, Outbox, Sieve, Time, Transport};
 use core::net::SocketAddr;
+use std::sync::Arc;
 
 /// What the first bytes of a stream buffer hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -115,6 +116,12 @@ pub trait Machine {
     /// A stream broke at `head` (possibly empty). May answer once; the shell then closes the
     /// connection. Called on the worker that owns the connection.
     fn refuse(&mut self, now: Time, flow: Flow, head: &[u8], error: FrameError, out: &mut Outbox);
+
+    /// The peer of a connection has proven who it is, by a certificate. Called on every worker, before the
+    /// first message of the connection and before [`Machine::disconnected`].
+    fn identified(&mut self, now: Time, conn: ConnId, identity: &Arc<Identity>) {
+        let _ = (now, conn, identity);
+    }
 
     /// A stream connection is gone. Called on every worker.
     fn disconnected(&mut self, now: Time, conn: ConnId, out: &mut Outbox);

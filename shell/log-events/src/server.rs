@@ -39,6 +39,9 @@ events! {
     info trunk_call_not_found(source: &dyn Display, before: u64, about: &dyn Display)
         "trunk call answered with 404, it is to no user, [[route]] or prefix: add a [[route]] whose `user` is the number as it stands here, with or without `+`"
         "Add the route, if that number is one of yours.";
+    info trunk_not_proven(source: &dyn Display, wanted: &str, found: &str, before: u64)
+        "a request over TLS belongs to no trunk: the peer has not proven one of the names wanted"
+        "If it is your carrier: write the name that was found into `sources` as `\"tls:NAME\"`. Without a certificate found, have the carrier show one.";
     info login_refused(source: &dyn Display, before: u64, about: &dyn Display; what: &str)
         "login refused: {what}"
         "If it is one of your phones, give it the password: see docs/guide/passwords.md.";

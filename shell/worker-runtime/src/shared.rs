@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
-use wire::{ConnId, Flow, Time};
+use wire::{ConnId, Flow, Identity, Time};
 
 /// Something one worker hands to another.
 pub enum Hop {
@@ -43,6 +43,8 @@ pub enum Hop {
     Failed(u64),
     /// One that had left whole was lost with its connection, or its answer was.
     CutOff(u64),
+    /// The peer of a connection has proven who it is.
+    Identified(ConnId, Arc<Identity>),
     /// A connection is gone.
     Gone(ConnId),
     /// A connection is to end: its worker wants to know when everything before this is answered.

@@ -3,7 +3,7 @@
 mod common;
 
 use common::forge::{ALERT, DATA, Forge};
-use common::secure::{Authority, address};
+use common::secure::{Authority, address, listens};
 use common::*;
 use rcgen::SanType;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tls::{Client, ClientCertificates};
+use wire::Transport;
 use worker_runtime::RuntimeConfig;
 
 /// A server without TLS listeners that opens connections with `client`.
@@ -178,6 +179,88 @@ fn server_that_wants_a_certificate_refuses_who_has_none() {
     failed(&caller, 7);
     assert_eq!(caller.counts().tls_unproven, 1);
     hears_nothing(&server);
+}
+
+/// What a worker's machine was told, in order.
+fn told_to(server: &Server, worker: u16) -> Vec<Told> {
+    server.told().into_iter().filter(|(to, _)| *to == worker).map(|(_, told)| told).collect()
+}
+
+#[test]
+fn every_worker_hears_who_a_peer_is_before_its_first_message() {
+    let authority = Authority::new();
+    let certificate = authority.certificate(&["example.org"]);
+    let server = authority.server(&[certificate], ClientCertificates::Offered, 3);
+    let own = authority.certificate(&["caller.example", "127.0.0.9"]);
+    let caller = caller(Client::new(&authority.settings(Some(own)), []).unwrap(), 1);
+    // Whichever worker has the connection, two of the three have the message from another one.
+    for round in 0..20 {
+        for worker in 0..3 {
+            say(&caller, 0, "example.org", address(&server), (7, &format!("{worker} quiet {round}")));
+        }
+    }
+    for worker in 0..3 {
+        heard(&server, &format!("{worker} quiet 19"));
+        let told = told_to(&server, worker);
+        let Some(Told::Identified(conn, names)) = told.first() else { panic!("{worker}: {told:?}") };
+        assert_eq!((names.join(" "), conn.is_accepted()), ("caller.example 127.0.0.9".to_owned(), true));
+        assert!(told[1..].iter().all(|told| matches!(told, Told::Message(_))), "{told:?}");
+    }
+    // The other end hears who it has connected to.
+    let server_is = |told: &Told| match told {
+        Told::Identified(conn, names) => !conn.is_accepted() && *names == ["example.org"],
+        _ => false,
+    };
+    caller.wait_told("the server's name", |(_, told)| server_is(told));
+}
+
+#[test]
+fn peer_without_a_certificate_is_nobody() {
+    let authority = Authority::new();
+    let certificate = authority.certificate(&["example.org"]);
+    let server = authority.server(&[certificate], ClientCertificates::Offered, 2);
+    let caller = caller(authority.client(), 1);
+    say(&caller, 0, "example.org", address(&server), (7, "1 quiet"));
+    heard(&server, "1 quiet");
+    assert!(!server.told().iter().any(|(_, told)| matches!(told, Told::Identified(..))));
+}
+
+#[test]
+fn identity_waits_for_room_before_the_messages() {
+    let authority = Authority::new();
+    let certificate = authority.certificate(&["example.org"]);
+    let settings = authority.settings(Some(authority.certificate(&["caller.example"])));
+    // A ring of one place is full most of the time.
+    let mut config = config("127.0.0.1");
+    listens(&mut config, Transport::Tls);
+    config.tls = Some(authority.serving(&[certificate], ClientCertificates::Required).server().unwrap());
+    config.ring = 1;
+    let server = Server::with(config, 2);
+    let callers: Vec<Server> = (0..8).map(|_| caller(Client::new(&settings, []).unwrap(), 1)).collect();
+    for (number, caller) in callers.iter().enumerate() {
+        for line in 0..20 {
+            let worker = line % 2;
+            say(caller, 0, "example.org", address(&server), (7, &format!("{worker} quiet {number}.{line}")));
+        }
+    }
+    for (number, _) in callers.iter().enumerate() {
+        heard(&server, &format!("0 quiet {number}.18"));
+        heard(&server, &format!("1 quiet {number}.19"));
+    }
+    drop(callers);
+    for worker in 0..2 {
+        let gone = |told: &[Told]| told.iter().filter(|told| matches!(told, Told::Disconnected(_))).count();
+        wait("the ends", || (gone(&told_to(&server, worker)) == 8).then_some(()));
+        let mut known = Vec::new();
+        for told in told_to(&server, worker) {
+            match told {
+                Told::Identified(conn, _) => known.push(conn),
+                Told::Disconnected(conn) => assert!(known.contains(&conn), "its end came first"),
+                _ => assert!(!known.is_empty(), "a message came first"),
+            }
+        }
+        assert_eq!(known.len(), 8);
+    }
 }
 
 #[test]

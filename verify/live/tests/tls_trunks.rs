@@ -1,6 +1,6 @@
 //! Trunks over TLS: calls, names that are verified, certificates that are not believed.
 
-use live::{Link, Msg, PATIENCE, Req, Server, Setup, Via, eventually, unique};
+use live::{Credentials, Link, Msg, PATIENCE, Req, Server, Setup, Via, eventually, unique};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use std::path::{Path, PathBuf};
 
@@ -41,6 +41,11 @@ impl Authority {
 
     /// A server with TLS that shows the certificate of this name and believes this authority.
     fn serve(&self, name: &str, clients: &str, rest: &str) -> Server {
+        self.serve_as(Setup::open().domain("elsewhere.example"), name, clients, rest)
+    }
+
+    /// The same with other settings of the test.
+    fn serve_as(&self, setup: Setup, name: &str, clients: &str, rest: &str) -> Server {
         let shown = |path: &Path| path.display().to_string();
         let (chain, key) = (self.file(&format!("{name}-chain.pem")), self.file(&format!("{name}-key.pem")));
         let config = format!(
@@ -50,7 +55,7 @@ impl Authority {
             shown(&key),
             shown(&self.file("roots.pem")),
         );
-        Setup::open().tls().config(&config).start()
+        setup.tls().config(&config).start()
     }
 
     /// Gives a running server another certificate, for these names; `{IP}` is its address.
@@ -200,4 +205,67 @@ fn carrier_that_does_not_prove_its_name_gets_no_call() {
         eventually("the log says why", || server.log_has(why).then_some(()));
         assert_eq!(carrier.metric("strowger_tcp_messages_in_total"), 0, "{why}");
     }
+}
+
+/// A server that knows a trunk by the name `caller.example` in its certificate. A number is for bob there,
+/// whose phone is `far`.
+fn known_by_name(authority: &Authority, workers: usize) -> (Server, Link) {
+    authority.issue("carrier", &["carrier.example"], |_| {});
+    let rest = "[[trunk]]\nname = \"caller\"\ntargets = [\"sip:192.0.2.9\"]\n\
+                sources = [\"tls:caller.example\"]\nprefixes = [\"99\"]\n\
+                [[route]]\nuser = \"0012345\"\ntargets = [\"sip:bob@example.com\"]\n";
+    let setup = Setup::new().user("bob", "secret").workers(workers);
+    let carrier = authority.serve_as(setup, "carrier", "offered", rest);
+    authority.renew(("carrier", &carrier), &["{IP}"], |_| {});
+    let mut far = carrier.link(Via::Udp);
+    let bob = Credentials::new("bob", "secret");
+    assert_eq!(far.ask_as(&Req::register("bob", &far), &bob).status(), Some(200));
+    (carrier, far)
+}
+
+/// A call of a user elsewhere to the number that is bob's at the carrier.
+fn call_to_bob(phone: &Link) -> Req {
+    let mut invite = Req::invite("sip:0012345@example.com", phone);
+    invite.from = invite.from.replace("example.com", "elsewhere.example");
+    invite
+}
+
+#[test]
+fn call_is_the_trunks_whose_name_the_peer_has_proven() {
+    let authority = Authority::new("trunk-identity");
+    let (carrier, mut far) = known_by_name(&authority, 2);
+    let server = authority.caller(&carrier);
+    let mut phone = server.link(Via::Udp);
+
+    // Its certificate has its address alone.
+    assert_eq!(phone.status(&call_to_bob(&phone)), 403);
+    let why = format!("wanted=\"caller.example\" found=\"{}\"", server.ip());
+    eventually("the log says why", || {
+        (carrier.log_has("trunk_not_proven") && carrier.log_has(&why)).then_some(())
+    });
+    assert_eq!(carrier.metric("strowger_trunk_unproven_total{certificate=\"other\"}"), 1);
+
+    authority.renew(("caller", &server), &["{IP}", "caller.example"], |_| {});
+    // The connection from before has shown the old one. The carrier ends it when it restarts.
+    let mut carrier = carrier;
+    carrier.restart();
+    let bob = Credentials::new("bob", "secret");
+    assert_eq!(far.ask_as(&Req::register("bob", &far), &bob).status(), Some(200));
+    for round in 0..4 {
+        let invite = call_to_bob(&phone);
+        phone.send(&invite.bytes());
+        let received = far.request("INVITE");
+        far.send(&received.reply(200, "far", &[&format!("Contact: <sip:bob@{}>", far.local())]));
+        let answered = phone.response(&invite);
+        assert_eq!(answered.status(), Some(200), "{round}");
+        phone.send(&invite.in_dialog("ACK", &answered, &phone).bytes());
+        far.request("ACK");
+        let bye = invite.in_dialog("BYE", &answered, &phone);
+        phone.send(&bye.bytes());
+        let received = far.request("BYE");
+        far.send(&received.reply(200, "far", &[]));
+        assert_eq!(phone.response(&bye).status(), Some(200));
+    }
+    assert_eq!(carrier.metric("strowger_trunk_unproven_total{certificate=\"other\"}"), 0);
+    carrier.assert_alive("calls of a trunk that is known by its name");
 }

@@ -32,8 +32,7 @@ impl Forwarder {
         // at once.
         let trying = if server.sent_trying { Time::FAR } else { self.trying(step, invite) };
         if trying == step.now {
-            let source = Some((flow.remote, always_rport(flow, request)));
-            step.answer(server.id, request, source, 100, b"");
+            step.answer(server.id, request, (flow, always_rport(flow, request)), 100, b"");
         }
         let mut proxied = self.proxied_request(step, flow, request, a, server);
         if server.is_new_call {
@@ -77,7 +76,7 @@ impl Forwarder {
             payer: server.payer,
             bounded: server.bounded,
             always_rport: always_rport(flow, request),
-            oc: step.oc_of(flow.remote, request).map(|wish| wish.algorithm),
+            oc: step.oc_of(flow, request).map(|wish| wish.algorithm),
             knows_oc: knows(request.via().raw),
             key: step.calls.key(step.now, flow.remote, request, a.dialog.as_ref(), others),
         };

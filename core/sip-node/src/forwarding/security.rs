@@ -3,7 +3,6 @@
 //! `sips:` on its way.
 
 use crate::services::Refusal;
-use crate::settings::is_secure;
 use crate::uris::is_sips;
 use sip_proxy::transport::SIPS_NOT_ALLOWED;
 use wire::Flow;
@@ -38,7 +37,7 @@ impl Barred {
 /// Whether a request may go this way. `sips`: it came with a `sips:` Request-URI. `uri`: the one that it
 /// leaves with. `secure`: the target demands an encrypted transport.
 pub(super) fn bar(flow: Flow, sips: bool, uri: &[u8], secure: bool) -> Option<Barred> {
-    let encrypted = is_secure(flow.transport);
+    let encrypted = flow.transport.is_secure();
     match sips {
         true if !(encrypted && is_sips(uri)) => Some(Barred::Downgrade),
         false if secure && !encrypted => Some(Barred::Clear),

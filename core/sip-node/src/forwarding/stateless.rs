@@ -222,7 +222,7 @@ impl Forwarder {
         from: Flow,
         response: &Message<'_>,
     ) {
-        let trusted = step.site.settings().trunk_of(from.remote.ip()).is_some();
+        let trusted = step.site.trunk_of(from).is_some();
         // With transactions only ACKs leave without, and nobody answers those.
         let awaited = step.site.settings().proxy.mode == Mode::Stateless;
         let Some(flow) = step.site.stateless_return(response).filter(|_| awaited) else {

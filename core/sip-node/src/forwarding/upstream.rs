@@ -222,7 +222,7 @@ pub(super) fn generate<S: Services>(
 /// A 100, once the client's retransmissions have come to T2 (RFC 4320 section 4.1) or, of an INVITE,
 /// before they begin (RFC 3261 section 17.2.1).
 pub(super) fn still_trying<S: Services>(step: &mut Step<'_, S>, p: &mut Proxied) {
-    let source = p.upstream.seen_as();
+    let source = (p.upstream.source, p.upstream.always_rport);
     with_request(step, p, None, |step, p, request| {
         step.answer(p.upstream.server, request, source, 100, b"");
     });

@@ -27,15 +27,15 @@ impl Gate {
     ) -> Option<(Caller<'a>, Option<Aor<'a>>)> {
         let stranger = Caller { role: Role::Stranger, realm: None, trunk: None, borrowed: false };
         let is_register = request.method() == Method::Register;
-        // Phones may share an address with a trunk; what they register has to be proven like any other.
-        let trunk = step.site.settings().trunk_of(flow.remote.ip()).filter(|_| !is_register);
-        if let Some(trunk) = trunk.filter(|_| !step.site.is_from_ourselves(request)) {
-            let borrowed = step.site.is_borrowed_by(trunk, dialog);
-            return Some((Caller { role: Role::Trunk, trunk: Some(trunk), borrowed, ..stranger }, None));
+        if let Some(trunk) = trunk(step, flow, request, dialog).filter(|_| !is_register) {
+            return Some((trunk, None));
         }
         // A registration is about the user in To (section 10.2), any other request from the one in From.
         let about = if is_register { request.to_uri() } else { request.from_uri() };
         let aor = step.site.aor_of(about);
+        if dialog.is_none() && !is_register {
+            step.site.note_unproven(flow, aor.is_some());
+        }
         // What answered in place of a user of ours (a mailbox, say) bears the name that was called in the
         // dialog and cannot know that user's password. The token says who it is, and which name that was.
         let called =
@@ -87,4 +87,17 @@ impl Gate {
         let borrowed = !own && auth.bind_from && (dialog.is_some() || !nobody);
         Some((Caller { realm: Some(realm), borrowed, ..local }, Some(aor)))
     }
+}
+
+/// The trunk that sent a request, if one did. Phones may share an address with a trunk; what they register
+/// has to be proven like any other.
+fn trunk<S: Services>(
+    step: &Step<'_, S>,
+    flow: Flow,
+    request: &Prepared<'_>,
+    dialog: Option<&Dialog>,
+) -> Option<Caller<'static>> {
+    let trunk = step.site.trunk_of(flow).filter(|_| !step.site.is_from_ourselves(request))?;
+    let borrowed = step.site.is_borrowed_by(trunk, flow, dialog);
+    Some(Caller { role: Role::Trunk, realm: None, trunk: Some(trunk), borrowed })
 }

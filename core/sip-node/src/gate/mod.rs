@@ -22,7 +22,6 @@ use crate::extensions::unsupported;
 use crate::overload::Verdict;
 use crate::replies::retry_after;
 use crate::services::{Counter, Refusal, Services};
-use crate::settings::is_secure;
 use crate::site::Aor;
 use crate::step::Step;
 use sip_auth::NonceSerial;
@@ -163,7 +162,7 @@ fn is_in_the_clear<S: Services>(
     dialog: Option<&Dialog>,
 ) -> bool {
     let trusted = dialog.is_some() || step.site.settings().auth.is_front(flow.remote.ip());
-    if is_secure(flow.transport) || trusted {
+    if flow.transport.is_secure() || trusted {
         return false;
     }
     step.site.count_unregistered(request, Counter::RegisterMalformed);

@@ -25,7 +25,7 @@ pub(crate) fn admit_unproven<'a, S: Services>(
             return None;
         }
     };
-    let trunk = step.site.settings().trunk_of(flow.remote.ip());
+    let trunk = step.site.trunk_of(flow);
     let ourselves = step.site.is_from_ourselves(request);
     let trunk = trunk.filter(|_| !ourselves);
     let phone = || step.site.is_at_phone(flow, request);
@@ -36,7 +36,7 @@ pub(crate) fn admit_unproven<'a, S: Services>(
     let beside = |d: &Dialog| is_beside(d, flow) && !(d.sender.role == Role::Local && phone());
     let (role, borrowed) = match (&dialog, trunk) {
         (Some(dialog), _) if home(dialog) => (dialog.sender.role, beside(dialog)),
-        (dialog, Some(trunk)) => (Role::Trunk, step.site.is_borrowed_by(trunk, dialog.as_ref())),
+        (dialog, Some(trunk)) => (Role::Trunk, step.site.is_borrowed_by(trunk, flow, dialog.as_ref())),
         (dialog, None) if step.site.claims_local(request) && known() => (Role::Local, dialog.is_some()),
         (dialog, None) => (Role::Stranger, dialog.is_some()),
     };

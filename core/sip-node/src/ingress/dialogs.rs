@@ -53,7 +53,7 @@ impl<S: Services> Ingress<'_, S> {
         let asked = !auth.enabled || auth.in_dialog || !fits || brings;
         if asked
             || !(same || flow.is_only_way())
-            || self.site.settings().trunk_of(seen.ip()).is_some()
+            || self.site.trunk_of(flow).is_some()
             || self.site.is_from_ourselves(request)
         {
             return None;

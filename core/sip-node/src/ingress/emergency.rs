@@ -29,7 +29,7 @@ impl<S: Services> Ingress<'_, S> {
         {
             return None;
         }
-        if self.site.settings().trunk_of(flow.remote.ip()).is_some() || self.site.is_from_ourselves(request) {
+        if self.site.trunk_of(flow).is_some() || self.site.is_from_ourselves(request) {
             return None;
         }
         if request.header(Name::ProxyAuthorization).is_some() {

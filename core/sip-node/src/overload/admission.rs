@@ -29,7 +29,7 @@ impl<S: Services> Step<'_, S> {
                 let stream = flow.transport.is_reliable();
                 let verdict = match kind {
                     Kind::Probe(_) => {
-                        let known = self.site.settings().is_neighbour(flow.remote.ip());
+                        let known = self.site.is_neighbour(flow);
                         self.overload.judge_probe(source, call, stream, known)
                     }
                     Kind::Emergency(..) => self.overload.judge_emergency(source, call, invite, stream),
@@ -75,17 +75,17 @@ impl<S: Services> Step<'_, S> {
 
     /// The feedback about our load for the sender of a request, with each response, if it asks for it (RFC
     /// 7339 section 5.1) and is a trunk or a trusted proxy: nobody else learns our load.
-    pub(crate) fn oc_of(&mut self, remote: SocketAddr, request: &Message<'_>) -> Option<Wish> {
+    pub(crate) fn oc_of(&mut self, flow: Flow, request: &Message<'_>) -> Option<Wish> {
         let nobody = self.site.settings().trunks.is_empty() && self.site.settings().auth.fronts.is_empty();
         if nobody || !self.overload.tells() {
             return None;
         }
         let algorithm = offer(request.via().raw)?;
-        if !self.site.settings().is_neighbour(remote.ip()) {
+        if !self.site.is_neighbour(flow) {
             return None;
         }
-        let room = self.overload.has_room_for(self.site.source(remote));
-        room.then(|| self.oc_for(remote, algorithm))
+        let room = self.overload.has_room_for(self.site.source(flow.remote));
+        room.then(|| self.oc_for(flow.remote, algorithm))
     }
 
     /// The same of one that asked before.

@@ -69,7 +69,7 @@ impl Promised {
             Err(_) => (Receiver::Flow(back), step.stateless_tag(request)),
         };
         let source = Some((flow.remote, always_rport(flow, request)));
-        let oc = step.oc_of(flow.remote, request);
+        let oc = step.oc_of(flow, request);
         let Promised { answers, bytes } = self;
         let start = bytes.len();
         with_feedback(oc, bytes, |buf| {

@@ -4,6 +4,7 @@
 mod branches;
 mod heard;
 mod names;
+mod peers;
 mod record;
 mod senders;
 
@@ -12,8 +13,9 @@ pub(crate) use names::Aor;
 pub(crate) use record::{OC, callee_end, caller_end};
 
 use crate::access::Places;
-use crate::services::Services;
+use crate::services::{Counter, Services};
 use crate::settings::Settings;
+use crate::site::peers::Peers;
 use core::hash::Hasher;
 use core::net::SocketAddr;
 use seal::Gathered;
@@ -22,6 +24,7 @@ use sip_proxy::token::Sealer;
 use sip_steering::Ownership;
 use siphasher::sip::SipHasher13;
 use std::sync::Arc;
+use wire::{ConnId, Flow, Identity};
 
 /// Secrets that all workers share. They outlive restarts, so that dialogs do.
 #[derive(Clone)]
@@ -50,6 +53,7 @@ pub(crate) struct Site<S> {
     services: S,
     settings: Arc<Settings>,
     places: Places,
+    peers: Peers,
     sealer: Sealer,
     guard: LoopGuard,
     key: [u8; 16],
@@ -63,6 +67,7 @@ impl<S: Services> Site<S> {
         Site {
             services,
             places: Places::of(&settings),
+            peers: Peers::default(),
             settings,
             sealer: Sealer::new(keys.dialog),
             guard: LoopGuard::new(keys.hash),
@@ -81,6 +86,7 @@ impl<S: Services> Site<S> {
     /// New settings, in force from here. What the DNS has said of the same targets goes on.
     pub fn set_settings(&mut self, settings: Arc<Settings>) {
         self.places.renew(&settings);
+        self.peers.renew(&settings);
         self.settings = settings;
     }
 
@@ -98,6 +104,32 @@ impl<S: Services> Site<S> {
     /// The same, to note what the DNS says of them.
     pub const fn places_mut(&mut self) -> &mut Places {
         &mut self.places
+    }
+
+    /// The peer of a connection has proven who it is.
+    pub fn identified(&mut self, conn: ConnId, identity: &Arc<Identity>) {
+        if !self.peers.note(&self.settings, conn, identity) {
+            self.services.count(Counter::PeerCrowded);
+        }
+    }
+
+    /// A connection is gone.
+    #[inline]
+    pub fn disconnected(&mut self, conn: ConnId) {
+        self.peers.forget(conn);
+    }
+
+    /// The trunk whose requests come this way: the one that the peer has proven to be, or whose address it
+    /// has.
+    #[inline]
+    pub fn trunk_of(&self, flow: Flow) -> Option<usize> {
+        self.peers.trunk_of(flow).or_else(|| self.settings.trunk_of(flow.remote.ip()))
+    }
+
+    /// Whether a flow leads to a trunk, or to a proxy or balancer in front of this server: to one that brings
+    /// the calls of others, and may learn how this server is (RFC 7339).
+    pub fn is_neighbour(&self, flow: Flow) -> bool {
+        self.trunk_of(flow).is_some() || self.settings.auth.is_front(flow.remote.ip())
     }
 
     /// Seals and opens the tokens of dialogs.

@@ -1,6 +1,7 @@
 //! Who a message may come from: this server itself, a registered phone, a trunk.
 
 use super::Site;
+use crate::access::Holder;
 use crate::services::{Counter, Refusal, Services};
 use crate::settings::Bounds;
 use crate::uris::transport_of;
@@ -8,8 +9,11 @@ use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
 use sip_message::{Message, Method, Uri};
 use sip_proxy::loops::read_branch;
-use sip_proxy::token::Dialog;
+use sip_proxy::token::{Dialog, End, Role};
 use wire::Flow;
+
+/// Names of trunks that are reported with a peer that has proven none of them.
+const NAMES_TOLD: usize = 8;
 
 impl<S: Services> Site<S> {
     /// Whether a request was sent by this server to itself (a spiral: one of our addresses stood in a
@@ -36,10 +40,47 @@ impl<S: Services> Site<S> {
 
     /// Whether a trunk speaks in a dialog in which it is not the end that it says it is. Whoever has the
     /// token can write his own tag where the other end's belongs, and be alice for whom the way is open.
-    pub(crate) fn is_borrowed_by(&self, trunk: usize, dialog: Option<&Dialog>) -> bool {
+    pub(crate) fn is_borrowed_by(&self, trunk: usize, flow: Flow, dialog: Option<&Dialog>) -> bool {
         let settings = &self.settings;
         let may_transit = settings.trunks.get(trunk).is_some_and(|t| t.may_transit);
-        dialog.is_some_and(|d| !may_transit && settings.trunk_of(d.sender.remote.ip()) != Some(trunk))
+        // The token has an address. Of a trunk that is known by its certificate it is no source.
+        let is_own = |end: End| match settings.trunk_of(end.remote.ip()) {
+            Some(at) => at == trunk,
+            None => {
+                let here = end.remote.ip().to_canonical() == flow.remote.ip().to_canonical();
+                end.role == Role::Trunk && here && self.peers.trunk_of(flow) == Some(trunk)
+            }
+        };
+        dialog.is_some_and(|d| !may_transit && !is_own(d.sender))
+    }
+
+    /// Notes that a request which comes over TLS and begins something is of no trunk, where names of
+    /// certificates make trunks. One of a user of ours (`ours`) is of interest only where a trunk is.
+    #[inline]
+    pub(crate) fn note_unproven(&self, flow: Flow, ours: bool) {
+        if flow.transport.is_secure() && self.settings.trunks.iter().any(|t| !t.source_names.is_empty()) {
+            self.tell_unproven(flow, ours);
+        }
+    }
+
+    #[cold]
+    fn tell_unproven(&self, flow: Flow, ours: bool) {
+        let there = match self.places.target_at(&self.settings, flow.remote) {
+            Some(Holder::Trunk(at)) => self.settings.trunks.get(at),
+            _ => None,
+        };
+        if ours && there.is_none() {
+            return;
+        }
+        let trunks = self.settings.trunks.iter().filter(|trunk| there.is_none_or(|t| t.name == trunk.name));
+        let wanted = trunks.flat_map(|trunk| &trunk.source_names).map(|name| &name[..]);
+        let wanted: Vec<&[u8]> = wanted.take(NAMES_TOLD).collect();
+        if wanted.is_empty() {
+            return;
+        }
+        let found = self.peers.of(flow);
+        self.services.count(if found.is_some() { Counter::PeerOther } else { Counter::PeerUnknown });
+        self.services.unproven(flow.remote, &wanted, found);
     }
 
     /// Counts a request that is refused, if it is a REGISTER.

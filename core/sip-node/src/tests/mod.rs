@@ -17,6 +17,7 @@ mod flows;
 mod forking;
 mod forwarding;
 mod health;
+mod identity;
 mod location;
 mod moved;
 mod networks;
@@ -212,6 +213,13 @@ impl Services for World {
         self.0.news.borrow_mut().push(format!("back {} {}", String::from_utf8_lossy(uri), address.remote));
     }
 
+    fn unproven(&self, source: SocketAddr, wanted: &[&[u8]], found: Option<&wire::Identity>) {
+        let wanted: Vec<_> = wanted.iter().map(|name| String::from_utf8_lossy(name)).collect();
+        let found = found.map_or("-".to_owned(), |found| found.names().collect::<Vec<_>>().join(" "));
+        let told = format!("unproven {source} wanted {} found {found}", wanted.join(" "));
+        self.0.news.borrow_mut().push(told);
+    }
+
     fn targets_exhausted(&self, troubled: &Troubled<'_>) {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let targets: Vec<String> = troubled.targets.iter().map(|t| text(t)).collect();
@@ -283,6 +291,8 @@ pub(crate) struct Sent {
     pub token: u64,
     pub hurries: bool,
     pub existing: bool,
+    /// The name that the peer has to prove.
+    pub name: String,
 }
 
 impl Lab {
@@ -404,6 +414,7 @@ impl Lab {
             token: t.token,
             hurries: t.hurries,
             existing: t.existing,
+            name: String::from_utf8(self.out.name(t).to_vec()).unwrap(),
         };
         let sent = self.out.transmits().iter().map(show).collect();
         self.out.clear();

@@ -170,7 +170,7 @@ impl TransactionUsers {
         };
         let mut caller = waiter.caller.clone();
         if caller.role == Role::Trunk {
-            caller.trunk = step.site.settings().trunk_of(flow.remote.ip());
+            caller.trunk = step.site.trunk_of(flow);
         }
         let a = Admitted { uri: carried(uri, &routing), routing, dialog, caller };
         // For further users, only the bindings known here count.

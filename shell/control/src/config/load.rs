@@ -2,7 +2,7 @@
 
 use super::error::ConfigError;
 use super::reader::{NO_FILE, Place, Reader, Section};
-use super::{Config, Server, sections, syntax};
+use super::{Config, Server, Tls, sections, syntax};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -141,6 +141,8 @@ pub(super) struct Context<'o> {
     pub methods: &'o [&'o str],
     /// The top of the file, once it is read.
     pub server: &'o Server,
+    /// `[tls]`, once it is read.
+    pub tls: &'o Tls,
 }
 
 impl Config {
@@ -190,7 +192,7 @@ impl Config {
                 reader.places.insert(format!("{section}.{key}"), place);
             }
         }
-        let context = Context { overrides, methods, server: &Server::default() };
+        let context = Context { overrides, methods, server: &Server::default(), tls: &Tls::default() };
         let config = sections::read(&mut reader, Section::new("", 0..0, Some(table)), &context);
         if !reader.errors.is_empty() {
             reader.errors.sort_by_key(|e| (e.line == 0, e.line, e.column));

@@ -171,8 +171,9 @@ impl Config {
 pub(super) fn read(reader: &mut Reader<'_>, mut top: Section<'_, '_>, context: &Context<'_>) -> Config {
     let server: Server = schema::read(&mut top, reader, context);
     let context = &Context { server: &server, ..*context };
+    let tls = one(reader, &mut top, context);
+    let context = &Context { tls: &tls, ..*context };
     let config = Config {
-        tls: one(reader, &mut top, context),
         websocket: one(reader, &mut top, context),
         sctp: one(reader, &mut top, context),
         auth: one(reader, &mut top, context),
@@ -190,6 +191,7 @@ pub(super) fn read(reader: &mut Reader<'_>, mut top: Section<'_, '_>, context: &
         balance: one(reader, &mut top, context),
         trunks: trunk::trunks(reader, &mut top, context),
         routes: route::routes(reader, &mut top, context),
+        tls: tls.clone(),
         server: server.clone(),
     };
     across(reader, &top, &config, context);

@@ -7,11 +7,12 @@ use super::load::Context;
 use super::reader::{At, Reader, Section, Span, kind};
 use super::schema::{self, Checks, section};
 use super::types::{
-    Cidr, SILENT_AFTER, Target, bytes_of, check_targets, millis, silence, targets, uris, user_bytes,
+    Cidr, SILENT_AFTER, Source, Target, bytes_of, check_targets, millis, silence, targets, uris, user_bytes,
 };
-use super::values::{cidr, domain, plain, shown, user_part};
+use super::values::{domain, plain, shown, source, user_part};
 use std::net::IpAddr;
 use std::time::Duration;
+use tls::ClientCertificates;
 use toml::de::DeValue;
 use wire::Transport;
 
@@ -22,11 +23,13 @@ section! {
         name: String = String::new(), text("text", plain).no_default(), live;
         /// SIP URIs in failover order. Required.
         targets: Vec<Target> = Vec::new(), targets(), live;
-        /// Addresses or blocks whose requests are trusted as this trunk's. Targets that are names must be
-        /// listed here by address: the DNS makes no source, so requests from one that is not listed are
-        /// treated as a stranger's. See [guide/trunks.md](../guide/trunks.md). Default: the targets that are
-        /// addresses.
-        sources: Vec<Cidr> = Vec::new(), list(text("address or block", cidr)).once("source"), live;
+        /// Whose requests are trusted as this trunk's: addresses, blocks, and names in certificates as
+        /// `"tls:NAME"`. Any one is enough. A peer with such a certificate is known at any address; it needs
+        /// `client_certificates` in `[tls]`. The DNS makes no source: of a target that is a name, list the
+        /// addresses or the name in its certificate, or its requests are treated as a stranger's. See
+        /// [guide/trunks.md](../guide/trunks.md). Default: the targets that are addresses.
+        sources: Vec<Source> =
+            Vec::new(), list(text("address, block, or `tls:` and a name", source)).once("source"), live;
         /// Beginnings of the called numbers it serves. The longest prefix of all trunks wins. How a character
         /// is written does not matter: `*21#` and `*21%23` are the same.
         prefixes: Vec<String> = Vec::new(), list(text("part of a user", user_part)), live;
@@ -93,7 +96,7 @@ pub(super) fn trunks(
         trunk.claim(&section, reader, &mut claims, &context.server.domains);
         let key = if section.has("sources") { "sources" } else { "targets" };
         let span = section.span_of(key);
-        blocks.extend(trunk.sources.iter().map(|block| Block::new(*block, &trunk, span.clone())));
+        blocks.extend(trunk.blocks().map(|block| Block::new(block, &trunk, span.clone())));
         section.finish(reader);
         trunks.push(trunk);
     }
@@ -119,20 +122,21 @@ impl Checks for Trunk {
             reader.error(section.span(), Fault::new("trunk without target", mend));
         }
         if section.has("sources") {
-            for At { value, span } in section.places("sources", &text("", cidr)) {
-                if value.length == 0 {
-                    let message = format!("{value} would trust every sender as this trunk");
-                    reader.error(&span, Fault::new(message, "list the addresses of the trunk"));
+            for At { value, span } in section.places("sources", &text("", source)) {
+                if let Some(fault) = source_fault(&value, context) {
+                    reader.error(&span, fault);
                 }
             }
             return;
         }
         for target in self.targets.iter().filter(|target| target.ip().is_none()) {
             let message = format!("requests from \"{}\" are treated as a stranger's", target.host);
-            let mend = "its target is a name; list its addresses in `sources`";
+            let mend = "its target is a name; list its addresses in `sources`, or \"tls:NAME\" if it shows a \
+                        certificate";
             reader.warn(&section.span_of("targets"), Fault::new(message, mend));
         }
-        self.sources = self.targets.iter().filter_map(Target::ip).map(Cidr::single).collect();
+        let addresses = self.targets.iter().filter_map(Target::ip);
+        self.sources = addresses.map(|ip| Source::Block(Cidr::single(ip))).collect();
         self.sources.dedup();
     }
 
@@ -141,11 +145,53 @@ impl Checks for Trunk {
     }
 }
 
+/// What keeps a source from being one.
+fn source_fault(source: &Source, context: &Context<'_>) -> Option<Fault> {
+    match source {
+        Source::Block(block) if block.length == 0 => {
+            let message = format!("{source} would trust every sender as this trunk");
+            Some(Fault::new(message, "list the addresses of the trunk"))
+        }
+        Source::Name(_) if context.tls.client_certificates == ClientCertificates::Off => {
+            let message =
+                format!("\"{source}\" can be proven by nobody: peers are not asked for a certificate");
+            Some(Fault::new(message, "set client_certificates = \"offered\" in [tls]"))
+        }
+        Source::Name(_) if !context.server.listen.iter().any(|l| l.transport.is_secure()) => {
+            let message = format!("\"{source}\" can be proven by nobody: there is no tls listener");
+            Some(Fault::new(message, "add one, such as \"tls:0.0.0.0:5061\", to `listen`"))
+        }
+        _ => None,
+    }
+}
+
 impl Trunk {
+    /// The addresses that its requests come from.
+    fn blocks(&self) -> impl Iterator<Item = Cidr> {
+        self.sources.iter().filter_map(|source| match source {
+            Source::Block(block) => Some(*block),
+            Source::Name(_) => None,
+        })
+    }
+
+    /// The names in certificates that its requests are known by.
+    pub fn source_names(&self) -> impl Iterator<Item = &str> {
+        self.sources.iter().filter_map(|source| match source {
+            Source::Block(_) => None,
+            Source::Name(name) => Some(name.as_str()),
+        })
+    }
+
     /// Claims its name, prefixes and domains; `own` are the domains of this server.
     fn claim(&self, section: &Section<'_, '_>, reader: &mut Reader<'_>, claims: &mut Claims, own: &[String]) {
         for At { value, span } in section.places("name", &text("", plain)) {
             claim(reader, claims, format!("trunk name \"{value}\""), &span, "give it another name");
+        }
+        for At { value, span } in section.places("sources", &text("", source)) {
+            if let Source::Name(_) = value {
+                let mend = "a certificate is of one trunk; remove it from one of them";
+                claim(reader, claims, format!("source \"{value}\""), &span, mend);
+            }
         }
         let mend = "a number or domain can have one trunk; put more targets into that trunk";
         for At { value, span } in section.places("prefixes", &text("", user_part)) {
@@ -173,7 +219,9 @@ impl Trunk {
         sip_node::Trunk {
             name: self.name.clone().into_bytes(),
             targets: uris(&self.targets),
-            sources: self.sources.iter().map(|c| (c.address, c.length)).collect(),
+            sources: self.blocks().map(|c| (c.address, c.length)).collect(),
+            source_names: self.source_names().map(|name| name.as_bytes().to_vec()).collect(),
+            authority: Vec::new(),
             prefixes: self.prefixes.iter().map(|prefix| user_bytes(prefix)).collect(),
             domains: bytes_of(&self.domains),
             strip: self.strip,

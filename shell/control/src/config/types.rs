@@ -80,6 +80,15 @@ pub struct Cidr {
     pub length: u8,
 }
 
+/// Where the requests of a trunk come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// These addresses.
+    Block(Cidr),
+    /// A peer whose certificate has this name: a domain in small letters, or an address.
+    Name(String),
+}
+
 impl Target {
     /// The host as an address, if it is one.
     pub fn ip(&self) -> Option<IpAddr> {
@@ -136,6 +145,15 @@ impl fmt::Display for HostPort {
         match self.port {
             Some(port) => write!(f, "{}:{port}", self.host),
             None => f.write_str(&self.host),
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Block(block) => write!(f, "{block}"),
+            Source::Name(name) => write!(f, "tls:{name}"),
         }
     }
 }

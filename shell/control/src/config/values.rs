@@ -2,7 +2,7 @@
 
 use super::Emergency;
 use super::error::Fault;
-use super::types::{Cidr, HostPort, Listener, Target};
+use super::types::{Cidr, HostPort, Listener, Source, Target};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use wire::Transport;
@@ -279,6 +279,29 @@ pub(super) fn cidr(written: &str) -> Result<Cidr, Fault> {
         return Err(Fault::new(what, format!("write \"{first}/{length}\"")));
     }
     Ok(Cidr { address, length })
+}
+
+/// A block of addresses, or `tls:NAME`: the name in a certificate.
+pub(super) fn source(written: &str) -> Result<Source, Fault> {
+    let Some(name) = written.strip_prefix("tls:") else {
+        let is_name = host(written).is_ok_and(|name| name.contains(|c: char| c.is_ascii_lowercase()));
+        return cidr(written).map(Source::Block).map_err(|fault| match is_name && !written.contains(':') {
+            true => Fault::new(
+                format!("\"{}\" is a name, which makes no source", shown(written)),
+                format!(
+                    "list its addresses, or write \"tls:{written}\" if it shows a certificate with this name"
+                ),
+            ),
+            false => fault,
+        });
+    };
+    if name.starts_with("*.") {
+        let mend = "name each host; a certificate with a wildcard proves no name (RFC 5922)";
+        return Err(Fault::new(format!("\"{}\" is no name of one host", shown(name)), mend));
+    }
+    let name = host(name)?;
+    let bare = name.trim_start_matches('[').trim_end_matches(']');
+    Ok(Source::Name(bare.parse::<IpAddr>().map_or(name.clone(), |ip| ip.to_string())))
 }
 
 /// The first address of the block that `address` is in.

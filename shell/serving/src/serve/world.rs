@@ -20,7 +20,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use store::{CredentialCache, Keeper, SharedLocation};
-use wire::{Flow, Time};
+use wire::{Flow, Identity, Time};
 
 /// Parts of the ledger, each behind a lock of its own.
 const SHARDS: usize = 256;
@@ -255,6 +255,16 @@ impl Services for World {
         log_events::server::target_up(&Safe(uri), &address);
     }
 
+    fn unproven(&self, source: SocketAddr, wanted: &[&[u8]], found: Option<&Identity>) {
+        static UNPROVEN: Throttle = Throttle::new();
+        if tracing::enabled!(tracing::Level::INFO)
+            && let Some(before) = UNPROVEN.pass(worker_runtime::monotonic_now())
+        {
+            let wanted: Vec<String> = wanted.iter().map(|name| Safe(name).to_string()).collect();
+            log_events::server::trunk_not_proven(&source, &wanted.join(" "), &names_in(found), before);
+        }
+    }
+
     fn targets_exhausted(&self, troubled: &Troubled<'_>) {
         static LOST: Throttle = Throttle::new();
         if let Some(before) = LOST.pass(worker_runtime::monotonic_now()) {
@@ -279,6 +289,19 @@ impl Services for World {
     fn observe(&self, what: Span, micros: u64) {
         self.recorder.observe(what, micros);
     }
+}
+
+/// The names in a certificate, a few of them.
+fn names_in(found: Option<&Identity>) -> String {
+    const SHOWN: usize = 8;
+    let Some(identity) = found else { return "no certificate".to_owned() };
+    let mut names: Vec<String> =
+        identity.names().take(SHOWN).map(|name| Safe(name.as_bytes()).to_string()).collect();
+    let more = identity.names().skip(SHOWN).count();
+    if more > 0 {
+        names.push(format!("and {more} more"));
+    }
+    if names.is_empty() { "a certificate without SIP domain".to_owned() } else { names.join(" ") }
 }
 
 /// The name of a list of targets: the trunk's, or the first target, since other lists have no name.

@@ -95,9 +95,11 @@ impl<H: Host> Driver<H> {
         &mut self.rings
     }
 
-    /// Takes a message of a stream unless its owner's ring is full.
+    /// Takes a message of a stream unless its owner's ring is full. The owner hears of the peer's identity
+    /// first, which may wait for room there.
     pub fn offer(&mut self, flow: Flow, bytes: &[u8]) -> bool {
         let taken = match self.other_owner(bytes) {
+            Some(_) if flow.transport.is_secure() && self.rings.has_deferred() => false,
             Some(owner) => self.rings.hand_over(owner, flow, bytes, None),
             None => {
                 self.deliver(flow, bytes, None);

@@ -277,6 +277,9 @@ impl<H: Host> Worker<H> {
                 }
                 Hop::Settle(conn) => self.driver.rings_mut().settle(conn),
                 Hop::Settled(conn) => self.streams.settled(conn, &self.poller, now),
+                Hop::Identified(conn, identity) => {
+                    self.driver.drive(|m, now, _| m.identified(now, conn, &identity));
+                }
                 Hop::Gone(conn) => self.driver.drive(|m, now, out| m.disconnected(now, conn, out)),
             }
         }
@@ -324,6 +327,7 @@ impl<H: Host> Worker<H> {
                 break;
             }
             self.report_returned();
+            self.introduce();
             let news = std::mem::take(self.streams.news());
             for ticket in news.failed {
                 self.tell_origin(ticket, Hop::Failed(ticket.token), |m, now, token, out| {
@@ -349,6 +353,14 @@ impl<H: Host> Worker<H> {
         rings.tell_settled();
         rings.retry();
         rings.rouse();
+    }
+
+    /// Tells all machines who the peers of connections are, before their first messages.
+    fn introduce(&mut self) {
+        while let Some((conn, identity)) = self.streams.news().identified.pop() {
+            self.driver.drive(|machine, now, _| machine.identified(now, conn, &identity));
+            self.driver.rings_mut().tell_identity(conn, &identity);
+        }
     }
 
     /// Tells the machine that wants to hear of a message what became of it: by `report` if it is ours.

@@ -37,7 +37,9 @@ pub(super) struct Digest {
 impl<H: Host> Worker<H> {
     /// Reads once from a connection that has something.
     pub(super) fn read_stream(&mut self, id: ConnId) {
-        match self.streams.read(id, &self.poller, self.driver.now()) {
+        let read = self.streams.read(id, &self.poller, self.driver.now());
+        self.introduce();
+        match read {
             Read::Nothing => {}
             Read::Bytes(mut bytes) => {
                 self.handle(id, &mut bytes);

@@ -5,7 +5,7 @@ use crate::shared::{Hop, Mailbox, Shared};
 use crate::transport::stream::Ticket;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use wire::{ConnId, Flow, Time};
+use wire::{ConnId, Flow, Identity, Time};
 
 /// Control hops kept while a ring is full. Beyond it they are lost and counted; the machines' own
 /// timers have to notice then.
@@ -139,6 +139,14 @@ impl<N> Rings<N> {
         }
     }
 
+    /// Tells every other worker who the peer of a connection is.
+    pub fn tell_identity(&mut self, conn: ConnId, identity: &Arc<Identity>) {
+        let me = self.me;
+        for worker in (0..self.workers()).filter(|&worker| worker != me) {
+            self.tell(worker, Hop::Identified(conn, Arc::clone(identity)));
+        }
+    }
+
     /// Tells every other worker that a connection is gone.
     pub fn tell_gone(&mut self, conn: ConnId) {
         let me = self.me;
@@ -167,13 +175,16 @@ impl<N> Rings<N> {
         }
     }
 
-    /// Tries again what was deferred.
+    /// Tries again what was deferred. What one worker is told keeps its order.
     pub fn retry(&mut self) {
+        let mut full = Vec::new();
         for _ in 0..self.deferred.len() {
             let Some((to, hop)) = self.deferred.pop_front() else { return };
-            if let Err(hop) = self.push(to, hop) {
+            let refused = if full.contains(&to) { Err(hop) } else { self.push(to, hop) };
+            if let Err(hop) = refused {
                 // To the end, so that one worker that takes nothing does not hold up the others.
                 self.deferred.push_back((to, hop));
+                full.push(to);
             }
         }
     }

@@ -9,7 +9,8 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use wire::{
-    Arrival, ConnId, Delivery, Flow, Frame, FrameError, ListenerId, Machine, Outbox, Time, Transport,
+    Arrival, ConnId, Delivery, Flow, Frame, FrameError, Identity, ListenerId, Machine, Outbox, Time,
+    Transport,
 };
 use worker_runtime::{Counts, Listener, Runtime, RuntimeConfig, RuntimeHandle};
 
@@ -19,6 +20,7 @@ pub enum Told {
     Message(String),
     Undeliverable(u64),
     CutOff(u64),
+    Identified(ConnId, Vec<String>),
     Disconnected(ConnId),
     Notice(String),
     Timeout,
@@ -32,7 +34,8 @@ pub type Log = Arc<Mutex<Vec<(u16, Told)>>>;
 /// if it begins with `new`, hurries if with `soon`, and goes over an existing connection only if with
 /// `there`; `>>WORKER SEQUENCE TEXT` sends on a connection; `keep` has its connection matter; `bye` asks for
 /// the connection's close; `boom` panics; `alarm MS` sets a timer; `quiet...` is not answered; a line that
-/// begins with a digit belongs to that worker and is answered with the worker's number before it; any other
+/// begins with a digit belongs to that worker and is answered with the worker's number before it, unless it
+/// has the word `quiet`; any other
 /// line is answered by itself.
 pub struct Lines {
     pub worker: u16,
@@ -98,7 +101,9 @@ impl Machine for Lines {
         let Arrival { now, flow, message, .. } = arrival;
         let line = String::from_utf8_lossy(message);
         let line = line.trim_end_matches('\n');
-        if line.starts_with("quiet") || line.starts_with('>') {
+        let silent =
+            line.starts_with("quiet") || line.get(1..).is_some_and(|line| line.starts_with(" quiet"));
+        if silent || line.starts_with('>') {
             self.tell(Told::Message(line.to_owned()));
         }
         match line {
@@ -110,7 +115,7 @@ impl Machine for Lines {
             "which listener" => {
                 out.send(flow, 0, format!("{:?} {}\n", flow.transport, flow.listener.0).as_bytes());
             }
-            _ if line.starts_with("quiet") => {}
+            _ if silent => {}
             _ if line.starts_with("alarm ") => {
                 self.alarm = Some(now + Duration::from_millis(line[6..].parse().unwrap()))
             }
@@ -145,6 +150,10 @@ impl Machine for Lines {
     fn refuse(&mut self, _: Time, flow: Flow, head: &[u8], _: FrameError, out: &mut Outbox) {
         self.tell(Told::Refused(String::from_utf8_lossy(head).into_owned()));
         out.send(flow, 0, b"refused\n");
+    }
+
+    fn identified(&mut self, _: Time, conn: ConnId, identity: &Arc<Identity>) {
+        self.tell(Told::Identified(conn, identity.names().map(str::to_owned).collect()));
     }
 
     fn disconnected(&mut self, _: Time, conn: ConnId, _: &mut Outbox) {

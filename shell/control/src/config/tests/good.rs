@@ -111,10 +111,11 @@ fn trunk_sources_default_to_the_targets() {
     assert!(!trunk.may_transit && !trunk.overload_control);
     let sources: Vec<String> = trunk.sources.iter().map(|s| s.to_string()).collect();
     assert_eq!(sources, ["192.0.2.1/32", "2001:db8::1/128"]);
-    assert!(trunk.sources[0].contains("192.0.2.1".parse().unwrap()));
-    assert!(trunk.sources[0].contains("::ffff:192.0.2.1".parse().unwrap()));
-    assert!(!trunk.sources[0].contains("192.0.2.2".parse().unwrap()));
-    assert!(!trunk.sources[0].contains("2001:db8::1".parse().unwrap()));
+    let types::Source::Block(first) = trunk.sources[0] else { panic!("{:?}", trunk.sources) };
+    assert!(first.contains("192.0.2.1".parse().unwrap()));
+    assert!(first.contains("::ffff:192.0.2.1".parse().unwrap()));
+    assert!(!first.contains("192.0.2.2".parse().unwrap()));
+    assert!(!first.contains("2001:db8::1".parse().unwrap()));
 }
 
 #[test]

@@ -6,9 +6,10 @@ use super::web::Web;
 use crate::sys::{self, Interest, Poller, Record, Traffic};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use tls::Session;
 use websocket::Key;
-use wire::{ConnId, Transport};
+use wire::{ConnId, Identity, Transport};
 
 /// Bytes asked for in one system call: about as many messages as one connection has handled in a turn.
 const READ: usize = 32 << 10;
@@ -174,6 +175,11 @@ impl Link {
     /// What a layer of TLS has agreed on.
     pub fn agreed(&self) -> Option<Agreed> {
         self.secure()?.agreed()
+    }
+
+    /// What the peer has proven by its certificate, if it has shown one.
+    pub fn identity(&self) -> Option<Arc<Identity>> {
+        self.secure()?.identity()
     }
 
     /// Has the socket watched, as connection `id`.

@@ -59,7 +59,7 @@ use table::Table;
 use timing::Wheel;
 use web::Web;
 use websocket::CloseCode;
-use wire::{ConnId, ListenerId, Time, Transport};
+use wire::{ConnId, Identity, ListenerId, Time, Transport};
 
 /// Bytes that are queued before the kernel is given them.
 const CHUNK: usize = 64 << 10;
@@ -105,6 +105,12 @@ impl StreamShared {
         conn.becomes_web(id, sharer, step, &self.directory);
     }
 
+    /// What the peer of a connection has proven. A load generator may have verified nothing.
+    fn identity(&self, conn: &Conn) -> Option<Arc<Identity>> {
+        let generates = || self.tls_client.as_ref().is_some_and(|client| client.only().is_some());
+        (!generates()).then(|| conn.link().identity()).flatten()
+    }
+
     /// The session that an accepted connection of this transport begins with.
     fn session(&self, transport: Transport) -> Result<Option<tls::Session>, tls::Fault> {
         match (transport, &self.tls) {
@@ -121,6 +127,8 @@ pub struct News {
     pub failed: Vec<Ticket>,
     /// Messages that had left when their connection ended.
     pub cut_off: Vec<Ticket>,
+    /// Connections whose peers have proven who they are.
+    pub identified: Vec<(ConnId, Arc<Identity>)>,
     /// Connections that were open and are closed.
     pub gone: Vec<ConnId>,
 }
@@ -128,7 +136,10 @@ pub struct News {
 impl News {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.failed.is_empty() && self.cut_off.is_empty() && self.gone.is_empty()
+        self.failed.is_empty()
+            && self.cut_off.is_empty()
+            && self.identified.is_empty()
+            && self.gone.is_empty()
     }
 }
 
@@ -381,6 +392,9 @@ impl Streams {
     fn opened(&mut self, id: ConnId, poller: &Poller, now: Time) {
         let Some(conn) = self.table.get_mut(id) else { return };
         conn.phase_mut().opens();
+        if let Some(identity) = self.shared.identity(conn) {
+            self.news.identified.push((id, identity));
+        }
         let silence = if conn.is_useful() { self.limits.idle } else { self.limits.first_message };
         conn.set_deadline(now + silence);
         conn.watch(Interest::READ, id, poller);
