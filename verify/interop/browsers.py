@@ -1,4 +1,5 @@
-"""Scenarios with a browser: JsSIP and SIP.js in headless Chromium, over WebSocket and TLS."""
+"""Scenarios with a browser: JsSIP and SIP.js in headless Chromium, over WebSocket and TLS, with each other and with phones
+over UDP. Where the other end is baresip, media are those of WebRTC: DTLS-SRTP, ICE, and RTCP on the port of RTP."""
 import json
 import os
 import shutil
@@ -8,11 +9,12 @@ import threading
 
 import phones
 from harness import servers
-from scenarios import LeftOut, dismiss, must, scenario, set_up, talk
+from scenarios import LeftOut, dismiss, must, registered, scenario, set_up, talk
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'browser')
 CACHE = os.path.abspath(os.path.join(HERE, '..', '..', '..', '.cache', 'browser'))
-CREW = [(name, 'secret') for name in ('jssip', 'sipjs')]
+KINDS = ('jssip', 'sipjs')
+CREW = [(name, 'secret') for name in ('jssip', 'sipjs', 'b1', 'p1')]
 
 
 def bundle():
@@ -101,10 +103,7 @@ def refused(caller, callee):
     caller.call(callee.uri)
     callee.wait('incoming')
     callee.busy()
-    if caller.kind == 'jssip':
-        caller.wait('closed', code=486)
-    else:
-        caller.wait('refused', code=486)
+    caller.wait('refused' if caller.kind == 'sipjs' else 'closed', code=486)
 
 
 def cancelled(caller, callee):
@@ -117,18 +116,25 @@ def cancelled(caller, callee):
     callee.wait('closed')
 
 
+def held(phone, browser, caller):
+    """baresip puts the browser on hold and goes on, and in a call of the browser's the browser does the same."""
+    phone.hold()
+    browser.wait('held')
+    phone.resume()
+    browser.wait('released')
+    # In a call of its own, baresip answers a later offer with `setup:actpass`, which an answer must not have (RFC 5763
+    # section 5), and a browser ends the call.
+    if caller is browser:
+        browser.hold()
+        browser.resume()
+
+
 @scenario
 def browsers(run):
     """JsSIP and SIP.js in Chromium over WSS: calls both ways, hold, busy, cancel, MESSAGE, restart of the server."""
     with servers.Strowger(run.bin, workers=2, users=CREW, secure=True) as server:
-        pair = [Browser(kind, server) for kind, _ in CREW]
-        started = []
+        pair = registered([Browser(kind, server) for kind in KINDS], 60)
         try:
-            for phone in pair:
-                started.append(phone)
-                phone.start()
-            for phone in pair:
-                phone.wait('registered', 30)
             for caller, callee in (pair, pair[::-1]):
                 talk(caller, callee)
                 set_up(caller, callee)
@@ -153,4 +159,63 @@ def browsers(run):
             must(server.metric('strowger_websocket_faults_total') == 0, 'faults of WebSocket')
             return '8 calls set up, 2 refused, 2 cancelled'
         finally:
-            dismiss(started)
+            dismiss(pair)
+
+
+@scenario
+def browsers_and_udp(run):
+    """JsSIP and SIP.js with baresip and PJSIP over UDP: calls both ways, hold, busy, cancel, MESSAGE, restart of the server."""
+    with servers.Strowger(run.bin, workers=2, users=CREW, secure=True) as server:
+        # PJSIP as its package is made has no DTLS-SRTP.
+        others = [phones.Baresip('b1', 'secret', server, 'udp', webrtc=True), phones.Pjsip('p1', 'secret', server, 'udp')]
+        pair = registered([Browser(kind, server) for kind in KINDS], 60)
+        try:
+            phone, texter = registered(others)
+            for browser in pair:
+                for caller, callee in ((browser, phone), (phone, browser)):
+                    set_up(caller, callee)
+                    held(phone, browser, caller)
+                    callee.hangup()
+                    caller.wait('closed')
+                    refused(caller, callee)
+                    cancelled(caller, callee)
+                for sender, receiver in ((browser, texter), (texter, browser)):
+                    receiver.forget()
+                    sender.message(receiver.uri, 'hello from ' + sender.kind)
+                    receiver.wait('message', text='hello from ' + sender.kind)
+            for browser in pair:
+                browser.forget()
+            server.kill()
+            server.start()
+            for browser in pair:
+                browser.wait('registered', 60)
+                # The phone on UDP has not noticed, and its binding was kept.
+                talk(browser, phone)
+                talk(phone, browser)
+            must(server.metric('strowger_websocket_faults_total') == 0, 'faults of WebSocket')
+            return '8 calls set up, 4 refused, 4 cancelled, 4 messages'
+        finally:
+            dismiss(pair + others)
+
+
+@scenario
+def browser_call_goes_on(run):
+    """A call of JsSIP with a phone over UDP goes on after `kill -9` and a restart: hold and BYE of both ends."""
+    with servers.Strowger(run.bin, workers=2, users=CREW, secure=True) as server:
+        phone = phones.Baresip('b1', 'secret', server, 'udp', webrtc=True)
+        # SIP.js gives its calls up when it loses the server.
+        (browser,) = registered([Browser('jssip', server)], 60)
+        try:
+            registered([phone])
+            for caller, callee, last in ((browser, phone, browser), (phone, browser, phone)):
+                set_up(caller, callee)
+                browser.forget()
+                server.kill()
+                server.start()
+                browser.wait('registered', 60)
+                held(phone, browser, caller)
+                last.hangup()
+                (phone if last is browser else browser).wait('closed')
+            return '2 calls over 2 restarts'
+        finally:
+            dismiss([browser, phone])

@@ -21,10 +21,11 @@ class Phone:
 
     kind = 'phone'
 
-    def __init__(self, user, password, server, transport, listening=False, behind=None, padding=0):
+    def __init__(self, user, password, server, transport, listening=False, behind=None, padding=0, webrtc=False):
         """`listening`: it is called where it listens, not on the connection that it has made: PJSIP has to be told.
-        PJSIP alone can be `behind` a Translator, with a wrong idea of its own address, and have `padding` in its SDP."""
-        self.listening, self.behind, self.padding = listening, behind, padding
+        PJSIP alone can be `behind` a Translator, with a wrong idea of its own address, and have `padding` in its SDP.
+        baresip alone has media as browsers want them (`webrtc`): DTLS-SRTP, ICE, RTP and RTCP on one port."""
+        self.listening, self.behind, self.padding, self.webrtc = listening, behind, padding, webrtc
         self.user, self.password, self.server, self.transport = user, password, server, transport
         self.uri = 'sip:%s@%s' % (user, server.domain)
         self.events, self.changed = [], threading.Condition()
@@ -154,10 +155,12 @@ class Baresip(Phone):
                 'sip_listen %s:5060' % ip, 'net_interface %s' % ip, 'module_path ' + modules,
                 'audio_player aubridge,nil', 'audio_source aubridge,nil', 'audio_alert aubridge,nil', 'audio_channels 1',
                 'rtp_ports 10000-10100', 'call_local_timeout 120', 'call_max_calls 4', 'ctrl_tcp_listen %s:4444' % ip,
+                *(['module ice.so', 'module dtls_srtp.so', 'rtcp_mux yes'] if self.webrtc else []),
                 'module g711.so', 'module aubridge.so', 'module_app account.so', 'module_app menu.so', 'module_app ctrl_tcp.so', '']))
         with open(os.path.join(self.dir, 'accounts'), 'w') as f:
             f.write('<%s;transport=%s>;auth_user=%s;auth_pass=%s;outbound="sip:%s:%d;transport=%s";regint=600;answermode=manual;'
-                    'audio_codecs=pcmu\n' % (self.uri, self.transport, self.user, self.password, *self.place, self.transport))
+                    'audio_codecs=pcmu%s\n' % (self.uri, self.transport, self.user, self.password, *self.place, self.transport,
+                                              ';mediaenc=dtls_srtp;medianat=ice' if self.webrtc else ''))
         self.process = Process(['baresip', '-f', self.dir, '-s'] if os.environ.get('BARESIP_TRACE') else ['baresip', '-f', self.dir])
         self.sock = net.poll('%s opens its control port' % self, 15, lambda: self._connect(ip))
         self.reported = False
@@ -226,6 +229,13 @@ class Baresip(Phone):
 
     def hangup(self):
         self._do('hangup')
+
+    def hold(self):
+        """Only the other end says when it is done."""
+        self._do('hold')
+
+    def resume(self):
+        self._do('resume')
 
     def stop(self):
         try:

@@ -51,7 +51,7 @@ def crew(server, transports=('udp', 'tcp')):
                        for transport in transports for kind in (phones.Baresip, phones.Pjsip) for n in (1, 2)])
 
 
-def registered(out):
+def registered(out, seconds=20):
     """Starts these phones and waits until all are registered."""
     started = []
     try:
@@ -59,7 +59,7 @@ def registered(out):
             started.append(phone)
             phone.start()
         for phone in out:
-            phone.wait('registered', 20)
+            phone.wait('registered', seconds)
     except BaseException:
         dismiss(started)
         raise

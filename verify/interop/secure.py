@@ -5,7 +5,7 @@ import subprocess
 
 import phones
 from harness import servers
-from scenarios import LeftOut, dismiss, must, registered, scenario, talk
+from scenarios import LeftOut, dismiss, must, registered, scenario, set_up, talk
 
 # Each calls every other.
 CREW = [('%s1%s' % (k, t), 'secret') for t in ('udp', 'tls') for k in 'bp'] + [('l1tls', 'secret')]
@@ -56,6 +56,34 @@ def tls_server_killed(run):
             talk(pair[1], pair[0])
             talk(*pair)
             return '3 calls'
+        finally:
+            dismiss(pair)
+
+
+@scenario
+def tls_call_goes_on(run):
+    """Calls of a phone on TLS go on after `kill -9` and a restart: hold and BYE of both ends, over the new connection."""
+    with servers.Strowger(run.bin, workers=2, users=CREW, secure=True) as server:
+        pair = [phones.Pjsip('p1tls', 'secret', server, 'tls'), phones.Pjsip('p1udp', 'secret', server, 'udp')]
+        try:
+            registered(pair)
+            phone, other = pair
+            for caller, callee, last in ((phone, other, phone), (other, phone, other), (phone, other, other), (other, phone, phone)):
+                set_up(caller, callee)
+                server.kill()
+                server.start()
+                phone.forget()
+                phone.register()
+                phone.wait('registered', 30)
+                for one, two in (pair, pair[::-1]):
+                    two.forget()
+                    one.hold()
+                    two.wait('held')
+                    one.resume()
+                    two.wait('speaking')
+                last.hangup()
+                (other if last is phone else phone).wait('closed')
+            return '4 calls over 4 restarts'
         finally:
             dismiss(pair)
 

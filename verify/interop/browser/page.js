@@ -4,6 +4,15 @@ import { SimpleUser } from 'sip.js/lib/platform/web/index.js';
 
 const AUDIO = { audio: true, video: false };
 
+// Waits until the ACK of the other end's offer is there: two offers at a time are refused (RFC 3261 section 14).
+async function until(ready) {
+  for (let tries = 0; tries < 200; tries++) {
+    if (ready()) return;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  throw new Error('another offer is under way for ten seconds');
+}
+
 class OfJsSip {
   constructor(o) {
     this.ua = new JsSIP.UA({
@@ -20,6 +29,11 @@ class OfJsSip {
       if (e.originator === 'remote') report('incoming', { from: e.request.from.uri.user });
       e.session.on('confirmed', () => report('established'));
       e.session.on('ended', () => report('closed', { code: 0 }));
+      for (const [name, event] of [['hold', 'held'], ['unhold', 'released']]) {
+        e.session.on(name, (h) => {
+          if (h.originator === 'remote') report(event);
+        });
+      }
       e.session.on('failed', (f) => {
         report('closed', { code: (f.message && f.message.status_code) || 0, cause: f.cause });
       });
@@ -31,9 +45,9 @@ class OfJsSip {
   answer() { this.session.answer({ mediaConstraints: AUDIO, pcConfig: { iceServers: [] } }); }
   busy() { this.session.terminate({ status_code: 486 }); }
   hangup() { this.session.terminate(); }
-  // The events come before the answer to the re-INVITE.
-  hold() { this.session.hold({}, () => report('holding')); }
-  resume() { this.session.unhold({}, () => report('speaking')); }
+  // Its events come before the answer to the re-INVITE. It returns `false` if it cannot make an offer.
+  hold() { return until(() => this.session.hold({}, () => report('holding'))); }
+  resume() { return until(() => this.session.unhold({}, () => report('speaking'))); }
   message(to, text) { this.ua.sendMessage(to, text); }
   register() { this.ua.register(); }
   quit() { this.ua.stop(); }
@@ -58,7 +72,12 @@ class OfSipJs {
         onServerConnect: () => this.user.register(),
         onMessageReceived: (text) => report('message', { text }),
         onCallReceived: () => report('incoming'),
-        onCallAnswered: () => report('established'),
+        onCallAnswered: () => {
+          this.user.session.delegate.onInvite = (request) => {
+            report(/^a=(sendonly|inactive)/m.test(request.body) ? 'held' : 'released');
+          };
+          report('established');
+        },
         onCallHangup: () => report('closed', { code: 0 }),
         onCallHold: (held) => report(held ? 'holding' : 'speaking'),
       },
@@ -72,8 +91,9 @@ class OfSipJs {
   answer() { return this.user.answer(); }
   busy() { return this.user.session.reject({ statusCode: 486 }); }
   hangup() { return this.user.hangup(); }
-  hold() { return this.user.hold(); }
-  resume() { return this.user.unhold(); }
+  async hold() { await this.acknowledged(); await this.user.hold(); }
+  async resume() { await this.acknowledged(); await this.user.unhold(); }
+  acknowledged() { return until(() => !this.user.session.dialog.reinviteUserAgentServer); }
   message(to, text) { return this.user.message(to, text); }
   register() { return this.user.register(); }
   quit() { return this.user.disconnect(); }
