@@ -5,224 +5,35 @@
 """
 import argparse
 import contextlib
-import ctypes
+import itertools
 import os
 import re
-import select
 import socket
 import struct
 import subprocess
 import sys
-import tempfile
-import time
 import unittest
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import rig
+from rig import (LIMIT, SCTP_RECVRCVINFO, SCTP_RCVINFO, SCTP_SNDINFO, SCTP_UNORDERED, SO_SNDBUFFORCE, Message, Phone,
+                 Served, association, associations, both_styles, namespace, net, run, sctp_phone, udp_phone)
 
-from harness import net  # noqa: E402  (after the path is set)
-
-LIMIT = 20.0  # seconds that anything may take
-SOON = 1.0  # seconds in which nothing more comes
-BINARY = ''
+import endpoint
+import hostile
+from harness import sipp
 
 # linux/sctp.h
-SCTP_INITMSG, SCTP_RECVRCVINFO, SCTP_SOCKOPT_BINDX_ADD = 2, 32, 100
-SCTP_SNDINFO, SCTP_RCVINFO = 2, 3
-SCTP_UNORDERED = 1
-SO_SNDBUFFORCE = 32  # asm-generic/socket.h
+SCTP_RTOINFO, SCTP_ASSOCINFO, SCTP_INITMSG, SCTP_PEER_ADDR_PARAMS = 0, 1, 2, 9
+SPP_HB_ENABLE = 1
 
 
-def association(*addresses, port=0):
-    """A one-to-one socket, bound to these addresses."""
-    s = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_SCTP)
-    s.settimeout(LIMIT)
-    s.bind((addresses[0], port))
-    port = s.getsockname()[1]
-    for more in addresses[1:]:
-        packed = struct.pack('=H', socket.AF_INET) + struct.pack('!H', port) + socket.inet_aton(more) + bytes(8)
-        s.setsockopt(socket.IPPROTO_SCTP, SCTP_SOCKOPT_BINDX_ADD, packed)
-    return s
+class Style(Served):
+    """What is said of sockets that associations share."""
 
+    SOCKETS = 'one-to-many'
 
-def associations(port):
-    """The kernel's associations with this local port: the addresses of both ends of each."""
-    with open('/proc/net/sctp/assocs') as lines:
-        rows = [line.split() for line in list(lines)[1:]]
-    return [row for row in rows if row and row[11] == str(port)]
-
-
-class Message(net.Reply):
-    """A message of either kind."""
-
-    def __init__(self, raw):
-        super().__init__(raw)
-        words = self.start.split(' ')
-        self.method = '' if self.status else words[0]
-        self.uri = '' if self.status else words[1]
-
-
-class Phone:
-    """A phone with one flow to the server: an association, or a datagram socket."""
-
-    serial = 0
-
-    def __init__(self, name, flow, transport, contact=None):
-        self.name, self.flow, self.transport = name, flow, transport
-        host, port = flow.getsockname()
-        self.place = '%s:%d' % (host, port)
-        self.contact = contact or '<sip:%s@%s;transport=%s>' % (name, self.place, transport.lower())
-        self.cseq = 0
-
-    def close(self):
-        self.flow.close()
-
-    def send(self, text, body=b''):
-        self.flow.send(text.replace('\n', '\r\n').encode() + b'Content-Length: %d\r\n\r\n' % len(body) + body)
-
-    def next(self):
-        return Message(self.flow.recv(1 << 18))
-
-    def response(self, at_least=200):
-        """The next final response, requests that come meanwhile left out."""
-        while True:
-            message = self.next()
-            if message.status >= at_least:
-                return message
-
-    def has_nothing(self):
-        return not select.select([self.flow], [], [], SOON)[0]
-
-    def request(self, method, uri, more='', body=b'', dialog=None):
-        """Sends a request, and gives what identifies it."""
-        Phone.serial += 1
-        self.cseq += 1
-        call, to, routes = dialog or ('call%d' % Phone.serial, '<%s>' % uri, '')
-        branch = 'z9hG4bK%d' % Phone.serial
-        self.send('%s %s SIP/2.0\nVia: SIP/2.0/%s %s;branch=%s\nMax-Forwards: 70\nFrom: <sip:%s@example.com>;tag=%s\n'
-                  'To: %s\nCall-ID: %s\nCSeq: %d %s\n%sContact: %s\n%s' % (
-                      method, uri, self.transport, self.place, branch, self.name, self.name, to, call, self.cseq,
-                      method, routes, self.contact, more), body)
-        return call, branch
-
-    def register(self, expires=600):
-        self.request('REGISTER', 'sip:example.com', 'Expires: %d\n' % expires)
-        return self.response()
-
-    def register_self(self):
-        """Its own REGISTER, whose To is its address of record."""
-        self.request('REGISTER', 'sip:example.com', 'Expires: 600\n',
-                     dialog=('reg-' + self.name, '<sip:%s@example.com>' % self.name, ''))
-        return self.response()
-
-    def answer(self, request, status, reason, tag=True):
-        to = request.get('To') + (';tag=%s' % self.name if tag and 'tag=' not in request.get('To') else '')
-        vias = ''.join('Via: %s\n' % v for v in request.all('Via'))
-        records = ''.join('Record-Route: %s\n' % r for r in request.all('Record-Route'))
-        self.send('SIP/2.0 %d %s\n%s%sFrom: %s\nTo: %s\nCall-ID: %s\nCSeq: %s\nContact: %s\n' % (
-            status, reason, vias, records, request.get('From'), to, request.get('Call-ID'), request.get('CSeq'),
-            self.contact))
-
-
-def sctp_phone(name, server, *addresses):
-    flow = association(*(addresses or ('127.0.0.1',)))
-    flow.connect(server)
-    return Phone(name, flow, 'SCTP')
-
-
-def udp_phone(name, server, address='127.0.0.1'):
-    flow = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    flow.settimeout(LIMIT)
-    flow.bind((address, 0))
-    flow.connect(server)
-    return Phone(name, flow, 'UDP')
-
-
-class Server:
-    """The server under test."""
-
-    def __init__(self, listen, more='', command='serve', options=()):
-        self.folder = tempfile.TemporaryDirectory()
-        path = os.path.join(self.folder.name, 'strowger.toml')
-        with open(path, 'w') as file:
-            file.write('domains = ["example.com"]\nlisten = [%s]\nworkers = 2\ndata_dir = "%s/data"\n'
-                       '[auth]\nenabled = false\n[admin]\nlisten = "127.0.0.1:8099"\n%s' % (
-                           ', '.join('"%s"' % l for l in listen), self.folder.name, more))
-        self.log = os.path.join(self.folder.name, 'log')
-        with open(self.log, 'w') as log:
-            self.process = subprocess.Popen([BINARY, command, '--config', path, *options], stdin=subprocess.DEVNULL,
-                                            stdout=log, stderr=log)
-        net.poll('the server is ready', LIMIT, self.is_ready)
-
-    def text(self):
-        with open(self.log) as log:
-            return log.read()
-
-    def is_ready(self):
-        if self.process.poll() is not None:
-            raise AssertionError('the server ended:\n' + self.text())
-        return ' ready: ' in self.text()
-
-    def metric(self, name):
-        with socket.create_connection(('127.0.0.1', 8099), LIMIT) as s:
-            s.sendall(b'GET /metrics HTTP/1.0\r\nHost: 127.0.0.1:8099\r\n\r\n')
-            text = b''.join(iter(lambda: s.recv(65536), b'')).decode()
-        assert '\n%s' % name in text, text
-        return sum(float(v) for v in re.findall(r'^%s(?:\{.*\})? (\S+)$' % re.escape(name), text, re.M))
-
-    def stop(self):
-        self.process.terminate()
-        try:
-            # It may wait for calls that do not end.
-            self.process.wait(2 * SOON)
-        except subprocess.TimeoutExpired:
-            self.process.terminate()
-        try:
-            code = self.process.wait(LIMIT)
-        finally:
-            self.process.kill()
-        text = self.text()
-        self.folder.cleanup()
-        assert code == 0 and 'bug_found' not in text and 'panicked' not in text, text
-
-
-class Served(unittest.TestCase):
-    """Tests with a server at these listeners."""
-
-    LISTEN = ['udp:127.0.0.1:5060', 'sctp:127.0.0.1:5060']
-    MORE = ''
-    PLACE = ('127.0.0.1', 5060)
-
-    def setUp(self):
-        self.server = Server(self.LISTEN, self.MORE)
-        self.addCleanup(lambda: self.server.stop())
-
-    def phone(self, make, name, *addresses):
-        phone = make(name, self.PLACE, *addresses)
-        self.addCleanup(phone.close)
-        return phone
-
-    def call(self, caller, callee, to):
-        """A call that is answered. Gives the dialog of the caller, and the INVITE as the callee got it."""
-        call, _ = caller.request('INVITE', to)
-        invite = callee.next()
-        self.assertEqual(invite.method, 'INVITE')
-        callee.answer(invite, 180, 'Ringing')
-        callee.answer(invite, 200, 'OK')
-        ok = caller.response()
-        self.assertEqual((ok.status, ok.get('Call-ID')), (200, call))
-        routes = ''.join('Route: %s\n' % r for r in reversed(ok.all('Record-Route')))
-        target = re.search('<(.*?)>', ok.get('Contact')).group(1)
-        caller.cseq -= 1
-        caller.request('ACK', target, dialog=(call, ok.get('To'), routes))
-        self.assertEqual(callee.next().method, 'ACK')
-        return (call, ok.get('To'), routes), target, invite
-
-    def hang_up(self, caller, callee, dialog, target):
-        caller.request('BYE', target, dialog=dialog)
-        bye = callee.next()
-        self.assertEqual(bye.method, 'BYE')
-        callee.answer(bye, 200, 'OK')
-        self.assertEqual(caller.response().status, 200)
+    def test_shared_buffers_are_warned_of_with_the_mend(self):
+        self.assertRegex(self.server.text(), r'sctp_buffers_shared|the associations of a worker share one buffer')
 
 
 class Kernel(unittest.TestCase):
@@ -241,6 +52,7 @@ class Kernel(unittest.TestCase):
             s.close()
 
 
+@both_styles
 class Messages(Served):
     """What RFC 4168 says of single messages."""
 
@@ -317,6 +129,7 @@ class Proxy:
         return self.others.get(name) or getattr(self.under, name)
 
 
+@both_styles
 class Calls(Served):
     """Phones on SCTP and UDP."""
 
@@ -379,6 +192,7 @@ class Calls(Served):
         self.assertEqual(self.server.metric('strowger_tcp_connects_refused_total'), 1)
 
 
+@both_styles
 class Ends(Served):
     """Associations that end."""
 
@@ -420,7 +234,6 @@ class Ends(Served):
             with contextlib.suppress(ConnectionError):
                 self.assertEqual(phone.flow.recv(100), b'')
 
-
     def test_server_starts_again_while_associations_shut_down(self):
         phone = self.phone(sctp_phone, 'alice')
         phone.request('OPTIONS', 'sip:example.com')
@@ -431,9 +244,10 @@ class Ends(Served):
         self.assertEqual(self.server.process.wait(LIMIT), 0)
         subprocess.run(['tc', 'qdisc', 'del', 'dev', 'lo', 'root'], check=True)
         self.server.stop()
-        self.server = Server(self.LISTEN)
+        self.server = self.started()
 
 
+@both_styles
 class Limits(Served):
     """What strangers may take."""
 
@@ -456,38 +270,61 @@ class Limits(Served):
         self.addCleanup(raw.close)
         phone = self.phone(sctp_phone, 'alice', '127.0.0.2')
         for n in range(5_000):
-            raw.sendto(init('127.1.%d.%d' % (n // 250, 1 + n % 250), '127.0.0.1', 5060), ('127.0.0.1', 0))
+            raw.sendto(endpoint.init('127.1.%d.%d' % (n // 250, 1 + n % 250), '127.0.0.1', 5060), ('127.0.0.1', 0))
         self.assertEqual(len(associations(5060)), 1)
         self.assertEqual(self.server.metric('strowger_connections'), 1)
         phone.request('OPTIONS', 'sip:example.com')
         self.assertEqual(phone.response().status, 200)
 
 
+@both_styles
 class Paths(Served):
     """Two networks between the server and a phone, which has a network namespace of its own."""
 
     LISTEN = ['udp:127.0.0.1:5060', 'sctp:10.1.0.1,10.2.0.1:5060']
-    MORE = '[sctp]\nrto_initial = "200ms"\nrto_min = "100ms"\nheartbeat = "1s"\npath_retransmissions = 2\n'
+    SCTP = 'rto_initial = "200ms"\nrto_min = "100ms"\nheartbeat = "1s"\npath_retransmissions = 2\n'
 
     def setUp(self):
         run('ip netns add phone')
         self.addCleanup(run, 'ip netns del phone')
         for n in (1, 2):
             run('ip link add path%d type veth peer name far%d netns phone' % (n, n))
+            self.addCleanup(run, 'ip link del path%d' % n)
             run('ip addr add 10.%d.0.1/24 dev path%d' % (n, n))
             run('ip link set path%d up' % n)
             run('ip -n phone addr add 10.%d.0.2/24 dev far%d' % (n, n))
             run('ip -n phone link set far%d up' % n)
         super().setUp()
 
-    def test_no_call_is_lost_with_a_path(self):
+    def lose_a_path(self, how):
         with namespace('phone'):
             bob = sctp_phone('bob', ('10.1.0.1', 5060), '10.1.0.2', '10.2.0.2')
         self.addCleanup(bob.close)
         alice = self.phone(udp_phone, 'alice')
         self.assertEqual(bob.register_self().status, 200)
-        up = [self.call(alice, bob, 'sip:bob@example.com')[:2] for _ in range(5)]
-        run('ip link set path1 down')
+        up = [self.call(alice, bob, 'sip:bob@example.com')[:2] for _ in range(30)]
+        ringing = []
+        for _ in range(20):
+            call, _ = alice.request('INVITE', 'sip:bob@example.com')
+            invite = bob.next()
+            bob.answer(invite, 180, 'Ringing')
+            ringing.append((call, invite))
+        run(how)
+        for _, invite in ringing:
+            bob.answer(invite, 200, 'OK')
+        answered = [alice.response() for _ in ringing]
+        self.assertEqual({(ok.status, ok.get('Call-ID')) for ok in answered}, {(200, call) for call, _ in ringing})
+        for ok in answered:
+            routes = ''.join('Route: %s\n' % r for r in reversed(ok.all('Record-Route')))
+            target = re.search('<(.*?)>', ok.get('Contact')).group(1)
+            dialog = ok.get('Call-ID'), ok.get('To'), routes
+            alice.cseq = int(ok.get('CSeq').split(' ')[0]) - 1
+            alice.request('ACK', target, dialog=dialog)
+            self.assertEqual(bob.next().method, 'ACK')
+            up.append((dialog, target))
+        alice.cseq = 1000
+        for dialog, target in up:
+            self.invite_again(alice, bob, dialog, target)
         for dialog, target in up:
             self.hang_up(alice, bob, dialog, target)
         dialog, target, _ = self.call(alice, bob, 'sip:bob@example.com')
@@ -495,57 +332,90 @@ class Paths(Served):
         self.hang_up(alice, bob, dialog, target)
         self.assertEqual(len(associations(5060)), 1)
 
+    def test_no_call_is_lost_with_a_path(self):
+        self.lose_a_path('ip link set path1 down')
 
-def run(command):
-    subprocess.run(command.split(), check=True)
-
-
-@contextlib.contextmanager
-def namespace(name):
-    """Sockets that are made meanwhile are in this network namespace (setns(2))."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    with open('/proc/self/ns/net') as own, open('/run/netns/' + name) as other:
-        assert libc.setns(other.fileno(), 0) == 0, ctypes.get_errno()
-        try:
-            yield
-        finally:
-            assert libc.setns(own.fileno(), 0) == 0, ctypes.get_errno()
+    def test_no_call_is_lost_with_an_address(self):
+        self.lose_a_path('ip addr del 10.1.0.1/24 dev path1')
 
 
-def crc32c(data):
-    crc = 0xffffffff
-    for byte in data:
-        crc = TABLE[(crc ^ byte) & 0xff] ^ crc >> 8
-    return crc ^ 0xffffffff
+@both_styles
+class Options(Served):
+    """What of the configuration the kernel has."""
+
+    SCTP = ('rto_initial = "700ms"\nrto_min = "300ms"\nrto_max = "9s"\nheartbeat = "11s"\npath_retransmissions = 3\n'
+            'retransmissions = 7\nstreams = 17\n')
+
+    def test_timeouts_and_heartbeats_reach_the_kernel(self):
+        phone = self.phone(sctp_phone, 'alice')
+        phone.request('OPTIONS', 'sip:example.com')
+        self.assertEqual(phone.response().status, 200)
+        sockets = self.server.sctp_sockets()
+        # Two workers listen; the association has a socket of its own or none.
+        self.assertEqual(len(sockets), 3 if self.SOCKETS == 'one-to-one' else 2)
+        for fd in sockets:
+            self.has_settings(lambda name, size: self.server.option(fd, socket.IPPROTO_SCTP, name, size))
+        of_association = []
+        for fd in sockets:
+            with contextlib.suppress(OSError):
+                number = int(associations(5060)[0][6])
+                ask = lambda name, size: self.server.option(fd, socket.IPPROTO_SCTP, name, size, number)
+                of_association.append(ask(SCTP_RTOINFO, 16))
+                self.has_settings(ask)
+        self.assertTrue(of_association)
+
+    def has_settings(self, ask):
+        _, initial, most, least = struct.unpack('=iIII', ask(SCTP_RTOINFO, 16))
+        self.assertEqual((initial, least, most), (700, 300, 9000))
+        self.assertEqual(struct.unpack_from('=iH', ask(SCTP_ASSOCINFO, 20))[1], 7)
+        path = ask(SCTP_PEER_ADDR_PARAMS, 156)
+        heartbeat, retransmissions = struct.unpack_from('=IH', path, 132)
+        flags, = struct.unpack_from('=I', path, 146)
+        self.assertEqual((heartbeat, retransmissions, flags & SPP_HB_ENABLE), (11_000, 3, SPP_HB_ENABLE))
+        self.assertEqual(struct.unpack_from('=HH', ask(SCTP_INITMSG, 8)), (1, 17))
 
 
-def entry(value):
-    for _ in range(8):
-        value = value >> 1 ^ (0x82f63b78 if value & 1 else 0)
-    return value
+@both_styles
+class Sipp(Served):
+    """SIPp's calls over all pairs of transports, through two workers."""
+
+    TRANSPORTS = ('u1', 't1', 's1')
+
+    def test_calls_of_sipp_over_all_transports(self):
+        callees = [sipp.Sipp('callee.xml', transport=transport) for transport in self.TRANSPORTS]
+        for callee in callees:
+            self.addCleanup(callee.stop)
+        registrar = self.phone(udp_phone, 'registrar')
+        for callee, transport in zip(callees, ('udp', 'tcp', 'sctp')):
+            registrar.contact = '<sip:%s@%s:5060;transport=%s>' % (transport, callee.ip, transport)
+            registrar.request('REGISTER', 'sip:example.com', 'Expires: 600\n',
+                              dialog=('reg-' + transport, '<sip:%s@example.com>' % transport, ''))
+            self.assertEqual(registrar.response().status, 200)
+        callers = []
+        for transport in self.TRANSPORTS:
+            rows = list(zip(itertools.islice(itertools.cycle(('udp', 'tcp', 'sctp')), CALLS), itertools.repeat('caller')))
+            callers.append(sipp.Sipp('caller.xml', self.PLACE, rate=20, calls=CALLS, rows=rows, transport=transport,
+                                     keys=[('domain', 'example.com')]))
+            self.addCleanup(callers[-1].stop)
+        for caller in callers:
+            self.assertEqual(caller.wait(4 * LIMIT), 0, caller.errors())
+            self.assertEqual((caller.totals()['ok'], caller.totals()['failed']), (CALLS, 0))
 
 
-TABLE = [entry(n) for n in range(256)]
+CALLS = 90  # of each of three callers
 
 
-def init(source, target, port):
-    """An IP packet with an INIT chunk (RFC 9260 section 3.3.2) from any address."""
-    chunk = struct.pack('!BBHIIHHI', 1, 0, 20, 0x12345678, 65_536, 10, 10, 1)
-    common = struct.pack('!HHI', 40_000, port, 0)
-    crc = crc32c(common + bytes(4) + chunk)
-    sctp = common + struct.pack('<I', crc) + chunk
-    header = struct.pack('!BBHHHBBH4s4s', 0x45, 0, 20 + len(sctp), 1, 0, 64, socket.IPPROTO_SCTP, 0,
-                         socket.inet_aton(source), socket.inet_aton(target))
-    return header + sctp
+def load_tests(loader, tests, _):
+    tests.addTests(loader.loadTestsFromModule(hostile))
+    return tests
 
 
 def main():
-    global BINARY
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     parser.add_argument('--bin', required=True, help='the strowger binary')
     parser.add_argument('names', nargs='*')
     options = parser.parse_args()
-    BINARY = os.path.abspath(options.bin)
+    os.environ[rig.BINARY] = os.path.abspath(options.bin)
     unittest.main(argv=sys.argv[:1] + options.names, verbosity=2)
 
 

@@ -197,6 +197,7 @@ fn associations(sctp: &c::Sctp, listeners: &[c::Listener]) -> SctpSettings {
         path_retransmissions: sctp.path_retransmissions,
         retransmissions: sctp.retransmissions,
         streams: sctp.streams,
+        many: sctp.sockets,
         more: more.filter(|(_, more)| !more.is_empty()).collect(),
     }
 }

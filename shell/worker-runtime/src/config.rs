@@ -116,6 +116,9 @@ pub struct SctpSettings {
     pub retransmissions: u16,
     /// Streams that a peer may use towards us. Messages are accepted on each (RFC 4168 section 5.1).
     pub streams: u16,
+    /// Whether the associations that peers open share the listening sockets (RFC 6458 section 3, one-to-many
+    /// style), instead of having sockets of their own (section 4, one-to-one style).
+    pub many: bool,
     /// Addresses that a listener has besides its own, of the same family.
     pub more: Vec<(ListenerId, Vec<IpAddr>)>,
 }
@@ -130,6 +133,7 @@ impl Default for SctpSettings {
             path_retransmissions: 5,
             retransmissions: 10,
             streams: 64,
+            many: false,
             more: Vec::new(),
         }
     }

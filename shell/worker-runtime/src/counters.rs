@@ -146,6 +146,10 @@ counters! {
     tcp_closed_error,
     /// Paths of SCTP associations that became unreachable. Others of the same association may still work.
     sctp_paths_lost,
+    /// Associations whose peer began anew. Each counts as a new connection.
+    sctp_restarts,
+    /// Associations of shared sockets that got sockets of their own, because they had to wait.
+    sctp_peeled_off,
     /// TLS handshakes that were completed, with clients and with servers.
     tls_handshakes,
     /// TLS handshakes that failed, and connections that a fault of TLS ended.

@@ -208,6 +208,9 @@ fn open_tcp(
         _ => sys::tcp_listen(address, &options),
     };
     let sockets: Vec<_> = workers.iter().map(|_| listen()).collect::<Result<_, _>>()?;
+    if transport == Transport::Sctp {
+        associations.advise(address);
+    }
     for (worker, fd) in workers.iter_mut().zip(sockets) {
         worker.tcp.push((id, transport, fd));
     }

@@ -12,6 +12,9 @@ use std::time::Duration;
 /// How long a retransmission timeout may be.
 const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(120);
 
+/// The styles of sockets: whether associations share them.
+const SOCKETS: &[(&str, bool)] = &[("one-to-one", false), ("one-to-many", true)];
+
 section! {
     /// `[sctp]`: associations of SCTP (RFC 9260 section 16 has the defaults).
     pub struct Sctp = "sctp" {
@@ -29,6 +32,10 @@ section! {
         path_retransmissions: u16 = 5, number(1..=100), restart;
         /// Retransmissions in a row, over all paths, after which an association ends.
         retransmissions: u16 = 10, number(1..=100), restart;
+        /// The style of the listening sockets (RFC 6458). `one-to-one`: each association that a peer opens
+        /// has a socket, thus a descriptor, of its own. `one-to-many`: associations share the listening
+        /// socket of their worker; one that must wait gets a socket of its own.
+        sockets: bool = false, choice(SOCKETS), restart;
         /// Streams that a peer may use towards this server. Messages are accepted on each. This server sends
         /// over stream 0, without order (RFC 4168 section 5.1).
         streams: u16 = 64, number(1..=65_535), restart;

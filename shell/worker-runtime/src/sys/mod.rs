@@ -2,6 +2,7 @@
 
 mod addr;
 mod allocator;
+mod association;
 mod batch;
 mod bpf;
 mod errors;
@@ -15,6 +16,7 @@ mod thread;
 
 pub use addr::RawAddr;
 pub use allocator::give_back;
+pub use association::{Arrival, Association, finish_peeled, recv_arrival};
 pub use batch::RecvBatch;
 pub use bpf::{
     Use, attach_filter, attach_reuseport_program, detach_filter, detach_reuseport_program, load_program,
@@ -23,7 +25,10 @@ pub use bpf::{
 pub use errors::take_returned;
 pub use mapping::Mapping;
 pub use poll::{Event, Interest, Poller, Timer, WakeUp};
-pub use sctp::{Record, SctpOptions, recv_record, sctp_connect, sctp_listen, sctp_probe};
+pub use sctp::{
+    Record, SctpOptions, recv_record, sctp_connect, sctp_listen, sctp_probe, sctp_shared_buffers,
+    stop_listening,
+};
 pub use send::SendBatch;
 pub use socket::{
     SocketOptions, Traffic, accept, ask_for_stamps, ask_to_join, null_descriptor, receive_buffer, received,

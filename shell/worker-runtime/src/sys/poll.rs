@@ -82,6 +82,12 @@ impl Poller {
         self.control(libc::EPOLL_CTL_MOD, fd, interest, data)
     }
 
+    /// Stops watching `fd`.
+    pub fn forget(&self, fd: BorrowedFd<'_>) {
+        // Nothing is lost if it was not watched.
+        let _ = self.control(libc::EPOLL_CTL_DEL, fd, Interest::NONE, 0);
+    }
+
     /// Waits for reports: not at all for 0, for ever for -1, else so many milliseconds. An
     /// interrupted wait counts as one without reports.
     pub fn wait(&mut self, timeout_ms: i32) -> io::Result<usize> {

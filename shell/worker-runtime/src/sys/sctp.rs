@@ -1,4 +1,5 @@
-//! Sockets of SCTP (RFC 6458): each has one association, and brings whole messages.
+//! Sockets of SCTP (RFC 6458), which bring whole messages: each has one association, or a listening one all
+//! that peers open.
 
 use super::socket::{SocketOptions, bind, connect, local_addr, new_socket, set, set_buffers};
 use super::{RawAddr, check, check_len};
@@ -10,10 +11,21 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 const SCTP_SOCKOPT_BINDX_ADD: libc::c_int = 100;
 const SPP_HB_ENABLE: u32 = 1;
 const SPP_HB_DISABLE: u32 = 1 << 1;
-const MSG_NOTIFICATION: libc::c_int = 0x8000;
+pub(super) const MSG_NOTIFICATION: libc::c_int = 0x8000;
+const SCTP_ASSOC_CHANGE: u16 = (1 << 15) + 1;
 const SCTP_PEER_ADDR_CHANGE: u16 = (1 << 15) + 2;
 const SCTP_PARTIAL_DELIVERY_EVENT: u16 = (1 << 15) + 6;
 const SCTP_ADDR_UNREACHABLE: i32 = 1;
+/// States of an association in a notification.
+const SCTP_COMM_UP: u16 = 0;
+const SCTP_COMM_LOST: u16 = 1;
+const SCTP_RESTART: u16 = 2;
+const SCTP_SHUTDOWN_COMP: u16 = 3;
+const SCTP_PARTIAL_DELIVERY_POINT: libc::c_int = 19;
+/// Bytes that a buffer holds which many associations share, as far as the system gives them.
+const MANY_BUFFER: usize = 4 << 20;
+/// Bytes of a message that the kernel keeps until the rest has come. Of a longer one it delivers parts.
+const KEPT: libc::c_int = 64 << 10;
 
 /// What is asked of associations. Times are in milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,6 +40,9 @@ pub struct SctpOptions {
     pub retransmissions: u16,
     /// Streams that a peer may open towards us.
     pub streams: u16,
+    /// Whether the associations of a listening socket stay with it (one-to-many style, section 3), instead of
+    /// having sockets of their own (one-to-one style, section 4).
+    pub many: bool,
 }
 
 /// `sctp_rtoinfo` (RFC 6458 section 8.1.1).
@@ -83,6 +98,12 @@ pub enum Record {
     Abandoned,
     /// A path to the peer does not work any more.
     PathLost,
+    /// An association has come about.
+    Up,
+    /// The peer has begun anew, and knows nothing of what was before (RFC 9260 section 5.2).
+    Restarted,
+    /// The association has ended, by a SHUTDOWN, an ABORT or a timeout.
+    Gone,
     /// Something else that the kernel has to say.
     Nothing,
 }
@@ -98,8 +119,9 @@ fn set_value<T>(fd: BorrowedFd<'_>, name: libc::c_int, value: &T) -> io::Result<
 }
 
 /// A socket that is bound to these addresses, of one family and with one port, and not yet used.
-fn bound(local: &[SocketAddr], any: SocketAddr, shared: bool) -> io::Result<OwnedFd> {
-    let fd = new_socket(&any, libc::SOCK_STREAM, libc::IPPROTO_SCTP)?;
+fn bound(local: &[SocketAddr], any: SocketAddr, (shared, many): (bool, bool)) -> io::Result<OwnedFd> {
+    let style = if many { libc::SOCK_SEQPACKET } else { libc::SOCK_STREAM };
+    let fd = new_socket(&any, style, libc::IPPROTO_SCTP)?;
     if local.iter().any(|address| address.port() != 0) {
         // Associations of an earlier server that are being shut down are no hindrance; a listener is.
         set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
@@ -169,12 +191,24 @@ fn set_options(fd: BorrowedFd<'_>, sctp: &SctpOptions, options: &SocketOptions) 
         snd_assoc_id: 0,
     };
     set_value(fd, libc::SCTP_DEFAULT_SNDINFO, &send)?;
-    // `sctp_event_subscribe`: address and partial delivery.
-    set_value(fd, libc::SCTP_EVENTS, &[0u8, 0, 1, 0, 0, 0, 1, 0])?;
+    // `sctp_event_subscribe`: association, address and partial delivery.
+    set_value(fd, libc::SCTP_EVENTS, &[0u8, 1, 1, 0, 0, 0, 1, 0])?;
     if options.receive_buffer > 0 || options.send_buffer > 0 {
         set_buffers(fd, options);
     }
+    // A buffer of less than twice as much does not allow it, and delivers parts sooner.
+    let _ = set(fd, libc::IPPROTO_SCTP, SCTP_PARTIAL_DELIVERY_POINT, KEPT);
     Ok(())
+}
+
+/// Whether the associations of a socket share its buffer for what they receive, and that for what they send.
+/// The system says so (`net.sctp.rcvbuf_policy` and `sndbuf_policy`).
+pub fn sctp_shared_buffers() -> (bool, bool) {
+    let shared = |name| {
+        let policy = std::fs::read_to_string(format!("/proc/sys/net/sctp/{name}"));
+        policy.map_or(true, |policy| policy.trim() == "0")
+    };
+    (shared("rcvbuf_policy"), shared("sndbuf_policy"))
 }
 
 /// The port that a listener would get.
@@ -182,7 +216,7 @@ fn set_options(fd: BorrowedFd<'_>, sctp: &SctpOptions, options: &SocketOptions) 
 /// # Errors
 /// `EPROTONOSUPPORT` if the kernel has no SCTP.
 pub fn sctp_probe(local: &[SocketAddr], any: SocketAddr) -> io::Result<u16> {
-    Ok(local_addr(bound(local, any, false)?.as_fd())?.port())
+    Ok(local_addr(bound(local, any, (false, false))?.as_fd())?.port())
 }
 
 /// A listening socket on these addresses, shared with the other workers' by `SO_REUSEPORT`. Accepted
@@ -193,11 +227,27 @@ pub fn sctp_listen(
     sctp: &SctpOptions,
     options: &SocketOptions,
 ) -> io::Result<OwnedFd> {
-    let fd = bound(local, any, true)?;
+    let fd = bound(local, any, (true, sctp.many))?;
     set_options(fd.as_fd(), sctp, options)?;
+    if sctp.many {
+        let room = |shared: bool, own: usize| if shared { MANY_BUFFER } else { own };
+        let (receive, send) = sctp_shared_buffers();
+        let (receive, send) = (room(receive, options.receive_buffer), room(send, options.send_buffer));
+        set_buffers(fd.as_fd(), &SocketOptions { receive_buffer: receive, send_buffer: send, ..*options });
+        // Each read says whose message it is.
+        set(fd.as_fd(), libc::IPPROTO_SCTP, libc::SCTP_RECVRCVINFO, 1)?;
+        // A long message that is delivered in parts does not keep back those of other associations.
+        set(fd.as_fd(), libc::IPPROTO_SCTP, libc::SCTP_FRAGMENT_INTERLEAVE, 1)?;
+    }
     // SAFETY: no pointers.
     check(unsafe { libc::listen(fd.as_raw_fd(), options.backlog.max(1)) })?;
     Ok(fd)
+}
+
+/// Lets nobody begin an association with a listening socket. Those that it has go on.
+pub fn stop_listening(fd: BorrowedFd<'_>) {
+    // SAFETY: no pointers. A failure leaves the caller to refuse them.
+    let _ = check(unsafe { libc::listen(fd.as_raw_fd(), 0) });
 }
 
 /// Begins an association with `remote` from these addresses and a port of the kernel's choice. The outcome is
@@ -208,7 +258,7 @@ pub fn sctp_connect(
     sctp: &SctpOptions,
     options: &SocketOptions,
 ) -> io::Result<OwnedFd> {
-    let fd = bound(local, remote, false)?;
+    let fd = bound(local, remote, (false, false))?;
     set_options(fd.as_fd(), sctp, options)?;
     connect(fd.as_fd(), remote)?;
     Ok(fd)
@@ -233,15 +283,30 @@ pub fn recv_record(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Record> 
 }
 
 /// What a notification says (section 6.1): its kind in the first two bytes; of a path, its state behind the
-/// address.
-fn notification(bytes: &[u8]) -> Record {
-    let kind = bytes.first_chunk().map(|kind| u16::from_ne_bytes(*kind));
-    let state = || bytes.get(136..).and_then(|rest| rest.first_chunk()).map(|s| i32::from_ne_bytes(*s));
-    match kind {
-        Some(SCTP_PARTIAL_DELIVERY_EVENT) => Record::Abandoned,
-        Some(SCTP_PEER_ADDR_CHANGE) if state() == Some(SCTP_ADDR_UNREACHABLE) => Record::PathLost,
+/// address; of an association, its state behind the header.
+pub(super) fn notification(bytes: &[u8]) -> Record {
+    let half = |at: usize| bytes.get(at..).and_then(<[u8]>::first_chunk).map(|two| u16::from_ne_bytes(*two));
+    let path = || bytes.get(136..).and_then(|rest| rest.first_chunk()).map(|s| i32::from_ne_bytes(*s));
+    match (half(0), half(8)) {
+        (Some(SCTP_PARTIAL_DELIVERY_EVENT), _) => Record::Abandoned,
+        (Some(SCTP_PEER_ADDR_CHANGE), _) if path() == Some(SCTP_ADDR_UNREACHABLE) => Record::PathLost,
+        (Some(SCTP_ASSOC_CHANGE), Some(SCTP_COMM_UP)) => Record::Up,
+        (Some(SCTP_ASSOC_CHANGE), Some(SCTP_RESTART)) => Record::Restarted,
+        (Some(SCTP_ASSOC_CHANGE), Some(SCTP_COMM_LOST | SCTP_SHUTDOWN_COMP)) => Record::Gone,
         _ => Record::Nothing,
     }
+}
+
+/// The association that a notification is about; zero: none.
+pub(super) fn notified(bytes: &[u8]) -> i32 {
+    let kind = bytes.first_chunk().map(|kind| u16::from_ne_bytes(*kind));
+    let at = match kind {
+        Some(SCTP_ASSOC_CHANGE) => 16,
+        Some(SCTP_PEER_ADDR_CHANGE) => 144,
+        Some(SCTP_PARTIAL_DELIVERY_EVENT) => 12,
+        _ => return 0,
+    };
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |id| i32::from_ne_bytes(*id))
 }
 
 #[cfg(test)]
@@ -259,5 +324,20 @@ mod tests {
         assert_eq!(notification(&bytes), Record::PathLost);
         assert_eq!(notification(&bytes[..100]), Record::Nothing, "cut");
         assert_eq!(notification(&SCTP_PARTIAL_DELIVERY_EVENT.to_ne_bytes()), Record::Abandoned);
+        bytes[144..148].copy_from_slice(&7i32.to_ne_bytes());
+        assert_eq!((notified(&bytes), notified(&bytes[..147]), notified(&[])), (7, 0, 0));
+    }
+
+    #[test]
+    fn changes_of_associations_are_told_apart() {
+        let mut bytes = [0; 20];
+        bytes[..2].copy_from_slice(&SCTP_ASSOC_CHANGE.to_ne_bytes());
+        bytes[16..].copy_from_slice(&9i32.to_ne_bytes());
+        let states = [(0u16, Record::Up), (1, Record::Gone), (2, Record::Restarted), (3, Record::Gone)];
+        for (state, record) in states.into_iter().chain([(4, Record::Nothing)]) {
+            bytes[8..10].copy_from_slice(&state.to_ne_bytes());
+            assert_eq!((notification(&bytes), notified(&bytes)), (record, 9), "{state}");
+        }
+        assert_eq!(notification(&bytes[..9]), Record::Nothing, "cut");
     }
 }

@@ -21,7 +21,7 @@ use crate::listen::WorkerSockets;
 use crate::monotonic_now;
 use crate::shared::{Hop, Shared};
 use crate::sys::{Event, Interest, Poller};
-use crate::transport::stream::{Reason, Streams, Ticket, answer, handshakes};
+use crate::transport::stream::{Reason, Streams, Ticket, answer, handshakes, sharing};
 use crate::transport::udp::Datagrams;
 use driver::Driver;
 pub use host::{Generating, Host, Notice, Serving};
@@ -232,6 +232,9 @@ impl<H: Host> Worker<H> {
                 if event.readable {
                     self.receive_datagrams(number as usize);
                 }
+            }
+            KIND_LISTENER if sharing::shares_socket(&self.streams, number as usize) => {
+                self.read_associations(number as usize);
             }
             KIND_LISTENER => self.streams.accept(number as usize, &self.poller, self.driver.now()),
             // The mailbox and the deadlines are looked at in every round.

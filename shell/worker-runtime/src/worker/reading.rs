@@ -39,6 +39,11 @@ impl<H: Host> Worker<H> {
     pub(super) fn read_stream(&mut self, id: ConnId) {
         let read = self.streams.read(id, &self.poller, self.driver.now());
         self.introduce();
+        self.take_read(id, read);
+    }
+
+    /// Handles what was read from a connection.
+    pub(super) fn take_read(&mut self, id: ConnId, read: Read) {
         match read {
             Read::Nothing => {}
             Read::Bytes(mut bytes) => {
@@ -161,7 +166,7 @@ impl<H: Host> Worker<H> {
     /// is no room.
     fn digested(&mut self, id: ConnId, digest: Digest, kept: bool) {
         if matches!(digest.stop, Stop::Budget | Stop::RingFull) {
-            self.streams.wait(id, digest.stop == Stop::RingFull);
+            self.streams.wait(id, digest.stop == Stop::RingFull, &self.poller);
         }
         self.streams.has_read(id, digest.message, self.driver.now());
         match digest.stop {

@@ -3,10 +3,21 @@
 use super::Worker;
 use super::host::Host;
 use super::reading::{Digest, Stop};
-use crate::transport::stream::{Begun, WHOLE};
+use crate::transport::stream::{Begun, WHOLE, sharing};
 use wire::{ConnId, Flow, FrameError};
 
 impl<H: Host> Worker<H> {
+    /// Takes what came for the associations that share listening socket `number`, in the order in which it
+    /// came.
+    pub(super) fn read_associations(&mut self, number: usize) {
+        let mut budget = self.work_budget;
+        while let Some((id, read)) =
+            sharing::read_shared(&mut self.streams, number, &mut budget, &self.poller, self.driver.now())
+        {
+            self.take_read(id, read);
+        }
+    }
+
     /// Hands on a message of SCTP, which is one message of SIP (RFC 4168 section 5), once it is `whole`: the
     /// kernel may deliver a long one in parts (RFC 6458 section 3.1.4).
     pub(super) fn digest_record(&mut self, id: ConnId, flow: Flow, bytes: &[u8], whole: bool) -> Digest {

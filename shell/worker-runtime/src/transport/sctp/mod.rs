@@ -30,8 +30,21 @@ impl Associations {
             path_retransmissions: settings.path_retransmissions,
             retransmissions: settings.retransmissions,
             streams: settings.streams,
+            many: settings.many,
         };
         Associations { options, more: settings.more.clone() }
+    }
+
+    /// Whether the associations that peers open share the listening sockets.
+    pub fn share_sockets(&self) -> bool {
+        self.options.many
+    }
+
+    /// Logs what the system makes dangerous about sockets that associations share.
+    pub fn advise(&self, address: SocketAddr) {
+        if self.options.many && sys::sctp_shared_buffers() != (false, false) {
+            log_events::workers::sctp_buffers_shared(&address);
+        }
     }
 
     /// The addresses of a listener, each with this port.

@@ -1,12 +1,13 @@
 //! Taking connections in: caps, and what to do when the process has no descriptor left.
 
-use super::Streams;
 use super::conn::Conn;
 use super::link::Link;
 use super::told::Told;
+use super::{Streams, sharing};
 use crate::sys::{self, Interest, Poller, errno, is_transient};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 use wire::{ListenerId, Time, Transport};
 
@@ -16,11 +17,20 @@ const ACCEPT_BUDGET: usize = 32;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// One listening socket of one worker.
-struct Listening {
-    fd: OwnedFd,
+pub(super) struct Listening {
+    fd: Arc<OwnedFd>,
     id: ListenerId,
     transport: Transport,
     data: u64,
+    /// Whether the associations that peers open share it.
+    shared: bool,
+}
+
+impl Listening {
+    /// The socket, and the listener that it belongs to, if the associations that peers open share it.
+    pub(super) fn shared(&self) -> Option<(&Arc<OwnedFd>, ListenerId)> {
+        self.shared.then_some((&self.fd, self.id))
+    }
 }
 
 /// The listening sockets of one worker.
@@ -45,6 +55,11 @@ impl Acceptor {
     /// Whether no more connections are taken, because the server is about to end.
     pub fn has_stopped(&self) -> bool {
         self.stopped
+    }
+
+    /// Listening socket number `index`.
+    pub(super) fn socket(&self, index: usize) -> Option<&Listening> {
+        self.sockets.get(index)?.as_ref()
     }
 
     /// When [`Acceptor::resume`] has something to do.
@@ -85,7 +100,7 @@ impl Acceptor {
     }
 
     /// Logs a refusal, if the last line about one is old enough.
-    fn log(&mut self, why: &str, now: Time) {
+    pub(super) fn log(&mut self, why: &str, now: Time) {
         if let Some(times) = self.told.again(now) {
             log_events::workers::connections_refused(times, why);
         }
@@ -109,7 +124,8 @@ impl Streams {
         poller: &Poller,
     ) -> io::Result<()> {
         poller.add(fd.as_fd(), Interest::READ, data)?;
-        self.acceptor.sockets.push(Some(Listening { fd, id, transport, data }));
+        let shared = transport == Transport::Sctp && self.shared.sctp.share_sockets();
+        self.acceptor.sockets.push(Some(Listening { fd: Arc::new(fd), id, transport, data, shared }));
         Ok(())
     }
 
@@ -157,28 +173,42 @@ impl Streams {
         let first = if secure { self.limits.handshake } else { self.limits.first_message };
         let link = Link::accepted(fd, session, self.shared.web(transport, listener));
         let link = if transport == Transport::Sctp { link.with_records() } else { link };
-        let conn = Conn::accepted(link, remote, listener, now + first, now);
-        match self.add(conn, poller) {
-            Ok(id) => {
-                self.enlist(id);
-                self.counters.tcp_accepted.one();
-            }
-            Err(conn) => {
-                self.counters.tcp_refused.one();
-                self.shared.caps.release(conn.remote().ip(), self.limits.idle_loose.is_some());
-                return Attempt::Passed;
-            }
+        match take_in(self, Conn::accepted(link, remote, listener, now + first, now), poller) {
+            true => Attempt::Accepted,
+            false => Attempt::Passed,
         }
-        Attempt::Accepted
     }
 
     /// Takes in what has already come, then closes the listening sockets: new peers are refused by
     /// the kernel and go elsewhere.
     pub fn stop_accepting(&mut self, poller: &Poller, now: Time) {
         for index in 0..self.acceptor.sockets.len() {
-            self.accept(index, poller, now);
+            if !sharing::shares_socket(self, index) {
+                self.accept(index, poller, now);
+            }
         }
-        self.acceptor.sockets.clear();
+        for socket in &mut self.acceptor.sockets {
+            match socket.as_ref().and_then(Listening::shared) {
+                Some((fd, _)) => sys::stop_listening(fd.as_fd()),
+                None => *socket = None,
+            }
+        }
         self.acceptor.stopped = true;
+    }
+}
+
+/// Adds a connection that a peer opened and that was admitted; `false` if there is no room for it.
+pub(super) fn take_in(streams: &mut Streams, conn: Conn, poller: &Poller) -> bool {
+    match streams.add(conn, poller) {
+        Ok(id) => {
+            streams.enlist(id);
+            streams.counters.tcp_accepted.one();
+            true
+        }
+        Err(conn) => {
+            streams.counters.tcp_refused.one();
+            streams.shared.caps.release(conn.remote().ip(), streams.limits.idle_loose.is_some());
+            false
+        }
     }
 }

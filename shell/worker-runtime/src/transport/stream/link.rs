@@ -3,9 +3,9 @@
 use super::listing::Agreed;
 use super::secure::{Secure, Took};
 use super::web::Web;
-use crate::sys::{self, Interest, Poller, Record, Traffic};
+use crate::sys::{self, Association, Interest, Poller, Record, Traffic};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use tls::Session;
 use websocket::Key;
@@ -20,18 +20,34 @@ const READ: usize = 32 << 10;
 /// messages ([`Transport::keeps_boundaries`]), so it stands for the machine's framing ([`Link::web_mut`]).
 /// Both say when the stream is [ready](Link::is_ready), and what the [transport](Link::transport) is.
 /// `docs/design/transport-seam.md` has the other files.
+///
+/// An association that shares its socket with others is found here as well, and has no layers.
 struct Layers {
     secure: Option<Box<Secure>>,
     web: Option<Web>,
+    association: Option<Association>,
+}
+
+/// Whether a socket keeps the boundaries of messages, as those of SCTP do. It has no layers then.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Records {
+    No,
+    /// It has one association.
+    One,
+    /// It has one association, which shared another socket before: what reads of other sockets say, here
+    /// notifications do.
+    PeeledOff,
+    /// Other associations have it as well.
+    Shared,
 }
 
 /// The lower end of a connection.
 pub struct Link {
-    socket: OwnedFd,
+    /// `None`: it is that of an association which shares it.
+    socket: Option<OwnedFd>,
     /// What epoll watches.
     interest: Interest,
-    /// Whether it is a socket of SCTP, which keeps the boundaries of messages and has no layers.
-    records: bool,
+    records: Records,
     layers: Option<Box<Layers>>,
 }
 
@@ -40,33 +56,68 @@ impl Link {
     /// WebSocket, if it is or may be one.
     pub fn accepted(socket: OwnedFd, session: Option<Session>, web: Option<Web>) -> Link {
         Link {
-            socket,
+            socket: Some(socket),
             interest: Interest::READ,
-            records: false,
+            records: Records::No,
             layers: Layers::of(session.map(Secure::new), web),
         }
     }
 
     /// Of a connection that is being opened, with the layers that it begins with, if there are any.
     pub fn begun(socket: OwnedFd, secure: Option<Secure>, web: Option<Web>) -> Link {
-        Link { socket, interest: Interest::WRITE, records: false, layers: Layers::of(secure, web) }
+        let (socket, layers) = (Some(socket), Layers::of(secure, web));
+        Link { socket, interest: Interest::WRITE, records: Records::No, layers }
+    }
+
+    /// Of an association that shares its socket, which is read by
+    /// [`read_shared`](super::sharing::read_shared).
+    pub fn shared(association: Association) -> Link {
+        let layers = Box::new(Layers { secure: None, web: None, association: Some(association) });
+        Link { socket: None, interest: Interest::READ, records: Records::Shared, layers: Some(layers) }
     }
 
     /// The same over this socket of SCTP.
     #[must_use]
     pub fn with_records(self) -> Link {
-        Link { records: true, ..self }
+        Link { records: Records::One, ..self }
     }
 
     /// Whether its socket keeps the boundaries of messages, so that each is written by itself.
     #[inline]
     pub fn has_records(&self) -> bool {
-        self.records
+        self.records != Records::No
+    }
+
+    /// The association, if it shares its socket.
+    #[inline]
+    pub fn association(&mut self) -> Option<&mut Association> {
+        self.layers.as_mut()?.association.as_mut()
+    }
+
+    /// Gives an association that shares its socket one of its own, and has it watched as connection `id`.
+    ///
+    /// # Errors
+    /// There are no descriptors, or the association has ended.
+    pub fn peel_off(&mut self, id: ConnId, poller: &Poller) -> io::Result<()> {
+        let Some(association) = self.association() else { return Ok(()) };
+        self.socket = Some(association.peel_off()?);
+        (self.records, self.layers, self.interest) = (Records::PeeledOff, None, Interest::READ);
+        self.register(id, poller)
+    }
+
+    /// The same for another connection, which has to be registered.
+    #[must_use]
+    pub fn begun_anew(mut self, poller: &Poller) -> Link {
+        if let Some(socket) = &self.socket {
+            poller.forget(socket.as_fd());
+        }
+        self.interest = Interest::READ;
+        self
     }
 
     /// The transport that its socket and its layers make.
     pub fn transport(&self) -> Transport {
-        if self.records {
+        if self.has_records() {
             return Transport::Sctp;
         }
         let Some(layers) = &self.layers else { return Transport::Tcp };
@@ -169,7 +220,7 @@ impl Link {
 
     /// What the kernel counts of the socket.
     pub fn traffic(&self) -> Traffic {
-        sys::traffic(self.socket.as_fd())
+        self.socket.as_ref().map_or_else(Traffic::default, |socket| sys::traffic(socket.as_fd()))
     }
 
     /// What a layer of TLS has agreed on.
@@ -184,7 +235,10 @@ impl Link {
 
     /// Has the socket watched, as connection `id`.
     pub fn register(&self, id: ConnId, poller: &Poller) -> io::Result<()> {
-        poller.add(self.socket.as_fd(), self.interest, super::sequence(id))
+        match &self.socket {
+            Some(socket) => poller.add(socket.as_fd(), self.interest, super::sequence(id)),
+            None => Ok(()),
+        }
     }
 
     /// Has it watched for this from now on.
@@ -193,7 +247,9 @@ impl Link {
             self.interest = interest;
             // The descriptor is open and watched, so this fails only where the kernel lacks memory;
             // the connection's deadline closes it then.
-            let _ = poller.modify(self.socket.as_fd(), interest, super::sequence(id));
+            if let Some(socket) = &self.socket {
+                let _ = poller.modify(socket.as_fd(), interest, super::sequence(id));
+            }
         }
     }
 
@@ -204,65 +260,80 @@ impl Link {
 
     /// The outcome of opening it.
     pub fn opened(&self) -> io::Result<()> {
-        sys::take_error(self.socket.as_fd())
+        self.socket.as_ref().map_or(Ok(()), |socket| sys::take_error(socket.as_fd()))
     }
 
     /// Reads bytes of the stream without waiting, to `room` for [`secure::MOST`](super::secure::MOST) bytes;
-    /// `scratch`: room for a layer.
+    /// `scratch`: room for a layer. What comes on a shared socket is read elsewhere.
     #[inline]
     pub fn read(&mut self, room: &mut [u8], scratch: &mut Vec<u8>) -> io::Result<Took> {
+        let Some(socket) = &self.socket else { return Ok(Took::Nothing) };
         match self.layers.as_mut().and_then(|layers| layers.secure.as_deref_mut()) {
-            None if self.records => self.read_record(room),
-            None => Ok(match sys::recv(self.socket.as_fd(), room.get_mut(..READ).unwrap_or_default())? {
+            None if self.records != Records::No => read_record(socket.as_fd(), self.records, room),
+            None => Ok(match sys::recv(socket.as_fd(), room.get_mut(..READ).unwrap_or_default())? {
                 0 => Took::Ended,
                 n => Took::Bytes(n),
             }),
-            Some(secure) => secure.read(self.socket.as_fd(), room, scratch),
+            Some(secure) => secure.read(socket.as_fd(), room, scratch),
         }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn read_record(&self, room: &mut [u8]) -> io::Result<Took> {
-        Ok(match sys::recv_record(self.socket.as_fd(), room)? {
-            Record::Ended => Took::Ended,
-            Record::Part(n) => Took::Bytes(n),
-            Record::Last(n) => Took::Last(n),
-            Record::Abandoned => Took::Abandoned,
-            Record::PathLost => Took::PathLost,
-            Record::Nothing => Took::Nothing,
-        })
     }
 
     /// Writes bytes of the stream without waiting, those that a layer still [owes](Link::owes) first. Returns
     /// how many were taken.
     #[inline]
     pub fn write(&mut self, bytes: &[u8], scratch: &mut Vec<u8>) -> io::Result<usize> {
+        let Some(socket) = &self.socket else { return self.write_shared(bytes) };
         match self.layers.as_mut().and_then(|layers| layers.secure.as_deref_mut()) {
-            None => sys::send(self.socket.as_fd(), bytes),
-            Some(secure) if bytes.is_empty() => secure.flush(self.socket.as_fd()).map(|()| 0),
-            Some(secure) => secure.write(self.socket.as_fd(), bytes, scratch),
+            None => sys::send(socket.as_fd(), bytes),
+            Some(secure) if bytes.is_empty() => secure.flush(socket.as_fd()).map(|()| 0),
+            Some(secure) => secure.write(socket.as_fd(), bytes, scratch),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn write_shared(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.association().map_or(Ok(0), |association| association.send(bytes))
     }
 
     /// Ends our direction.
     pub fn finish(&mut self) -> io::Result<()> {
+        let Some(socket) = &self.socket else {
+            return self.association().map_or(Ok(()), Association::finish);
+        };
         if let Some(secure) = self.layers.as_mut().and_then(|layers| layers.secure.as_deref_mut()) {
-            secure.finish(self.socket.as_fd());
+            secure.finish(socket.as_fd());
         }
-        sys::shutdown_write(self.socket.as_fd())
+        match self.records {
+            Records::PeeledOff => sys::finish_peeled(socket.as_fd()),
+            _ => sys::shutdown_write(socket.as_fd()),
+        }
     }
 
     /// Makes its close a reset.
-    pub fn reset_on_close(&self) {
-        sys::reset_on_close(self.socket.as_fd());
+    pub fn reset_on_close(&mut self) {
+        match &self.socket {
+            Some(socket) => sys::reset_on_close(socket.as_fd()),
+            None => self.association().into_iter().for_each(Association::abort_on_drop),
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn read_record(socket: BorrowedFd<'_>, records: Records, room: &mut [u8]) -> io::Result<Took> {
+    match sys::recv_record(socket, room)? {
+        // The read that finds nothing more says it, and says why.
+        Record::Gone if records == Records::One => Ok(Took::Nothing),
+        Record::Gone => Err(io::ErrorKind::ConnectionReset.into()),
+        record => Ok(Took::of(record)),
     }
 }
 
 impl Layers {
     fn of(secure: Option<Secure>, web: Option<Web>) -> Option<Box<Layers>> {
         let any = secure.is_some() || web.is_some();
-        any.then(|| Box::new(Layers { secure: secure.map(Box::new), web }))
+        any.then(|| Box::new(Layers { secure: secure.map(Box::new), web, association: None }))
     }
 
     /// Whether a handshake of TLS is over, if there is one.

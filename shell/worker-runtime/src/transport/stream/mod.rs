@@ -22,6 +22,7 @@ mod phase;
 mod places;
 mod reading;
 mod secure;
+pub mod sharing;
 mod standing;
 mod table;
 mod told;
@@ -49,9 +50,11 @@ use conn::Queue;
 use dial::Dial;
 use ending::Ending;
 use handshakes::Handshakes;
+use link::Link;
 use loose::Loose;
 use phase::State;
 use reading::Reading;
+use sharing::Sharing;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -163,6 +166,7 @@ pub struct Streams {
     dirty: Vec<ConnId>,
     ending: Ending,
     loose: Loose,
+    sharing: Sharing,
     news: News,
 }
 
@@ -192,6 +196,7 @@ impl Streams {
             dirty: Vec::new(),
             ending: Ending::new(workers),
             loose: Loose::default(),
+            sharing: Sharing::default(),
             news: News::default(),
         })
     }
@@ -228,6 +233,7 @@ impl Streams {
             self.buffers.hold(conn.link().held());
             self.shared.directory.insert(&conn.key(), id);
         }
+        sharing::note(self, id);
         self.counters.tcp_open.set(self.table.len() as u64);
         self.arm(id);
         Ok(id)
@@ -333,6 +339,11 @@ impl Streams {
             Err(error) => return self.fails(id, &error, now),
         }
         if conn.lacks_room() {
+            // The kernel's room may be taken by others.
+            if !sharing::stands_alone(self, id, poller) {
+                return;
+            }
+            let Some(conn) = self.table.get_mut(id) else { return };
             conn.block(now + self.limits.write_stall, now, id, poller);
             self.arm(id);
         } else if conn.pending() == 0 {
@@ -442,7 +453,14 @@ impl Streams {
 
     /// Closes a connection at once.
     pub fn close(&mut self, id: ConnId, reason: Reason) {
-        let Some(mut conn) = self.table.remove(id) else { return };
+        let link = self.part_from(id, reason);
+        // A peer that sees the end finds it counted.
+        drop(link);
+    }
+
+    /// Forgets a connection. What is left is its socket.
+    fn part_from(&mut self, id: ConnId, reason: Reason) -> Option<Link> {
+        let mut conn = self.table.remove(id)?;
         self.wheel.clear(Table::slot_of(id));
         self.shared.directory.remove(&conn.key(), id);
         if conn.is_inbound() {
@@ -452,7 +470,7 @@ impl Streams {
             self.shared.caps.close();
         }
         if reason.resets() || conn.state() == State::Lingering {
-            conn.link().reset_on_close();
+            conn.link_mut().reset_on_close();
         }
         if conn.phase().was_open() {
             self.news.gone.push(id);
@@ -460,7 +478,8 @@ impl Streams {
         self.handshakes.broken_off(&conn, reason, &self.shared.caps, &self.counters);
         self.buffers.let_go(conn.input().map_or(0, Input::held) + conn.pending() + conn.link().held());
         let secure = conn.link().transport().is_secure();
-        let (input, outgoing, link) = conn.into_parts();
+        let (input, outgoing, mut link) = conn.into_parts();
+        sharing::forget(self, &mut link);
         if let Some(input) = input {
             self.buffers.recycle_input(input);
         }
@@ -474,8 +493,7 @@ impl Streams {
         }
         self.counters.tcp_open.set(self.table.len() as u64);
         count_close(&self.counters, reason, secure);
-        // A peer that sees the end finds it counted.
-        drop(link);
+        Some(link)
     }
 
     /// Closes connections whose deadline has passed, and goes on accepting after a pause.

@@ -6,7 +6,7 @@ use super::dial::is_refusal;
 use super::input::{Begun, Input, WHOLE};
 use super::phase::{Reason, State};
 use super::secure::{MOST, Secure, Took};
-use super::{Streams, handshakes, reason_of};
+use super::{Streams, handshakes, reason_of, sharing};
 use crate::sys::{Poller, is_transient};
 use std::collections::VecDeque;
 use std::io;
@@ -145,38 +145,7 @@ impl Streams {
             }
         };
         self.go_on(id, poller, now);
-        match took {
-            Took::Ended => self.ended(id, poller, now),
-            Took::Nothing if self.buffers.lack_room_for(0) => self.close(id, Reason::Slow),
-            Took::Nothing if self.table.get(id).is_some_and(|conn| conn.link().peer_closed()) => {
-                self.ended(id, poller, now)
-            }
-            Took::Nothing => {}
-            Took::Abandoned => {
-                let begun = self.take_input(id);
-                self.recycle(begun);
-                self.has_read(id, false, now);
-            }
-            Took::PathLost => self.counters.sctp_paths_lost.one(),
-            Took::Bytes(n) | Took::Last(n) => {
-                self.counters.tcp_bytes_in.add(n as u64);
-                let secure = self.table.get(id).is_some_and(|conn| conn.link().transport().is_secure());
-                self.counters.tls_bytes_in.add(if secure { n as u64 } else { 0 });
-                let whole = matches!(took, Took::Last(_));
-                let read = match self.table.get(id).is_some_and(|conn| conn.link().awaits_request()) {
-                    true => self.greet(id, carried..carried + n, poller, now),
-                    false => self.take_up(id, (begun.is_some(), whole), carried + n, now),
-                };
-                let Some(conn) = self.table.get(id) else { return read };
-                match conn.link().secure() {
-                    Some(secure) if secure.is_broken() => self.reading.turns.broken.push(id),
-                    Some(secure) if secure.peer_closed() && conn.is_useful() => self.ended(id, poller, now),
-                    _ => {}
-                }
-                return read;
-            }
-        }
-        Read::Nothing
+        taken(self, id, took, begun, poller, now)
     }
 
     /// What the bytes that came mean for a layer: it may owe an answer, and its handshake may be over.
@@ -314,7 +283,11 @@ impl Streams {
     }
 
     /// A connection's input waits for its next turn; if `ring_full`, only because its owner has no room.
-    pub fn wait(&mut self, id: ConnId, ring_full: bool) {
+    pub fn wait(&mut self, id: ConnId, ring_full: bool, poller: &Poller) {
+        // What comes next must wait for it, so the kernel keeps it apart.
+        if !sharing::stands_alone(self, id, poller) {
+            return;
+        }
         if self.table.get_mut(id).is_some_and(|conn| conn.wait()) {
             self.reading.turns.ready.push_back(id);
         }
@@ -334,4 +307,49 @@ impl Streams {
         }
         Some((id, self.take_input(id)))
     }
+}
+
+/// What a read of a connection brought, behind bytes that were left over if some were.
+pub(super) fn taken(
+    streams: &mut Streams,
+    id: ConnId,
+    took: Took,
+    begun: Option<usize>,
+    poller: &Poller,
+    now: Time,
+) -> Read {
+    let carried = begun.unwrap_or(0);
+    match took {
+        Took::Ended => streams.ended(id, poller, now),
+        Took::Nothing if streams.buffers.lack_room_for(0) => streams.close(id, Reason::Slow),
+        Took::Nothing if streams.table.get(id).is_some_and(|conn| conn.link().peer_closed()) => {
+            streams.ended(id, poller, now)
+        }
+        Took::Nothing => {}
+        Took::Abandoned => {
+            let begun = streams.take_input(id);
+            streams.recycle(begun);
+            streams.has_read(id, false, now);
+        }
+        Took::PathLost => streams.counters.sctp_paths_lost.one(),
+        Took::Restarted => sharing::restart(streams, id, poller, now),
+        Took::Bytes(n) | Took::Last(n) => {
+            streams.counters.tcp_bytes_in.add(n as u64);
+            let secure = streams.table.get(id).is_some_and(|conn| conn.link().transport().is_secure());
+            streams.counters.tls_bytes_in.add(if secure { n as u64 } else { 0 });
+            let whole = matches!(took, Took::Last(_));
+            let read = match streams.table.get(id).is_some_and(|conn| conn.link().awaits_request()) {
+                true => streams.greet(id, carried..carried + n, poller, now),
+                false => streams.take_up(id, (begun.is_some(), whole), carried + n, now),
+            };
+            let Some(conn) = streams.table.get(id) else { return read };
+            match conn.link().secure() {
+                Some(secure) if secure.is_broken() => streams.reading.turns.broken.push(id),
+                Some(secure) if secure.peer_closed() && conn.is_useful() => streams.ended(id, poller, now),
+                _ => {}
+            }
+            return read;
+        }
+    }
+    Read::Nothing
 }

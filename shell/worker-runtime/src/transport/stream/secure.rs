@@ -1,7 +1,7 @@
 //! The layer of TLS between the bytes of a socket and those of the stream.
 
 use super::listing::Agreed;
-use crate::sys::{self, is_transient};
+use crate::sys::{self, Record, is_transient};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -30,8 +30,25 @@ pub enum Took {
     Abandoned,
     /// A path to the peer does not work any more. The others do.
     PathLost,
+    /// The peer has begun anew, and knows nothing of what was before.
+    Restarted,
     /// Bytes that are none of the stream: of a handshake, or the beginning of a record.
     Nothing,
+}
+
+impl Took {
+    /// What a read of an association brought, which has not ended by it.
+    pub fn of(record: Record) -> Took {
+        match record {
+            Record::Ended => Took::Ended,
+            Record::Part(n) => Took::Bytes(n),
+            Record::Last(n) => Took::Last(n),
+            Record::Abandoned => Took::Abandoned,
+            Record::PathLost => Took::PathLost,
+            Record::Restarted => Took::Restarted,
+            Record::Up | Record::Gone | Record::Nothing => Took::Nothing,
+        }
+    }
 }
 
 /// How far a handshake has come that a client began.
