@@ -385,6 +385,7 @@ class Sipp(Served):
         callees = [sipp.Sipp('callee.xml', transport=transport) for transport in self.TRANSPORTS]
         for callee in callees:
             self.addCleanup(callee.stop)
+        net.poll('SIPp listens', LIMIT, lambda: all(map(listens, ('udp', 'tcp', 'sctp/eps'), callees)))
         registrar = self.phone(udp_phone, 'registrar')
         for callee, transport in zip(callees, ('udp', 'tcp', 'sctp')):
             registrar.contact = '<sip:%s@%s:5060;transport=%s>' % (transport, callee.ip, transport)
@@ -400,6 +401,13 @@ class Sipp(Served):
         for caller in callers:
             self.assertEqual(caller.wait(4 * LIMIT), 0, caller.errors())
             self.assertEqual((caller.totals()['ok'], caller.totals()['failed']), (CALLS, 0))
+
+
+def listens(table, callee):
+    """Whether a SIPp has its socket of this kind."""
+    words = ['%08X:%04X' % (int.from_bytes(socket.inet_aton(callee.ip), sys.byteorder), callee.port), callee.ip]
+    with open('/proc/net/' + table) as lines:
+        return any(word in line.split() for line in lines for word in words)
 
 
 CALLS = 90  # of each of three callers
