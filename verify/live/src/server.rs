@@ -91,6 +91,7 @@ pub struct Setup {
     capabilities: bool,
     tls: bool,
     secure: bool,
+    listen: Vec<String>,
 }
 
 impl Default for Setup {
@@ -107,6 +108,7 @@ impl Default for Setup {
             capabilities: true,
             tls: false,
             secure: false,
+            listen: Vec::new(),
         }
     }
 }
@@ -180,6 +182,12 @@ impl Setup {
     /// own.
     pub fn secure(mut self) -> Self {
         self.secure = true;
+        self
+    }
+
+    /// With one more listener: `tls:5070`.
+    pub fn listen(mut self, transport_and_port: &str) -> Self {
+        self.listen.push(transport_and_port.into());
         self
     }
 
@@ -287,6 +295,9 @@ impl Server {
             }
             command.arg("--tls-cert").arg(self.dir.join("chain.pem"));
             command.arg("--tls-key").arg(self.dir.join("key.pem"));
+        }
+        for (transport, port) in self.setup.listen.iter().filter_map(|place| place.split_once(':')) {
+            command.args(["--listen", &format!("{transport}:{}:{port}", self.ip)]);
         }
         for domain in &self.setup.domains {
             command.args(["--domain", domain]);
@@ -421,7 +432,12 @@ impl Server {
 
     /// The same of a server with [`Setup::secure`], before it asks for WebSocket.
     pub fn bare_link(&self, via: Via) -> Link {
-        Link::bare(via, self.place(via), self.certificate.as_ref().unwrap())
+        self.bare_link_to(via, self.place(via).port())
+    }
+
+    /// The same to another port.
+    pub fn bare_link_to(&self, via: Via, port: u16) -> Link {
+        Link::bare(via, (self.ip, port).into(), self.certificate.as_ref().unwrap())
     }
 
     /// The server must answer an OPTIONS of a newcomer, whatever happened before. Sent again every
