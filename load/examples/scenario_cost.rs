@@ -106,6 +106,7 @@ fn engine(local: &str, remote: &str, text: &str, (calls, rate): (u64, f64)) -> E
             remote,
             listeners: vec![address(local)],
             own: vec![ListenerId(0)],
+            alias: None,
             origin: Origin::Turn,
         },
         conduct: Conduct::default(),

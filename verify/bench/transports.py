@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """What a Proxy-200 call costs the server over TCP, TLS and WSS: Strowger, and Kamailio over TCP and TLS, in one run.
 
-    verify/bench/transports.py --bin target/release/strowger [--server-bin FILE] [--transports tcp,tls] [--reps 3]
+    verify/bench/transports.py --bin target/release/strowger [--server-bin FILE] [--transports tcp,tls,wss] [--reps 3]
                                [--rate 1000] [--seconds 3] [--record verify/bench/record]
 
 The calls are those of bench.py (proxy200). All callers are behind one connection and all callees behind another, which
 stay, as those of a trunk do. The connections are made before the measured window, so no handshake is in it. Servers and
 transports take turns within each repetition. CPU time is good only between servers of the same run.
+
+Over TCP and TLS the server opens the connection to the callees. Over WebSocket it cannot, so they have registered over
+theirs. Kamailio has no figure there.
 
 Over TLS both sides have TLS 1.3 with AES-256-GCM, certificates are ECDSA on P-256, and Strowger verifies the callee's.
 Kamailio verifies none. `--judge` says whether the ratios are those that are asked for, and exits with 1 if not.
@@ -16,6 +19,7 @@ import os
 import shutil
 import statistics
 import sys
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
@@ -26,7 +30,9 @@ from harness import load, net, servers  # noqa: E402
 
 WORKLOAD = 'proxy200'
 # Ratios of processor time: (numerator, denominator, at most).
-ASKED = ((('strowger', 'tls'), ('strowger', 'tcp'), 1.4), (('strowger', 'tls'), ('kamailio', 'tls'), 0.6))
+ASKED = ((('strowger', 'tls'), ('strowger', 'tcp'), 1.4), (('strowger', 'tls'), ('kamailio', 'tls'), 0.6),
+         (('strowger', 'wss'), ('strowger', 'tcp'), 1.5))
+WAYS = dict(tcp='t1', tls='l1', ws='w1', wss='wss1')
 
 
 class Transports(bench.Bench):
@@ -38,7 +44,7 @@ class Transports(bench.Bench):
         self.transport = None
 
     def server(self, name):
-        secure = self.transport != 'tcp'
+        secure = self.transport in ('tls', 'wss')
         if name == 'kamailio':
             return servers.Kamailio(os.path.join(HERE, 'kamailio.cfg'), ['PROXY', 'USERS 0', 'WITH_TCP'], memory=1024,
                                     extra=['-x', 'tlsf', '-X', 'fm', '-b', str(4 << 20)], cpu=self.server_cpu, secure=secure)
@@ -50,25 +56,36 @@ class Transports(bench.Bench):
         return server
 
     def measure(self, name, transport):
-        self.transport, callee = transport, net.fresh_ip()
+        self.transport, callee, phones = transport, net.fresh_ip(), []
         with self.server(name) as server:
-            self.extra = ['-t', 't1']
-            if transport == 'tls':
+            self.extra = ['-t', WAYS[transport]]
+            if transport in ('tls', 'wss'):
                 chain, key = server.authority.issue('callee', ['IP:' + callee])
-                self.extra = ['-t', 'l1', '-tls_cert', chain, '-tls_key', key, '-tls_ca', server.authority.roots]
+                self.extra += ['-tls_cert', chain, '-tls_key', key, '-tls_ca', server.authority.roots]
             users = [bench.user(i) for i in range(bench.CALLEES)]
-            net.register_block(server.address, users, callee, '5060;transport=' + transport, bench.DOMAIN)
-            result = self.load(name, WORKLOAD, bench.WORKLOADS[WORKLOAD], server, (callee, 5060), [])
+            try:
+                if transport in ('ws', 'wss'):
+                    phones.append(self.one(server, 'register_stay.xml', net.fresh_ip(), 500, bench.CALLEES, [(u,) for u in users]))
+                    time.sleep(bench.CALLEES / 500 + 1)
+                else:
+                    net.register_block(server.address, users, callee, '5060;transport=' + transport, bench.DOMAIN)
+                result = self.load(name, WORKLOAD, bench.WORKLOADS[WORKLOAD], server, (callee, 5060), phones)
+            finally:
+                for one in phones:
+                    one.stop()
         return dict(result, transport=transport)
 
+    def one(self, server, scenario, ip, rate, calls, rows):
+        """A generator whose calls have one connection, and which answers."""
+        return load.Load(self.o.bin, scenario, server.place(self.transport), callee='callee.xml', ip=ip, rate=rate, calls=calls,
+                         cpu=self.load_cpu, keys=[('domain', bench.DOMAIN)], rows=rows, extra=self.extra)
+
     def generator(self, workload, w, server, total, caller):
-        return load.Load(self.o.bin, w['scenario'], server.place(self.transport), callee='callee.xml', ip=caller[0],
-                         rate=self.o.rate, calls=total, cpu=self.load_cpu, keys=[('domain', bench.DOMAIN)],
-                         rows=bench.rows(workload, 0), extra=self.extra)
+        return self.one(server, w['scenario'], caller[0], self.o.rate, total, bench.rows(workload, 0))
 
     def run(self):
         o = self.o
-        turns = [(name, transport) for transport in o.transports for name in o.servers if (name, transport) != ('kamailio', 'wss')]
+        turns = [(name, transport) for transport in o.transports for name in o.servers if name != 'kamailio' or transport in ('tcp', 'tls')]
         turns = [t for t in turns if self.available(t[0])]
         for rep in range(o.reps):
             for name, transport in turns if rep % 2 == 0 else turns[::-1]:
@@ -109,7 +126,7 @@ def main():
     p.add_argument('--bin', default='target/release/strowger', help='the strowger binary')
     p.add_argument('--server-bin', help='another one for the server [default: that of --bin]')
     p.add_argument('--servers', default='strowger,kamailio', type=lambda s: s.split(','))
-    p.add_argument('--transports', default='tcp,tls', type=lambda s: s.split(','))
+    p.add_argument('--transports', default='tcp,tls,wss', type=lambda s: s.split(','), help='tcp, tls, ws, wss')
     p.add_argument('--rate', type=int, default=1000, help='calls a second')
     p.add_argument('--seconds', type=float, default=3, help='length of the window')
     p.add_argument('--warm-up', type=float, default=bench.WARM_UP, help='seconds before it')

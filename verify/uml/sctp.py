@@ -418,6 +418,33 @@ def load_tests(loader, tests, _):
     return tests
 
 
+class Generator(Served):
+    """`strowger load` over SCTP."""
+
+    def load(self, *options):
+        done = subprocess.run([BINARY, 'load', '--quiet', '--lateness', '1000', '--workers', '2', *options],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=4 * LIMIT)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
+    def test_calls_share_a_connection_or_have_one_each(self):
+        before = self.server.metric('strowger_tcp_accepted_total')
+        for way, connections in (('s1', 1), ('sn', 30)):
+            said = self.load('-sn', 'options', '-t', way, '-i', '127.0.0.2', 'sctp:127.0.0.1', '-r', '30', '-m', '30')
+            self.assertRegex(said, r'Calls begun +30\b')
+            accepted = self.server.metric('strowger_tcp_accepted_total')
+            self.assertEqual(accepted - before, connections, way)
+            before = accepted
+
+    def test_one_generator_calls_another(self):
+        answers = [BINARY, 'load', '--quiet', '-sn', 'uas', '-t', 's1', '-i', '127.0.0.3', '-p', '5070']
+        callee = subprocess.Popen(answers, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        self.addCleanup(lambda: (callee.kill(), callee.wait(), callee.stderr.close()))
+        self.assertTrue(any(b'ready' in line for line in callee.stderr))
+        for way in ('s1', 'sn'):
+            self.load('-sn', 'uac', '-t', way, '-i', '127.0.0.2', '127.0.0.3:5070', '-r', '30', '-m', '30')
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     parser.add_argument('--bin', required=True, help='the strowger binary')

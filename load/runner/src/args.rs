@@ -5,15 +5,14 @@ use clap::{ArgAction, ArgGroup, Args, Command, ValueEnum};
 use load::population::Arrivals;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use wire::Transport;
 
 /// Options of `load`. What an option would have no effect beside is refused beside it.
 #[derive(Args, Clone, Debug)]
 // One of these has trials.
 #[command(group = ArgGroup::new("trials").args(["find_peak", "self_test"]))]
 pub struct LoadArgs {
-    /// Where calls go: HOST or HOST:PORT [default port: 5060, over TLS 5061]. Not needed by a scenario that
-    /// only answers
+    /// Where calls go: HOST or HOST:PORT [default port: 5060, over TLS 5061, over WebSocket 80 or 443]. Not
+    /// needed by a scenario that only answers
     #[arg(value_name = "TARGET")]
     pub target: Option<String>,
 
@@ -150,10 +149,11 @@ pub struct LoadArgs {
     #[arg(short = 'p', value_name = "PORT", help_heading = "From where")]
     pub local_port: Option<u16>,
     /// u1: UDP; un: UDP, a socket for each call; ui: UDP, a socket for each local address (-i, or -ip_field
-    /// of -inf). t1 and l1: TCP and TLS, one connection for each worker; tn and ln: one for each call
+    /// of -inf). One connection for all calls: t1: TCP; l1: TLS; w1: WebSocket; wss1: WebSocket over TLS; s1:
+    /// SCTP. With n in place of 1: one for each call
     #[arg(
         short = 't',
-        value_name = "u1|un|ui|t1|tn|l1|ln",
+        value_name = "u1|un|ui|t1|tn|l1|ln|w1|wn|wss1|wssn|s1|sn",
         default_value = "u1",
         help_heading = "From where"
     )]
@@ -246,6 +246,10 @@ pub struct LoadArgs {
     #[command(flatten)]
     pub tls: super::secure::TlsArgs,
 
+    /// WebSocket
+    #[command(flatten)]
+    pub web: super::ways::WebArgs,
+
     /// A population of users
     #[command(flatten)]
     pub people: super::users::UsersArgs,
@@ -259,20 +263,6 @@ impl LoadArgs {
     /// Calls a period: SIPp's unless given.
     pub fn rate(&self) -> f64 {
         self.rate.unwrap_or(10.0)
-    }
-
-    /// What `-t` says that calls go over.
-    pub fn over(&self) -> Transport {
-        match self.transport.as_str() {
-            "t1" | "tn" => Transport::Tcp,
-            "l1" | "ln" => Transport::Tls,
-            _ => Transport::Udp,
-        }
-    }
-
-    /// Whether each call has a connection for itself.
-    pub fn has_connections_of_calls(&self) -> bool {
-        matches!(self.transport.as_str(), "tn" | "ln")
     }
 }
 
@@ -301,6 +291,10 @@ pub const EXAMPLES: &str = "Examples:
       each call over a TLS connection for itself, to a server that proves to be sip.example.com
   strowger load -sn uas -t l1 -tls_cert cert.pem -tls_key key.pem
       the answering side over TLS, at port 5061
+  strowger load -sn options -t ln sip.example.com -r 500 --timeout 30s --tls-resume off
+      500 full handshakes of TLS a second, each with one request; without --tls-resume off resumed ones
+  strowger load -sn register -t wss1 pbx.example.com:5443 -inf users.csv -key domain example.com -r 100 -m 1000
+      registrations over one WebSocket connection, as a browser's
   strowger load -sn uac --answer uas 192.0.2.1 --find-peak -r 500 --html peak.html
       the highest rate at which 99.99 % of the calls succeed
   strowger load --users 10000 --domain example.com --compress 60 192.0.2.1 --html users.html

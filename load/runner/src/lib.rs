@@ -28,6 +28,7 @@ mod units;
 mod unknown;
 mod users;
 mod watch;
+mod ways;
 mod witness;
 
 pub use args::{CompareArgs, EXAMPLES, LoadArgs, Switch, translate};
@@ -418,12 +419,18 @@ fn drive<M: Generator<Notice = Notice> + Send + 'static>(
     report.notes.extend(advice::exhausted(counts.tcp_exhausted));
     report.notes.extend(advice::congested(&counts));
     let target = advice::target(args).filter(|_| advice::is_silent(&report));
-    let fault = handle.tls_fault().map(|why| secure::fault(args, why));
+    let fault = connection_fault(args, &handle);
     let unconnected = || target.and_then(|target| advice::unconnected(&counts, &target));
     report.notes.extend(fault.or_else(unconnected));
     secure::counted(&mut report, args, &counts);
     report.notes.extend(trouble.into_iter().filter_map(Result::err));
     Ok((report, ending.ended))
+}
+
+/// Why the first connection failed that failed in a handshake, and the mend.
+fn connection_fault(args: &LoadArgs, handle: &RuntimeHandle<Notice>) -> Option<String> {
+    let of_tls = handle.tls_fault().map(|why| secure::fault(args, why));
+    of_tls.or_else(|| handle.websocket_fault().map(|why| ways::fault(args, why)))
 }
 
 /// Datagrams and connections that there was no room for, on the way in, between workers or on the way out.

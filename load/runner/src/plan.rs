@@ -12,6 +12,7 @@ use super::sipp;
 use super::sockets::{self, Needs, Sockets};
 use super::target::{find, host_of, remote};
 use super::watch::duration;
+use super::ways::{self, Way};
 use load::engine::{Addresses, Conduct, Engine, Retransmission, Settings, Users};
 use load::metrics::{Setup, Window};
 use load::population::{Arrivals, RateOptions, Spacing, Times};
@@ -137,7 +138,7 @@ impl Plan {
     pub fn new(args: &LoadArgs) -> Result<Plan, String> {
         let injections = injections(args)?;
         let (mut client, mut server) = scenarios(args, &injections)?;
-        let transport = transport(args)?;
+        let transport = Way::of(args)?.transport;
         if client.is_some()
             && args.rate() <= 0.0
             && args.trace.is_none()
@@ -170,10 +171,10 @@ impl Plan {
         let workers = sockets.workers;
         // With a socket for each call there are enough of them.
         let peer = (client.is_some() && !args.self_test && args.transport == "u1").then_some(sent_to);
-        let config = Secure::new(args, server.is_some())?.put_into(runtime(args, &sockets, peer));
+        let config = secured(args, server.is_some(), runtime(args, &sockets, peer))?;
         let bound = Bound::new(config, workers).map_err(|error| error.to_string())?;
         let seed = args.seed.unwrap_or_else(fresh_seed);
-        let run = Arc::new(facts(args, transport, remote, local, &bound));
+        let run = Arc::new(facts(args, (transport, client.is_some()), remote, local, &bound));
         for scenario in [&mut client, &mut server].into_iter().flatten() {
             scenario.bind(&run);
         }
@@ -232,6 +233,7 @@ impl Plan {
                 remote,
                 listeners,
                 own,
+                alias: self.run.local_ip.clone().filter(|_| ways::is_web(self.transport)),
                 origin: self.sockets.origin.clone(),
             },
             conduct: o.conduct.clone(),
@@ -270,18 +272,14 @@ impl Plan {
     }
 }
 
-/// What `-t` can be.
-const TRANSPORTS: &str = "u1, un, ui (UDP), t1, tn (TCP), l1 or ln (TLS)";
-
-/// What calls go over.
-fn transport(args: &LoadArgs) -> Result<Transport, String> {
-    match args.transport.as_str() {
-        "u1" | "un" | "ui" | "t1" | "tn" | "l1" | "ln" => Ok(args.over()),
-        "s1" | "sn" | "c1" | "cn" | "ws" | "wss" | "sctp" => {
-            Err(format!("-t {}: not in this version; use {TRANSPORTS}", args.transport))
-        }
-        other => Err(format!("-t {other}: no such transport; use {TRANSPORTS}")),
-    }
+/// Settings of a runtime with what its connections begin with. `answers`: calls come in.
+pub(super) fn secured(
+    args: &LoadArgs,
+    answers: bool,
+    config: RuntimeConfig,
+) -> Result<RuntimeConfig, String> {
+    let config = RuntimeConfig { websocket_client: ways::websocket(args)?, ..config };
+    Ok(Secure::new(args, answers)?.put_into(config))
 }
 
 /// What the runtime is to do with these sockets; `peer`: where all datagrams go, if that is one address.
@@ -480,7 +478,13 @@ pub(super) fn streams() -> StreamLimits {
     StreamLimits { max_per_source: u32::MAX, idle: Duration::from_secs(86_400), ..StreamLimits::default() }
 }
 
-fn facts(args: &LoadArgs, transport: Transport, remote: SocketAddr, local: IpAddr, bound: &Bound) -> Run {
+fn facts(
+    args: &LoadArgs,
+    (transport, calls): (Transport, bool),
+    remote: SocketAddr,
+    local: IpAddr,
+    bound: &Bound,
+) -> Run {
     let text = |ip: IpAddr| match ip {
         IpAddr::V4(ip) => ip.to_string(),
         IpAddr::V6(ip) => format!("[{ip}]"),
@@ -503,7 +507,7 @@ fn facts(args: &LoadArgs, transport: Transport, remote: SocketAddr, local: IpAdd
         auth_password: args.ap.clone().into_bytes(),
         auth_uri: args.sipp.auth_uri.as_deref().map(with_scheme),
         users: args.sipp.callers.map_or(-1, |users| users.try_into().unwrap_or(i64::MAX)),
-        local_ip: one_ip.then(|| text(local)),
+        local_ip: ways::alias(transport, calls, fresh_seed() as u32).or(one_ip.then(|| text(local))),
         local_port: one_port,
         version: concat!("strowger ", env!("CARGO_PKG_VERSION")),
     }

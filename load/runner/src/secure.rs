@@ -2,13 +2,12 @@
 
 use super::args::{LoadArgs, Switch};
 use super::target::host_of;
-use super::{advice, say};
+use super::{advice, say, ways};
 use clap::{Args, ValueEnum};
 use load::report::{Fact, Report};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tls::{Certificate, Client, GeneratorSettings, Server, Versions};
-use wire::Transport;
 use worker_runtime::{Counts, RuntimeConfig};
 
 /// Options of a run over TLS.
@@ -91,9 +90,9 @@ impl Secure {
     /// What the command line asks for. `answers`: calls come in at a port that others connect to.
     pub fn new(args: &LoadArgs, answers: bool) -> Result<Secure, String> {
         let own = &args.tls;
-        if args.over() != Transport::Tls {
+        if !args.over().is_secure() {
             return match own.given() {
-                Some(option) => Err(format!("{option}: TLS is -t l1 or -t ln; add one of them")),
+                Some(option) => Err(format!("{option}: TLS is {WAYS}; add one of them")),
                 None => Ok(Secure::default()),
             };
         }
@@ -123,6 +122,9 @@ impl Secure {
     }
 }
 
+/// The transports that have it.
+pub const WAYS: &str = "-t l1 or -t ln, or with WebSocket -t wss1 or -t wssn";
+
 /// What a report says of TLS.
 pub fn fact(args: &LoadArgs) -> Option<Fact> {
     let own = &args.tls;
@@ -134,19 +136,35 @@ pub fn fact(args: &LoadArgs) -> Option<Fact> {
     let verified = if own.tls_ca.is_some() { "verified" } else { "not verified" };
     let resumed = if own.resume() { "resumed" } else { "not resumed" };
     let text = format!("{versions}; certificates {verified}, sessions {resumed}");
-    (args.over() == Transport::Tls).then(|| Fact::new("TLS", text))
+    args.over().is_secure().then(|| Fact::new("TLS", text))
 }
 
 /// Puts into a report what became of handshakes.
 pub fn counted(report: &mut Report, args: &LoadArgs, counts: &Counts) {
-    if args.over() != Transport::Tls {
+    if ways::is_web(args.over()) {
+        report.whole.insert("websocket_handshakes".to_owned(), counts.websocket_handshakes);
+    }
+    if !args.over().is_secure() {
         return;
     }
     // Of a connection that we open both counters tell.
     let (done, failed) = (counts.tls_handshakes, counts.tls_failures.max(counts.tls_unproven));
-    report.whole.insert("tls_handshakes".to_owned(), done);
-    report.whole.insert("tls_failures".to_owned(), failed);
-    report.notes.push(format!("{HANDSHAKES}{done}, failed: {failed}"));
+    let resumed = counts.tls_resumed + counts.tls_resumed_servers;
+    let full = done.saturating_sub(resumed);
+    let microseconds = counts.tls_handshake_us + counts.tls_connect_us;
+    for (name, value) in [
+        ("tls_handshakes", done),
+        ("tls_handshakes_full", full),
+        ("tls_handshakes_resumed", resumed),
+        ("tls_handshakes_us", microseconds),
+        ("tls_failures", failed),
+    ] {
+        report.whole.insert(name.to_owned(), value);
+    }
+    let each = microseconds as f64 / 1_000.0 / done.max(1) as f64;
+    report.notes.push(format!(
+        "{HANDSHAKES}{done} ({full} full, {resumed} resumed), failed: {failed}; {each:.1} ms each, from the connect on"
+    ));
 }
 
 /// How the note of [`counted`] begins.
@@ -176,7 +194,9 @@ mod tests {
 
     #[test]
     fn options_without_tls_are_refused() {
-        for line in ["-t u1 --tls-ca x", "-t tn --tls-version 1.2", "-t t1 --tls-resume off"] {
+        for line in
+            ["-t w1 --tls-ca x", "-t u1 --tls-ca x", "-t tn --tls-version 1.2", "-t t1 --tls-resume off"]
+        {
             assert!(said(line, false).is_err_and(|why| why.contains("-t l1")), "{line}");
         }
         assert_eq!(said("-t u1", true), Ok(()));
@@ -184,8 +204,10 @@ mod tests {
 
     #[test]
     fn answering_side_needs_a_certificate() {
-        assert!(said("-t l1", true).is_err_and(|why| why.contains("add -tls_cert")));
-        assert_eq!(said("--quiet -t ln h", false), Ok(()));
+        for secure in ["-t l1", "-t wss1"] {
+            assert!(said(secure, true).is_err_and(|why| why.contains("add -tls_cert")));
+        }
+        assert_eq!((said("--quiet -t ln h", false), said("--quiet -t wssn h", false)), (Ok(()), Ok(())));
         let missing = said("-t l1 --tls-cert /nonexistent.pem --tls-key /nonexistent.pem", true);
         assert!(missing.is_err_and(|why| why.contains("/nonexistent.pem")));
     }

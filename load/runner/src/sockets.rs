@@ -1,6 +1,7 @@
 //! Where calls leave from: one socket for each worker, for each address, or for each call.
 
 use super::args::LoadArgs;
+use super::ways::Sockets as Kind;
 use load::engine::Origin;
 use load::report::Fact;
 use load::scenario::Injections;
@@ -49,7 +50,7 @@ impl Sockets {
         let listener = |ip, port| Listener { transport, address: SocketAddr::new(ip, port) };
         let first = addresses.first().copied().unwrap_or(local);
         if !client {
-            if addresses.len() > 1 && args.transport != "ui" {
+            if addresses.len() > 1 && args.sockets() != Kind::Address {
                 return Err(several(addresses.len()));
             }
             let port = args.local_port.unwrap_or(transport.default_port());
@@ -67,7 +68,7 @@ impl Sockets {
             listeners.push(listener(first, args.local_port.unwrap_or(0)));
         }
         let shared = listeners.len();
-        let fielded = args.transport == "ui" && args.sipp.from.is_none();
+        let fielded = args.sockets() == Kind::Address && args.sipp.from.is_none();
         if fielded {
             let field = args.sipp.ip_field.unwrap_or(0);
             addresses = addresses_of(injections, field)?;
@@ -81,10 +82,10 @@ impl Sockets {
             let origin = Origin::Field { field, listeners: by_address };
             return Ok(Sockets { shared: listeners.len(), listeners, workers, origin, connections: 0 });
         }
-        let (count, origin) = match args.transport.as_str() {
-            "tn" | "ln" => (workers.max(addresses.len()), Origin::Connection),
-            "un" => (sockets_of_calls(args).max(workers), Origin::Call),
-            "ui" => (addresses.len(), Origin::Turn),
+        let (count, origin) = match args.sockets() {
+            Kind::Call if transport != Transport::Udp => (workers.max(addresses.len()), Origin::Connection),
+            Kind::Call => (sockets_of_calls(args).max(workers), Origin::Call),
+            Kind::Address => (addresses.len(), Origin::Turn),
             _ if addresses.len() > 1 => return Err(several(addresses.len())),
             _ => (workers, Origin::Turn),
         };
@@ -120,7 +121,7 @@ fn port(args: &LoadArgs, nth: usize, count: usize) -> Result<u16, String> {
 
 /// Whether options that choose sockets have any to choose.
 pub fn known_options(args: &LoadArgs, begins: bool) -> Result<(), String> {
-    let transport = args.transport.as_str();
+    let way = (args.over(), args.sockets());
     if let Some(field) = args.sipp.traces.cid_field {
         if !begins {
             return Err(format!("-cid_field {field}: this scenario only answers; leave it out"));
@@ -130,21 +131,19 @@ pub fn known_options(args: &LoadArgs, begins: bool) -> Result<(), String> {
         }
     }
     if let Some(most) = args.sipp.max_socket {
-        let why = match transport {
+        let why = match way {
             _ if !begins => "this scenario only answers, where calls come in",
-            "un" => return Ok(()),
-            "tn" | "ln" => {
-                "with -t tn and -t ln each call has a connection, and none is shared; -l limits calls under way"
-            }
+            (Transport::Udp, Kind::Call) => return Ok(()),
+            (_, Kind::Call) => "each call has a connection, and none is shared; -l limits calls under way",
             _ => "sockets are counted with -t un, where each call has one",
         };
         return Err(format!("-max_socket {most}: {why}; leave it out"));
     }
     if let Some(field) = args.sipp.ip_field {
-        let why = match transport {
+        let why = match way.1 {
             _ if !begins => "this scenario only answers, at the addresses of -i",
-            "ui" if args.sipp.from.is_none() => return Ok(()),
-            "ui" => "the addresses are those of -i",
+            Kind::Address if args.sipp.from.is_none() => return Ok(()),
+            Kind::Address => "the addresses are those of -i",
             _ => "local addresses are taken from the injection file with -t ui",
         };
         return Err(format!("-ip_field {field}: {why}; leave it out"));
@@ -155,7 +154,7 @@ pub fn known_options(args: &LoadArgs, begins: bool) -> Result<(), String> {
 /// What a report says of lateness where nobody knows when a message came.
 pub fn unnoted(args: &LoadArgs) -> Option<Fact> {
     let text =
-        "not known over TCP and TLS: what lay here unread counts as the server's time, not as lateness";
+        "not known over connections: what lay here unread counts as the server's time, not as lateness";
     (args.over() != Transport::Udp).then(|| Fact::new("when a message came", text))
 }
 
@@ -243,7 +242,9 @@ mod tests {
             let load = LoadArgs::of(line.split(' '));
             known_options(&load, begins)
         };
-        for good in ["-t un --max-socket 5", "-t ui --ip-field 1", "-t ui", "-t tn", "-t ln", "-t u1"] {
+        for good in
+            ["-t un --max-socket 5", "-t ui --ip-field 1", "-t ui", "-t tn", "-t ln", "-t w1", "-t u1"]
+        {
             assert_eq!(said(good, true), Ok(()), "{good}");
         }
         for (line, why) in [
@@ -252,6 +253,8 @@ mod tests {
             ("-t t1 --max-socket 5", "-t un"),
             ("-t tn --max-socket 5", "-l limits calls"),
             ("-t ln --max-socket 5", "-l limits calls"),
+            ("-t wssn --max-socket 5", "-l limits calls"),
+            ("-t s1 --max-socket 5", "-t un"),
             ("-t u1 --ip-field 1", "-ip_field 1: "),
             ("-t un --ip-field 0", "with -t ui"),
             ("-t ui --ip-field 1 --from ::1,::2", "those of -i"),
@@ -270,7 +273,8 @@ mod tests {
             let load = LoadArgs::of(["-t", transport]);
             unnoted(&load).is_some()
         };
-        assert_eq!(["u1", "un", "ui", "t1", "tn", "l1"].map(said), [false, false, false, true, true, true]);
+        let all = ["u1", "un", "ui", "t1", "tn", "l1", "w1", "sn"];
+        assert_eq!(all.map(said), [false, false, false, true, true, true, true, true]);
     }
 
     #[test]

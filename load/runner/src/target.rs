@@ -1,6 +1,7 @@
 //! Where calls go, as it is said on the command line.
 
 use super::args::LoadArgs;
+use super::ways::is_web;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use wire::Transport;
 
@@ -16,14 +17,40 @@ pub fn remote(args: &LoadArgs, needed: bool) -> Result<SocketAddr, String> {
     find(target, args.over())
 }
 
-/// A target without the scheme that says TLS.
-fn bare(target: &str) -> &str {
-    ["sips:", "tls:"].into_iter().find_map(|scheme| target.strip_prefix(scheme)).unwrap_or(target)
+/// Schemes that a target may have, the transport that each says, and what to do where that is not chosen.
+const SCHEMES: [(&str, Transport, &str); 7] = [
+    ("sips:", Transport::Tls, "TLS is -t l1 or -t ln; add one of them"),
+    ("tls:", Transport::Tls, "TLS is -t l1 or -t ln; add one of them"),
+    ("wss://", Transport::Wss, "WebSocket over TLS is -t wss1 or -t wssn; add one of them"),
+    ("wss:", Transport::Wss, "WebSocket over TLS is -t wss1 or -t wssn; add one of them"),
+    ("ws://", Transport::Ws, "WebSocket is -t w1 or -t wn; add one of them"),
+    ("ws:", Transport::Ws, "WebSocket is -t w1 or -t wn; add one of them"),
+    ("sctp:", Transport::Sctp, "SCTP is -t s1 or -t sn; add one of them"),
+];
+
+/// A target and the scheme that says its transport, if it has one.
+fn parts(target: &str) -> (&str, Option<(Transport, &'static str)>) {
+    let own = SCHEMES
+        .into_iter()
+        .find_map(|(scheme, transport, mend)| Some((target.strip_prefix(scheme)?, Some((transport, mend)))));
+    own.unwrap_or((target, None))
 }
 
-/// The address of `HOST` or `HOST:PORT`, over TLS also of `sips:HOST` and `tls:HOST`.
+/// A target without its scheme.
+fn bare(target: &str) -> &str {
+    parts(target).0
+}
+
+/// The address of `HOST` or `HOST:PORT`, with a scheme if it is that of the transport.
 pub fn find(target: &str, over: Transport) -> Result<SocketAddr, String> {
-    let found = look_up(if over == Transport::Tls { bare(target) } else { target }, over)?;
+    let (host, scheme) = parts(target);
+    if let Some((_, mend)) = scheme.filter(|(transport, _)| *transport != over) {
+        return Err(format!("{target}: {mend}"));
+    }
+    if let Some((_, path)) = host.split_once('/').filter(|_| is_web(over)) {
+        return Err(format!("{target}: give the path by --websocket-path /{path}"));
+    }
+    let found = look_up(host, over)?;
     // Systems take these for this machine, or for nothing (RFC 1122 section 3.2.1.3).
     let nobody = match found.ip() {
         IpAddr::V4(ip) => ip.octets()[0] == 0,
@@ -39,14 +66,10 @@ pub fn find(target: &str, over: Transport) -> Result<SocketAddr, String> {
 }
 
 fn look_up(target: &str, over: Transport) -> Result<SocketAddr, String> {
-    if let Some((scheme @ ("sip" | "sips" | "udp" | "tcp" | "tls"), rest)) = target.split_once(':')
+    if let Some(("sip" | "udp" | "tcp", rest)) = target.split_once(':')
         && !rest.bytes().all(|byte| byte.is_ascii_digit())
     {
-        let mend = match scheme {
-            "sips" | "tls" => "TLS is -t l1 or -t ln; add one of them",
-            _ => "write HOST or HOST:PORT; -t says whether it is UDP, TCP or TLS",
-        };
-        return Err(format!("{target}: {mend}"));
+        return Err(format!("{target}: write HOST or HOST:PORT; -t says which transport it is"));
     }
     if let Ok(address) = target.parse::<SocketAddr>() {
         return Ok(address);
@@ -113,6 +136,24 @@ mod tests {
         }
         assert!(super::find("sip:127.0.0.1", Transport::Tls).is_err_and(|why| why.contains("write HOST")));
         assert_eq!((&*host_of("sips:x.test:5071"), &*host_of("tls:[::1]")), ("x.test", "[::1]"));
+    }
+
+    #[test]
+    fn schemes_of_websocket_and_sctp_are_for_their_transports() {
+        for (target, over, want) in [
+            ("ws://127.0.0.1", Transport::Ws, "127.0.0.1:80"),
+            ("wss:127.0.0.1", Transport::Wss, "127.0.0.1:443"),
+            ("wss://[::1]:5443", Transport::Wss, "[::1]:5443"),
+            ("sctp:127.0.0.1", Transport::Sctp, "127.0.0.1:5060"),
+        ] {
+            assert_eq!(super::find(target, over), Ok(want.parse().expect("an address")), "{target}");
+            assert!(
+                super::find(target, Transport::Tls).is_err_and(|why| why.contains("add one")),
+                "{target}"
+            );
+        }
+        let path = super::find("ws://127.0.0.1/sip", Transport::Ws);
+        assert!(path.is_err_and(|why| why.contains("--websocket-path /sip")));
     }
 
     #[test]

@@ -2,12 +2,13 @@
 
 use super::args::LoadArgs;
 use super::injections::NO_LINES;
-use super::plan::{fresh_seed, generator, listed, local_address, read, segment, streams, waiting};
+use super::plan::{fresh_seed, generator, listed, local_address, read, secured, segment, streams, waiting};
 use super::say;
-use super::secure::{self, Secure};
+use super::secure;
 use super::sockets::unnoted;
 use super::target::{host_of, remote};
 use super::watch::duration;
+use super::ways::{self, Sockets as Kind, Way, is_web};
 use super::{Course, schedule::Schedule};
 use clap::Args;
 use load::engine::people::{Names, People, Settings};
@@ -95,6 +96,23 @@ pub struct UsersArgs {
 }
 
 impl UsersArgs {
+    /// What users speak over.
+    fn transport(&self, args: &LoadArgs) -> Result<Transport, String> {
+        let way = Way::of(args)?;
+        if way.sockets != Kind::One {
+            return Err(format!(
+                "-t {}: users share a connection; use u1 (UDP), t1 (TCP), l1 (TLS), w1, wss1 (WebSocket) or s1 (SCTP)",
+                args.transport
+            ));
+        }
+        if let Some(mailbox) = self.mailbox.filter(|_| is_web(way.transport)) {
+            return Err(format!(
+                "--mailbox {mailbox}: no server connects to a WebSocket client (RFC 7118); leave it out"
+            ));
+        }
+        Ok(way.transport)
+    }
+
     /// The workload's numbers.
     pub fn parameters(&self, trial: Option<Duration>) -> Result<Parameters, String> {
         let mut parameters = Parameters {
@@ -239,10 +257,7 @@ impl UsersPlan {
         }
         let parameters = people.parameters(trial)?;
         let names = people.names(args, parameters.users)?;
-        let transport = match args.transport.as_str() {
-            "u1" | "t1" | "l1" => args.over(),
-            other => return Err(format!("-t {other}: users have u1 (UDP), t1 (TCP) or l1 (TLS)")),
-        };
+        let transport = people.transport(args)?;
         let remote = remote(args, true)?;
         let local = local_address(args, remote)?;
         let workers = match args.workers {
@@ -260,8 +275,6 @@ impl UsersPlan {
             listeners.push(Listener { transport, address: SocketAddr::new(local, port) });
         }
         let peer = (transport == Transport::Udp).then_some(remote);
-        // The server opens the connections to the mailbox.
-        let secure = Secure::new(args, people.mailbox.is_some())?;
         let config = RuntimeConfig {
             listeners,
             own_from,
@@ -271,8 +284,9 @@ impl UsersPlan {
             streams: streams(),
             ..RuntimeConfig::default()
         };
-        let bound =
-            Bound::new(secure.put_into(config), usize::from(workers)).map_err(|error| error.to_string())?;
+        // The server opens the connections to the mailbox.
+        let config = secured(args, people.mailbox.is_some(), config)?;
+        let bound = Bound::new(config, usize::from(workers)).map_err(|error| error.to_string())?;
         let seed = args.seed.unwrap_or_else(fresh_seed);
         let settings = Settings {
             worker: 0,
@@ -284,6 +298,7 @@ impl UsersPlan {
             transport,
             remote,
             listeners: bound.listeners().iter().map(|listener| listener.address).collect(),
+            alias: ways::alias(transport, true, fresh_seed() as u32),
             own_from: own_from as u16,
             mailbox: people.mailbox.map(|_| ListenerId(0)),
             away: people.away,

@@ -120,6 +120,9 @@ pub struct Addresses {
     pub listeners: Vec<SocketAddr>,
     /// Where calls of this worker begin, in turn.
     pub own: Vec<ListenerId>,
+    /// What this side calls itself in place of an address, where nobody can connect to it (RFC 7118 section
+    /// 5).
+    pub alias: Option<String>,
     /// Which of them a call has.
     pub origin: Origin,
 }
@@ -127,9 +130,10 @@ pub struct Addresses {
 impl Addresses {
     /// What the listeners are called in messages: address (IPv6 in brackets) and port.
     pub fn texts(&self) -> Vec<(Vec<u8>, u16)> {
-        let text = |a: &SocketAddr| match a {
-            SocketAddr::V4(a) => a.ip().to_string(),
-            SocketAddr::V6(a) => format!("[{}]", a.ip()),
+        let text = |a: &SocketAddr| match (&self.alias, a) {
+            (Some(alias), _) => alias.clone(),
+            (None, SocketAddr::V4(a)) => a.ip().to_string(),
+            (None, SocketAddr::V6(a)) => format!("[{}]", a.ip()),
         };
         self.listeners.iter().map(|a| (text(a).into_bytes(), a.port())).collect()
     }

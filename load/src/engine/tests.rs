@@ -124,6 +124,7 @@ fn engine(
             remote: address(remote),
             listeners: vec![address(local)],
             own: vec![ListenerId(0)],
+            alias: None,
             origin: Origin::Turn,
         },
         conduct: Conduct::default(),

@@ -165,6 +165,8 @@ counters! {
     websocket_faults,
     /// TLS handshakes with clients that resumed an earlier session; they are among the completed ones.
     tls_resumed,
+    /// TLS handshakes with servers that resumed an earlier session; they are among the completed ones.
+    tls_resumed_servers,
     /// TLS connections that failed because the ends have no version, cipher suite or other parameter in
     /// common.
     tls_failed_common,
@@ -188,6 +190,9 @@ counters! {
     tls_deferred,
     /// Microseconds from accept to the end of completed TLS handshakes with clients, all together.
     tls_handshake_us,
+    /// Microseconds from the begin of a connection to the end of completed TLS handshakes with servers, all
+    /// together.
+    tls_connect_us,
     /// Microseconds that workers spent on TLS handshakes with clients.
     tls_busy_us,
     /// Bytes received on TLS connections, decrypted; they are among those on streams.

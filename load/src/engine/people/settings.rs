@@ -28,6 +28,9 @@ pub struct Settings {
     pub remote: SocketAddr,
     /// All listeners' addresses in the order of their ids.
     pub listeners: Vec<SocketAddr>,
+    /// What phones call themselves in place of an address, where nobody can connect to them (RFC 7118 section
+    /// 5).
+    pub alias: Option<String>,
     /// The listener of worker 0; those of the others follow. Users register there.
     pub own_from: u16,
     /// Where the mailbox is that the server sends calls on to. None: phones of users who are away take

@@ -149,9 +149,11 @@ impl Words {
     /// The texts of a worker.
     pub fn new(settings: &Settings) -> Words {
         let local = settings.local(settings.own());
-        let ip = host(local);
+        let ip = settings.alias.clone().unwrap_or_else(|| host(local));
         let transport = match settings.transport {
             wire::Transport::Udp => String::new(),
+            // Over TLS as well (RFC 7118 section 5).
+            wire::Transport::Wss => ";transport=ws".to_owned(),
             other => format!(";transport={}", other.uri_name()),
         };
         let family = if local.is_ipv4() { "IP4" } else { "IP6" };

@@ -285,7 +285,9 @@ impl<'c, 'a> Cutter<'c, 'a> {
             return self.piece(Piece::Variable(slot));
         }
         if let Some((_, text)) = TEXTS.iter().find(|(name, _)| *name == head) {
-            return self.piece(Piece::Text(*text));
+            let before = self.made.text.get(self.literal..).unwrap_or_default();
+            let of_uri = *text == Text::Transport && is_parameter(before);
+            return self.piece(Piece::Text(if of_uri { Text::UriTransport } else { *text }));
         }
         if let Some((_, number)) = NUMBERS.iter().find(|(name, _)| *name == base) {
             return self.piece(Piece::Number(*number, add));
@@ -472,6 +474,12 @@ impl<'c, 'a> Cutter<'c, 'a> {
             }
         }
     }
+}
+
+/// Whether what follows this text is the transport in a URI (RFC 3261 section 19.1.1).
+fn is_parameter(before: &[u8]) -> bool {
+    const NAME: &[u8] = b";transport=";
+    before.len().checked_sub(NAME.len()).is_some_and(|at| before[at..].eq_ignore_ascii_case(NAME))
 }
 
 /// What a keyword is called in messages to people.

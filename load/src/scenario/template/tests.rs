@@ -167,6 +167,17 @@ fn keywords_show_what_they_say() {
 }
 
 #[test]
+fn transport_in_a_uri_is_ws_over_tls_as_well() {
+    for (transport, in_uri) in [("TLS", "TLS"), ("WS", "ws"), ("WSS", "ws")] {
+        let mut scenario = scenario("Via: SIP/2.0/[transport] x\nContact: <sip:a;Transport=[transport]>");
+        scenario.bind(&Run { transport, ..run() });
+        let text = String::from_utf8(render(template(&scenario), |_| {}).1).unwrap();
+        let wanted = format!("Via: SIP/2.0/{transport} x\r\nContact: <sip:a;Transport={in_uri}>\r\n\r\n");
+        assert!(text.ends_with(&wanted), "{text}");
+    }
+}
+
+#[test]
 fn lines_without_content_are_dropped() {
     let nothing = |facts: &mut Facts<'_>| (facts.routes, facts.last) = (b"", b"");
     let text = "A: 1\n[routes]\nB: 2\n[last_To:];x=[call_id]\n[$v][last_To:][$v]\nC: [last_To:]3\n[field3]\nD: [$v]\n[routes]\n\n[$v]\nbody\n[last_From:]\n";

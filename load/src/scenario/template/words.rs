@@ -28,6 +28,8 @@ pub(super) enum Text {
     RemoteHost,
     RemoteIp,
     Transport,
+    /// The same behind `transport=`.
+    UriTransport,
     LocalIp,
     LocalIpType,
     MediaIp,
@@ -114,6 +116,9 @@ impl Text {
             Text::RemoteHost => out.extend_from_slice(run.remote_host.as_bytes()),
             Text::RemoteIp => out.extend_from_slice(run.remote_ip.as_bytes()),
             Text::Transport => out.extend_from_slice(run.transport.as_bytes()),
+            // Over TLS as well (RFC 7118 section 5).
+            Text::UriTransport if run.transport.starts_with("WS") => out.extend_from_slice(b"ws"),
+            Text::UriTransport => out.extend_from_slice(run.transport.as_bytes()),
             Text::MediaIp => out.extend_from_slice(run.media_ip.as_bytes()),
             Text::MediaIpType => out.push(ip_type(run.media_ip.as_bytes())),
             Text::Version => out.extend_from_slice(run.version.as_bytes()),

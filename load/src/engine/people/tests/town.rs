@@ -182,6 +182,7 @@ impl Town {
                 transport: Transport::Udp,
                 remote: address(SERVER),
                 listeners: listeners.clone(),
+                alias: None,
                 own_from,
                 mailbox: mailbox.then_some(ListenerId(0)),
                 away: 486,

@@ -155,7 +155,13 @@ impl Streams {
             self.send(id, poller, now);
         }
         let Some(conn) = self.table.get_mut(id) else { return };
-        self.counters.tls_handshakes.add(u64::from(conn.link_mut().completes_tls()));
+        if conn.link_mut().completes_tls() {
+            self.counters.tls_handshakes.one();
+            if !conn.is_inbound() {
+                self.counters.tls_connect_us.add(conn.age(now).as_micros() as u64);
+                self.counters.tls_resumed_servers.add(u64::from(conn.link().is_resumed()));
+            }
+        }
         if conn.state() != State::Handshake {
             return;
         }
