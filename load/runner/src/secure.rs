@@ -96,7 +96,9 @@ impl Secure {
                 None => Ok(Secure::default()),
             };
         }
-        if answers && own.tls_cert.is_none() {
+        // Over WebSocket calls come in on connections that begin here, if any do.
+        let connects = ways::is_web(args.over()) && args.target.is_some();
+        if answers && !connects && own.tls_cert.is_none() {
             return Err(format!(
                 "-t {}: where calls come in, a certificate is shown; add -tls_cert FILE and -tls_key FILE",
                 args.transport

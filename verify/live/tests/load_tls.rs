@@ -140,7 +140,7 @@ fn resumed_and_full_handshakes_are_counted_apart() {
         let last = ["--tls-resume", resume, "--json", shown(&report)];
         let said = text(&load(&[&args[..], &more, &last].concat()));
         let report = std::fs::read_to_string(&report).unwrap();
-        let count = |name: &str| number(&report, &format!("\"{name}\": "));
+        let count = |name: &str| number(&report, &format!("\"{name}\":"));
         assert_eq!((count("tls_handshakes"), count("tls_failures")), (40, 0), "{said}");
         let (full, resumed) = (count("tls_handshakes_full"), count("tls_handshakes_resumed"));
         assert_eq!(full + resumed, 40);
@@ -178,7 +178,7 @@ fn one_generator_calls_another_over_websocket() {
             assert!(out.status.success(), "{transport} to {port}: {said}");
             assert_eq!((figure(&said, "Calls begun"), figure(&said, "Calls failed")), (50.0, 0.0), "{said}");
             let report = std::fs::read_to_string(&report).unwrap();
-            assert_eq!(number(&report, "\"websocket_handshakes\": "), connections, "{transport}: {said}");
+            assert_eq!(number(&report, "\"websocket_handshakes\":"), connections, "{transport}: {said}");
             let messages = std::fs::read_to_string(&messages).unwrap();
             let via = if secure { "Via: SIP/2.0/WSS " } else { "Via: SIP/2.0/WS " };
             assert!(messages.contains(via) && messages.contains(".invalid:"), "{transport}: {messages:.900}");
