@@ -9,6 +9,8 @@ use std::process::ExitCode;
 pub fn run(args: &BalanceArgs) -> ExitCode {
     let overrides = Overrides {
         listen: args.listen.clone(),
+        tls_cert: args.tls_cert.clone(),
+        tls_key: args.tls_key.clone(),
         nodes: args.node.clone(),
         algorithm: args.algorithm.clone(),
         workers: args.workers,

@@ -30,7 +30,7 @@ pub enum Command {
     /// Check a configuration file without starting anything
     #[command(after_help = CHECK_EXAMPLES, group(ArgGroup::new("which").args(["file", "config"]).required(true)))]
     Check(ConfigFile),
-    /// Run the session-aware load balancer in front of a cluster (UDP and TCP)
+    /// Run the session-aware load balancer in front of a cluster
     #[command(after_help = balance_examples())]
     Balance(BalanceArgs),
     /// Generate load: scenarios in SIPp's language, at any rate, with honest latencies
@@ -118,7 +118,8 @@ const BALANCE_EXAMPLES: &str = "Examples:
 
 Algorithms: ALGORITHMS.
 A node is an address or a name; a name stands for all servers that the DNS has for it (SRV, A, AAAA).
-TLS, WebSocket and calls from the nodes to others than phones that registered through it are not in this version.
+A node over TLS proves its address or name, or `;verify=NAME`. Calls from the nodes to others than phones that
+registered through it are not in this version.
 SIGTERM ends it after `stop_delay` (3 s), until when it serves as ever, new calls too; a second one, or Ctrl-C, ends it
 at once. SIGHUP reloads the file.";
 
@@ -127,10 +128,17 @@ at once. SIGHUP reloads the file.";
 pub struct BalanceArgs {
     #[command(flatten)]
     pub config: ConfigFile,
-    /// Where to listen: udp:ADDR:PORT or tcp:ADDR:PORT; may be repeated [default: port 5060 of every address]
+    /// Where to listen: udp:ADDR:PORT, or tcp, tls, ws, wss, sctp; may be repeated [default: UDP and TCP,
+    /// port 5060 of every address]
     #[arg(long, value_name = "TRANSPORT:ADDR:PORT")]
     pub listen: Vec<String>,
-    /// A server behind: sip:HOST:PORT[;weight=N][;transport=udp|tcp]; may be repeated
+    /// The certificate chain for TLS, PEM
+    #[arg(long, value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+    /// The key of --tls-cert, PEM
+    #[arg(long, value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
+    /// A server behind: sip:HOST:PORT[;weight=N][;transport=udp|tcp|tls|sctp][;verify=NAME]; may be repeated
     #[arg(long, value_name = "URI")]
     pub node: Vec<String>,
     /// Who gets a new call [default: tlwl]

@@ -98,7 +98,7 @@ class Strowger:
 
     def __init__(self, binary, domain='example.com', workers=2, auth=True, users=(), config='', data=None, cpu=None,
                  also=(), steering='auto', ip=None, prefix=(), secure=False):
-        """`secure`: it listens for TLS and WSS as well, with a certificate of its own authority."""
+        """`secure`: it listens for TLS and WSS as well, with a certificate of this authority or of one of its own."""
         self.steering, self.prefix = steering, list(prefix)
         self.binary, self.workers, self.auth, self.cpu, self.also = binary, workers, auth, cpu, also
         self.ip, self.port = ip or net.fresh_ip(), 5060
@@ -115,7 +115,7 @@ class Strowger:
         self.config = os.path.join(self.dir, 'strowger.toml')
         with open(self.config, 'w') as f:
             f.write(config)
-        self.authority = Authority(os.path.join(self.dir, 'tls')) if secure else None
+        self.authority = secure if isinstance(secure, Authority) else Authority(os.path.join(self.dir, 'tls')) if secure else None
         if secure:
             self.chain, self.key = self.authority.issue(self.domain, [self.domain, 'IP:' + self.ip, self.ip])  # linphone reads no addresses
         if users:

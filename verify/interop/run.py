@@ -20,6 +20,7 @@ import generators  # noqa: E402, F401  (adds its scenarios)
 import balancers  # noqa: E402, F401  (the same)
 import browsers  # noqa: E402, F401  (the same)
 import secure  # noqa: E402, F401  (the same)
+import secure_balancers  # noqa: E402, F401  (the same)
 import translation  # noqa: E402, F401  (the same)
 
 

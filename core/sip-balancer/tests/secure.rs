@@ -34,7 +34,7 @@ fn tls_nodes(count: u8) -> World {
 }
 
 fn prove(world: &World, node: &Node, name: &str) {
-    world.cluster.names().prove(node, name, |id| world.cluster.by_id(id).is_some());
+    world.cluster.names().prove(&[(*node, name.into())], |id| world.cluster.by_id(id).is_some());
 }
 
 fn over(via: &str, text: &str) -> String {

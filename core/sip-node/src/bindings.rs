@@ -8,7 +8,9 @@ use crate::uris::{destination, foreign_edge, is_same, transport_of};
 use core::net::SocketAddr;
 use sip_message::{Message, Name, NameAddr, Uri, Via};
 use sip_proxy::transport::reply_flow;
-use sip_registrar::{BindingView, Registration, Reply, Table, elsewhere, is_elsewhere, is_public};
+use sip_registrar::{
+    BindingView, PathPolicy, Registration, Reply, Table, elsewhere, is_elsewhere, is_public,
+};
 use wire::{Flow, Time, Transport};
 
 /// The bindings of a server.
@@ -114,7 +116,8 @@ impl<S: Services> Bindings<'_, S> {
         aor: &[u8],
     ) -> Result<Reply, Unserved> {
         let config = &self.site.settings().registrar;
-        let mut registration = match Registration::read(request, aor, flow, config) {
+        let policy = self.path_policy(flow, request);
+        let mut registration = match Registration::read(request, aor, flow, config, policy) {
             Ok(registration) => registration,
             Err(refusal) => return Ok(refusal),
         };
@@ -151,6 +154,14 @@ impl<S: Services> Bindings<'_, S> {
             true => headers.truncate(start),
             false => headers.extend_from_slice(b"\r\n"),
         }
+    }
+
+    /// Whether a Path is taken that a phone does not know of: from a trusted proxy in front of this server,
+    /// which is the one that added it (RFC 3327 section 5.3).
+    fn path_policy(&self, flow: Flow, request: &Message<'_>) -> PathPolicy {
+        let trusted =
+            request.header(Name::Path).is_some() && self.site.settings().auth.is_front(flow.remote.ip());
+        if trusted { PathPolicy::Accept } else { PathPolicy::Refuse }
     }
 
     /// Whether a Path names the place of a trunk or of an emergency or voicemail target and the REGISTER did

@@ -48,12 +48,13 @@ struct Order<'a> {
 
 impl<'a> Registration<'a> {
     /// Reads and checks a request for the canonical address of record `aor`, received over `flow`; the
-    /// refusal if it cannot be served.
+    /// refusal if it cannot be served. `policy`: whether a Path is taken that the client does not know of.
     pub fn read(
         request: &Message<'a>,
         aor: &'a [u8],
         flow: Flow,
         config: &Config,
+        policy: PathPolicy,
     ) -> Result<Registration<'a>, Reply> {
         let supports = |tag: &[u8]| request.values(Name::Supported).any(|v| v.eq_ignore_ascii_case(tag));
         let call_id = request.call_id();
@@ -62,7 +63,7 @@ impl<'a> Registration<'a> {
         }
         let path = read_path(request, config)?;
         let knows_path = !path.is_empty() && supports(b"path");
-        if !path.is_empty() && !knows_path && config.path_policy == PathPolicy::Refuse {
+        if !path.is_empty() && !knows_path && policy == PathPolicy::Refuse {
             return Err(path_unsupported());
         }
         let mut registration = Registration {

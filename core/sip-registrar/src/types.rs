@@ -186,8 +186,6 @@ pub struct Config {
     pub max_call_id_len: usize,
     /// Whether `tel:` contacts are taken (the proxy must know what to do with them).
     pub allow_tel: bool,
-    /// Path from a client that does not list it in Supported.
-    pub path_policy: PathPolicy,
     /// Service-Route values for the 200, comma separated, each with angle brackets (RFC 3608);
     /// empty: none.
     pub service_route: Vec<u8>,
@@ -210,7 +208,6 @@ impl Default for Config {
             max_path_values: 8,
             max_call_id_len: 256,
             allow_tel: false,
-            path_policy: PathPolicy::Refuse,
             service_route: Vec::new(),
             flow_timer: 0,
         }

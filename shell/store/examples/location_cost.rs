@@ -13,7 +13,7 @@
 #![allow(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 
 use sip_message::{Index, Limits, Parsed, parse};
-use sip_registrar::{Change, Config, Registration, Table};
+use sip_registrar::{Change, Config, PathPolicy, Registration, Table};
 use std::io::Write;
 use std::time::{Duration, Instant};
 use wire::{Flow, ListenerId, Time};
@@ -118,7 +118,8 @@ impl Location {
         };
         // As many tables as the server has; which one serves is of no matter here.
         let table = &mut self.tables[(user.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize];
-        let registration = Registration::read(&message, aor.as_bytes(), flow, &self.config);
+        let registration =
+            Registration::read(&message, aor.as_bytes(), flow, &self.config, PathPolicy::Refuse);
         let status = registration.map_or(0, |registration| {
             registration.apply(self.now, &self.config, table, &mut self.changes).status
         });

@@ -26,23 +26,23 @@ impl NodeNames {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A node has to prove this name from now on, a domain or an address; without one it is not reached over
-    /// TLS. To be said before the node is added, by the thread that adds it. Names of others are forgotten
-    /// that the cluster, by [`Cluster::by_id`](crate::Cluster::by_id), does not know.
-    pub fn prove(&self, node: &Node, name: &str, is_known: impl Fn(u32) -> bool) {
-        let (id, name) = (node.id(), name.as_bytes());
+    /// Each of these nodes has to prove its name from now on, a domain or an address; without one it is not
+    /// reached over TLS. To be said before a node is added, by the thread that adds it. Names of others are
+    /// forgotten that the cluster does not know, by [`Cluster::by_id`](crate::Cluster::by_id).
+    pub fn prove(&self, nodes: &[(Node, String)], is_known: impl Fn(u32) -> bool) {
         let mut list = self.lock();
-        if list.get(&id).map_or(&b""[..], |name| name) == name {
-            return;
-        }
         let known = list.iter().filter(|(id, _)| is_known(**id));
         let mut next: List = known.map(|(id, name)| (*id, name.clone())).collect();
-        match name {
-            b"" => next.remove(&id),
-            name => next.insert(id, name.into()),
-        };
-        *list = Arc::new(next);
-        self.version.fetch_add(1, Release);
+        for (node, name) in nodes {
+            match name.as_bytes() {
+                b"" => next.remove(&node.id()),
+                name => next.insert(node.id(), name.into()),
+            };
+        }
+        if next != **list {
+            *list = Arc::new(next);
+            self.version.fetch_add(1, Release);
+        }
     }
 }
 
@@ -74,13 +74,11 @@ mod tests {
         let (names, mut known) = (NodeNames::default(), KnownNames::default());
         let is_known = |id| id == one.id();
         assert_eq!(known.of(&names, one.id()), b"");
-        names.prove(&two, "two.example", is_known);
-        for name in ["one.example", "192.0.2.1", ""] {
-            names.prove(&one, name, is_known);
+        names.prove(&[(two, "two.example".into())], is_known);
+        for name in ["one.example", "192.0.2.1", "", "one.example"] {
+            names.prove(&[(one, name.into())], is_known);
             assert_eq!(known.of(&names, one.id()), name.as_bytes());
         }
-        names.prove(&one, "one.example", is_known);
-        assert_eq!(known.of(&names, one.id()), b"one.example");
         assert_eq!(known.list.len(), 1, "the other was never added");
     }
 }

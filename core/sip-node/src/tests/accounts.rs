@@ -370,6 +370,22 @@ fn who_registers_by_a_front_over_a_stream_is_called_where_the_contact_says() {
     }
 }
 
+/// RFC 3327 section 5.3: a Path that the phone did not expect is for a trusted proxy to add.
+#[test]
+fn path_of_a_phone_that_does_not_know_it_is_a_fronts() {
+    let front = PROXY.parse::<SocketAddr>().unwrap().ip();
+    for (fronts, status) in [(vec![(front, 32)], 200), (vec![], 420)] {
+        let mut lab = Lab::open();
+        lab.reconfigure(|s| s.auth.fronts = fronts);
+        let mut req =
+            register("bob", "<sip:bob@10.0.0.9:55555;transport=tls>").sent_by("TCP", "edge.example");
+        req.lines.insert(0, "Via: SIP/2.0/TLS 10.0.0.9;branch=z9hG4bKphone;received=192.0.2.99".into());
+        req.lines.push("Path: <sip:192.0.2.77;lr>".into());
+        lab.send_on(tcp(PROXY, 7), req.text());
+        assert_eq!(lab.one().status(), status);
+    }
+}
+
 #[test]
 fn every_request_of_a_user_is_challenged_but_ack_and_cancel() {
     let mut lab = Lab::new();

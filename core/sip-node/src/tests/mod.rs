@@ -46,7 +46,7 @@ use sip_auth::{
 };
 use sip_message::{Index, Limits as MessageLimits, Parsed, parse};
 use sip_proxy::locate::{Answer, Kind};
-use sip_registrar::{BindingView, Change, ContactAt, Expected, Registration, Reply, Table};
+use sip_registrar::{BindingView, Change, ContactAt, Expected, PathPolicy, Registration, Reply, Table};
 use sip_transaction::{Limits, Timers};
 use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, SocketAddr};
@@ -534,8 +534,8 @@ impl Lab {
         let aor = format!("{user}@here.example");
         let mut table = self.world.table.borrow_mut();
         let config = &self.settings.registrar;
-        let registration =
-            Registration::read(&message, aor.as_bytes(), flow, config).expect("a good REGISTER");
+        let registration = Registration::read(&message, aor.as_bytes(), flow, config, PathPolicy::Refuse)
+            .expect("a good REGISTER");
         let reply = registration.apply(self.now, config, &mut table, &mut Vec::new());
         assert_eq!(reply.status, 200, "{}", String::from_utf8_lossy(reply.reason));
     }

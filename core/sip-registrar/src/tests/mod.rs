@@ -5,7 +5,7 @@ mod limits;
 mod model;
 mod outbound;
 
-use crate::{BindingView, Change, Config, Registration, Reply, Table};
+use crate::{BindingView, Change, Config, PathPolicy, Registration, Reply, Table};
 use sip_message::{Index, Limits, Message, Parsed, parse};
 use wire::{ConnId, Flow, ListenerId, Time, Transport};
 
@@ -15,6 +15,7 @@ pub(crate) const AOR: &[u8] = b"alice@example.com";
 pub(crate) struct Fixture {
     pub table: Table,
     pub config: Config,
+    pub policy: PathPolicy,
     pub now: Time,
     pub flow: Flow,
     pub changes: Vec<Change>,
@@ -27,6 +28,7 @@ impl Fixture {
         Fixture {
             table: Table::new([1, 2], 1000, true),
             config: Config::default(),
+            policy: PathPolicy::Refuse,
             now: Time::from_secs(1_000_000),
             flow: Flow {
                 transport: Transport::Tcp,
@@ -60,7 +62,7 @@ impl Fixture {
     }
 
     pub fn serve(&mut self, message: &Message<'_>, aor: &[u8]) -> Reply {
-        match Registration::read(message, aor, self.flow, &self.config) {
+        match Registration::read(message, aor, self.flow, &self.config, self.policy) {
             Ok(registration) => {
                 registration.apply(self.now, &self.config, &mut self.table, &mut self.changes)
             }

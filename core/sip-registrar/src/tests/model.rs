@@ -1,7 +1,7 @@
 //! Random sequences of REGISTER, time and sweeping, against a model too simple to be wrong.
 
 use super::{lines_of, request};
-use crate::{Change, Config, Record, Registration, Table};
+use crate::{Change, Config, PathPolicy, Record, Registration, Table};
 use proptest::prelude::*;
 use sip_message::{Index, Limits, Parsed, parse};
 use std::collections::BTreeMap;
@@ -248,7 +248,8 @@ proptest! {
                     panic!("not a good message: {text}")
                 };
                 let aor = aor(user);
-                let reply = match Registration::read(&message, &aor, received_from(port), &config) {
+                let read = Registration::read(&message, &aor, received_from(port), &config, PathPolicy::Refuse);
+                let reply = match read {
                     Ok(registration) => registration.apply(now, &config, &mut table, &mut changes),
                     Err(refusal) => refusal,
                 };

@@ -30,7 +30,7 @@ fn path_without_support_is_a_matter_of_policy() {
     let mut f = Fixture::new();
     let lines = [PLAIN, "Path: <sip:p1.example.com;lr>"];
     assert_eq!(lines_of(&f.refuse(420, &lines)), ["Unsupported: path"]);
-    f.config.path_policy = PathPolicy::Accept;
+    f.policy = PathPolicy::Accept;
     let told = f.accept(&lines);
     assert_eq!(told.len(), 1, "used, but not shown");
     assert_eq!(f.map(|b| text(b.path)), ["<sip:p1.example.com;lr>"]);

@@ -6,7 +6,7 @@ use super::load::Context;
 use super::reader::{At, Reader, Section};
 use super::schema::{Checks, section};
 use super::types::HostPort;
-use super::values::{host_port, nowhere, show_duration, shown};
+use super::values::{host, host_port, nowhere, show_duration, shown};
 use sip_balancer::{Algorithm, FailedDialogs, PathBy, Probing, RegisterBy, Rules, Settings};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -49,13 +49,15 @@ impl fmt::Display for NodePlace {
     }
 }
 
-/// A node, or several by one name: `sip:HOST[:PORT][;weight=N][;transport=udp|tcp]`.
+/// A node, or several by one name: `sip:HOST[:PORT][;weight=N][;transport=udp|tcp|tls|sctp][;verify=NAME]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BalanceNode {
     /// Where it is.
     pub place: NodePlace,
-    /// How it is reached, UDP or TCP; `None`: over UDP, and over TCP what is too long for a datagram.
+    /// How it is reached, but not WebSocket; `None`: over UDP, and over TCP what is too long for a datagram.
     pub transport: Option<Transport>,
+    /// The name that it has to prove over TLS, if that is another than its own.
+    pub verify: Option<String>,
     /// Its share beside the others', 1 to 1000.
     pub weight: u32,
 }
@@ -71,6 +73,15 @@ impl BalanceNode {
             mend => format!("{}; {mend}", fault.message),
         })
     }
+
+    /// The name that it has to prove over TLS: what is written for that, or the host (RFC 5922 section 4).
+    pub fn name_to_prove(&self) -> String {
+        match (&self.verify, &self.place) {
+            (Some(name), _) => name.clone(),
+            (None, NodePlace::Name(name)) => name.host.clone(),
+            (None, NodePlace::Address(address)) => address.ip().to_canonical().to_string(),
+        }
+    }
 }
 
 impl fmt::Display for BalanceNode {
@@ -79,7 +90,8 @@ impl fmt::Display for BalanceNode {
         if self.weight != 1 {
             write!(f, ";weight={}", self.weight)?;
         }
-        self.transport.map_or(Ok(()), |transport| write!(f, ";transport={transport}"))
+        self.transport.map_or(Ok(()), |transport| write!(f, ";transport={transport}"))?;
+        self.verify.as_ref().map_or(Ok(()), |name| write!(f, ";verify={name}"))
     }
 }
 
@@ -87,10 +99,12 @@ section! {
     /// `[balance]`: the load balancer.
     pub struct Balance = "balance" {
         /// The servers behind it: `"sip:192.0.2.1:5060"`, with `;weight=N` (1 to 1000) for a share of N, and
-        /// `;transport=tcp` or `;transport=udp`. Without a transport: over UDP, and over TCP what is longer
-        /// than `mtu`. A name in place of the address stands for all servers that the DNS names ([nodes by
-        /// name](../guide/balance-names.md)). Other transports are not in this version. At most 256. A reload
-        /// adds those that are new in the list and removes those that are no longer in it.
+        /// `;transport=` `udp`, `tcp`, `tls` or `sctp`, each of which takes a listener of that transport.
+        /// Without a transport: over UDP, and over TCP what is longer than `mtu`. A node over TLS has to
+        /// prove its address or name, or what `;verify=NAME` says, and is shown the first certificate of
+        /// `[tls]` if it asks ([nodes over TLS](../guide/balance-tls.md)). A name in place of the address
+        /// stands for all servers that the DNS names ([nodes by name](../guide/balance-names.md)). At most
+        /// 256. A reload adds those that are new in the list and removes those that are no longer in it.
         nodes: Vec<BalanceNode> = Vec::new(), list(text("SIP URI", node)), live;
         /// Who gets a new call ([algorithms](../design/balance-algorithms.md)).
         algorithm: Algorithm = Algorithm::Tlwl, choice(&Algorithm::ALL), live;
@@ -105,9 +119,10 @@ section! {
         /// A REGISTER goes to the home of its address-of-record, or to `"any"` node as calls do.
         register: RegisterBy = RegisterBy::Aor, choice(REGISTER), live;
         /// Whether the balancer puts itself into the Path of a REGISTER (RFC 3327), so that calls to the
-        /// phone come back through it. `"auto"`: where the phone is behind address translation and says
-        /// `Supported: path`. `"always"`: for servers that take Path from all phones (`strowger serve`
-        /// answers 420 to one that does not say so). `"never"`. See [phones behind address
+        /// phone come back through it. `"auto"`: where the phone says `Supported: path`, and is behind
+        /// address translation or on a connection of TLS, WebSocket or SCTP. `"always"`: for servers that
+        /// take Path from all phones, as `strowger serve` does from a balancer in its `auth.fronts`; others
+        /// answer 420 to a phone that does not say so. `"never"`. See [phones behind address
         /// translation](../guide/balance-registrations.md#phones-behind-address-translation).
         path: PathBy = PathBy::Auto, choice(PATH), live;
         /// Requests of calls whose node is down go to another node, or are refused with 503 (`"refuse"`).
@@ -275,31 +290,23 @@ fn twice(reader: &mut Reader<'_>, list: &[At<BalanceNode>]) {
     }
 }
 
+/// How a node is written.
+const NODE: &str =
+    "write it as \"sip:192.0.2.1:5060\", \"sip:[2001:db8::1]:5060;weight=2\" or \"sip:cluster.example.com\"";
+
 /// `sip:192.0.2.1:5060;weight=2`.
 fn node(written: &str) -> Result<BalanceNode, Fault> {
-    let example = "write it as \"sip:192.0.2.1:5060\", \"sip:[2001:db8::1]:5060;weight=2\" or \"sip:cluster.example.com\"";
-    let not = |what: &str| Fault::new(format!("\"{}\" {what}", shown(written)), example);
-    let rest = match written.split_once(':') {
-        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("sip") => rest,
-        Some((scheme, _)) if scheme.eq_ignore_ascii_case("sips") => {
-            return Err(Fault::new("sips: not in this version", "use sip"));
-        }
+    let not = |what: &str| Fault::new(format!("\"{}\" {what}", shown(written)), NODE);
+    let (secure, rest) = match written.split_once(':') {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("sip") => (false, rest),
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("sips") => (true, rest),
         _ => return Err(not("is not a SIP URI")),
     };
     let (place, params) = rest.split_once(';').unwrap_or((rest, ""));
     if place.contains('@') {
         return Err(not("names a user: a node is a host and a port"));
     }
-    let bare = place.strip_prefix('[').and_then(|p| p.strip_suffix(']')).unwrap_or(place);
-    let alone = || bare.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, 5060));
-    let place = match place.parse::<SocketAddr>().ok().or_else(alone) {
-        Some(address) if address.port() == 0 || nowhere(address.ip()) => {
-            return Err(not("is nowhere to send to"));
-        }
-        Some(address) => NodePlace::Address(address),
-        None => NodePlace::Name(host_port(place).map_err(|_| not("has no usable address"))?),
-    };
-    let (mut weight, mut transport) = (1, None);
+    let (mut weight, mut transport, mut verify) = (1, secure.then_some(Transport::Tls), None);
     for param in params.split(';').filter(|param| !param.is_empty()) {
         let (name, value) = param.split_once('=').unwrap_or((param, ""));
         match name.to_ascii_lowercase().as_str() {
@@ -307,21 +314,48 @@ fn node(written: &str) -> Result<BalanceNode, Fault> {
                 let number = value.parse().ok().filter(|n| (1..=1_000).contains(n));
                 weight = number.ok_or_else(|| Fault::new("weight is out of range", "from 1 to 1000"))?;
             }
-            "transport" => match Transport::from_name(value.as_bytes()) {
-                Some(found @ (Transport::Udp | Transport::Tcp)) => transport = Some(found),
-                Some(other) => {
-                    let what = format!("nodes over {other}: not in this version");
-                    return Err(Fault::new(what, "use transport=udp or transport=tcp, or leave it out"));
-                }
-                None => return Err(not("names an unknown transport")),
-            },
+            "transport" => {
+                transport =
+                    Some(node_transport(value, secure)?.ok_or_else(|| not("names an unknown transport"))?)
+            }
+            "verify" => verify = Some(host(value)?),
             _ => {
-                return Err(Fault::new(
-                    format!("unknown parameter \"{}\"", shown(name)),
-                    "weight and transport",
-                ));
+                let what = format!("unknown parameter \"{}\"", shown(name));
+                return Err(Fault::new(what, "weight, transport and verify"));
             }
         }
     }
-    Ok(BalanceNode { place, transport, weight })
+    if verify.is_some() && transport != Some(Transport::Tls) {
+        return Err(Fault::new(
+            "verify: only a node over TLS proves a name",
+            "add transport=tls, or leave it out",
+        ));
+    }
+    let port = transport.unwrap_or(Transport::Udp).default_port();
+    let bare = place.strip_prefix('[').and_then(|p| p.strip_suffix(']')).unwrap_or(place);
+    let alone = || bare.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, port));
+    let place = match place.parse::<SocketAddr>().ok().or_else(alone) {
+        Some(address) if address.port() == 0 || nowhere(address.ip()) => {
+            return Err(not("is nowhere to send to"));
+        }
+        Some(address) => NodePlace::Address(address),
+        None => NodePlace::Name(host_port(place).map_err(|_| not("has no usable address"))?),
+    };
+    Ok(BalanceNode { place, transport, verify, weight })
+}
+
+/// How a node is reached; `None`: that is none that there is.
+fn node_transport(value: &str, secure: bool) -> Result<Option<Transport>, Fault> {
+    match Transport::from_name(value.as_bytes()) {
+        Some(found @ (Transport::Ws | Transport::Wss)) => {
+            let what = format!("nodes over {found}: servers do not speak it with each other (RFC 7118)");
+            Err(Fault::new(what, "use transport=tls or transport=tcp"))
+        }
+        // As TLS was written with `sips:` (RFC 3261 section 26.2.2).
+        Some(Transport::Tcp | Transport::Tls) if secure => Ok(Some(Transport::Tls)),
+        Some(found) if secure => {
+            Err(Fault::new(format!("sips: means TLS, not {found}"), "use sip:, or leave transport out"))
+        }
+        found => Ok(found),
+    }
 }

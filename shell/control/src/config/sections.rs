@@ -236,6 +236,7 @@ fn across(reader: &mut Reader<'_>, top: &Section<'_, '_>, config: &Config, conte
             (false, true) => reader.error(&top.span_of("listen"), fault),
         }
     }
+    super::tls::check_listeners(reader, top, (&config.tls, &config.server), context.overrides);
     let dialled = config.emergency.iter().flat_map(|emergency| &emergency.numbers);
     for number in dialled.filter(|number| config.routes.iter().any(|r| r.user.as_ref() == Some(*number))) {
         let message = format!("a route for user \"{number}\" is not used: [emergency] comes first");

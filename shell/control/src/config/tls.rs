@@ -5,8 +5,9 @@ use super::form::*;
 use super::load::{Context, Overrides};
 use super::reader::{Reader, Section, kind};
 use super::schema::{Checks, section};
+use super::server::Server;
 use super::types::Listener;
-use super::values::{LONGEST_TEXT, shown};
+use super::values::{LONGEST_TEXT, listener, shown};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -150,7 +151,7 @@ impl Tls {
 }
 
 impl Checks for Tls {
-    fn check(&mut self, section: &mut Section<'_, '_>, reader: &mut Reader<'_>, context: &Context<'_>) {
+    fn check(&mut self, _: &mut Section<'_, '_>, reader: &mut Reader<'_>, context: &Context<'_>) {
         let overrides = context.overrides;
         match (&overrides.tls_cert, &overrides.tls_key) {
             (Some(chain), Some(key)) => {
@@ -168,16 +169,30 @@ impl Checks for Tls {
             }
             (None, None) => {}
         }
-        let listens = |l: &&Listener| matches!(l.transport, wire::Transport::Tls | wire::Transport::Wss);
-        if let Some(listener) = context.server.listen.iter().find(listens)
-            && self.certificates.is_empty()
-        {
-            let fault = Fault::new(
-                format!("a {} listener needs a certificate", listener.transport),
-                "name its files: certificates = [{ chain = \"fullchain.pem\", key = \"privkey.pem\" }] in [tls], or \
-                 --tls-cert and --tls-key",
-            );
-            reader.error(&section.span_of("certificates"), fault);
-        }
     }
+}
+
+/// Reports a listener that has to show a certificate where there is none, by its name and where it is
+/// written.
+pub(super) fn check_listeners(
+    reader: &mut Reader<'_>,
+    top: &Section<'_, '_>,
+    (tls, server): (&Tls, &Server),
+    overrides: &Overrides,
+) {
+    let listens = |l: &&Listener| l.transport.is_secure();
+    let Some(first) = server.listen.iter().find(listens).filter(|_| tls.certificates.is_empty()) else {
+        return;
+    };
+    let fault = Fault::new(
+        format!("the listener \"{first}\" has no certificate to show"),
+        "name the files in [tls], certificates = [{ chain = \"fullchain.pem\", key = \"privkey.pem\" }], or give \
+         --tls-cert FILE and --tls-key FILE",
+    );
+    if !overrides.listen.is_empty() {
+        return reader.option_error("--listen", fault);
+    }
+    let places = top.places("listen", &text("", listener));
+    let place = places.iter().find(|at| at.value.transport.is_secure());
+    reader.error(&place.map_or_else(|| top.span_of("listen"), |at| at.span.clone()), fault);
 }

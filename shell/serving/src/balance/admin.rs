@@ -274,7 +274,7 @@ impl Control {
 
     fn find(&self, name: &str) -> Result<NodeIndex, String> {
         let cluster = &self.running.cluster;
-        let bare = name.strip_prefix("sip:").unwrap_or(name);
+        let bare = name.strip_prefix("sip:").or_else(|| name.strip_prefix("sips:")).unwrap_or(name);
         let bare = bare.split(';').next().unwrap_or(bare);
         let mut all = cluster.members();
         all.find(|(_, node)| node.name() == bare).map(|(at, _)| at).ok_or_else(|| {
@@ -328,6 +328,7 @@ impl Control {
             }
         }
         drop(by_name);
+        build::prove_listed(cluster, &after.balance.nodes);
         for node in nodes {
             match cluster.at(node.address).filter(|at| cluster.order(*at) != Order::Removed) {
                 Some(at) => {
@@ -557,6 +558,11 @@ impl Admin for Control {
         let wanted = BalanceNode::parse(written)?;
         let force = lock(&self.force);
         let node = build::node(&wanted, &force.1.listeners)?;
+        let (cluster, proof) =
+            (&self.running.cluster, build::proof(wanted.transport, wanted.name_to_prove()));
+        if cluster.at(node.address).is_none_or(|at| cluster.order(at) == Order::Removed) {
+            cluster.names().prove(&[(node, proof)], |id| cluster.by_id(id).is_some());
+        }
         let at = self.add(&node)?;
         drop(force);
         log_events::balancer::node_added(&wanted.to_string());

@@ -18,17 +18,6 @@ pub fn listeners(bound: &Bound, wanted: &[c::Listener]) -> Vec<Listener> {
     pairs.map(|(bound, wanted)| Listener::new(bound.transport, bound.address, advertise(wanted))).collect()
 }
 
-/// Refuses listeners of transports that the balancer's tokens and Record-Routes have no mark for.
-pub fn refuse_others(wanted: &[c::Listener]) -> Result<(), Failure> {
-    match wanted.iter().find(|l| !matches!(l.transport, Transport::Udp | Transport::Tcp)) {
-        Some(l) => {
-            let transport = l.transport;
-            Err(format!("{l}: balancing over {transport} is not in this version; use udp or tcp").into())
-        }
-        None => Ok(()),
-    }
-}
-
 /// The same before they are bound; a port that the system is to choose is not known yet.
 pub fn expected(wanted: &[c::Listener]) -> Vec<Listener> {
     wanted.iter().map(|l| Listener::new(l.transport, l.address, None)).collect()
@@ -133,6 +122,23 @@ pub fn is_listed(config: &c::Config, node: &Node) -> bool {
     })
 }
 
+/// What a node has to prove that is reached in this way: nothing but over TLS.
+pub fn proof(transport: Option<Transport>, name: String) -> String {
+    if transport == Some(Transport::Tls) { name } else { String::new() }
+}
+
+/// Says what the nodes of the list have to prove that are there by their addresses.
+pub fn prove_listed(cluster: &Cluster, list: &[c::BalanceNode]) {
+    let one = |node: &c::BalanceNode| match node.place {
+        c::NodePlace::Address(address) => {
+            Some((Node::new(address), proof(node.transport, node.name_to_prove())))
+        }
+        c::NodePlace::Name(_) => None,
+    };
+    let all: Vec<(Node, String)> = list.iter().filter_map(one).collect();
+    cluster.names().prove(&all, |id| cluster.by_id(id).is_some());
+}
+
 /// How nodes by name are looked up.
 pub fn resolver(config: &c::Config) -> ResolverConfig {
     ResolverConfig {
@@ -178,20 +184,6 @@ mod tests {
     }
 
     #[test]
-    fn listeners_that_a_balancer_lacks_are_refused_by_name() {
-        let listen = |one: &str| {
-            let overrides = c::Overrides { listen: vec![one.to_owned()], ..c::Overrides::default() };
-            c::Config::parse("t", "", &overrides, &[]).unwrap().config.server.listen
-        };
-        let said = |one: &str| refuse_others(&listen(one)).map_err(|e| e.to_string());
-        assert!(
-            said("sctp:192.0.2.1,192.0.2.2:5060").unwrap_err().starts_with("sctp:192.0.2.1,192.0.2.2:5060: ")
-        );
-        assert!(said("ws:192.0.2.1:80").unwrap_err().contains("over ws is not in this version"));
-        assert_eq!(said("udp:192.0.2.1:5060"), Ok(()));
-    }
-
-    #[test]
     fn a_balancer_is_no_node_of_its_own() {
         let parse = |node: &str| {
             let overrides = c::Overrides { nodes: vec![node.to_owned()], ..c::Overrides::default() };
@@ -201,7 +193,10 @@ mod tests {
         let said = |node: &str| nodes(&parse(node), &own).map(|n| n.len()).map_err(|e| e.to_string());
         assert!(said("sip:192.0.2.1").unwrap_err().contains("this balancer itself"));
         assert!(said("sip:[2001:db8::1]").unwrap_err().contains("no IPv6 listener"));
-        assert!(said("sip:192.0.2.2;transport=tcp").unwrap_err().contains("no IPv4 listener over tcp"));
+        for transport in ["tcp", "tls", "sctp"] {
+            let lacks = format!("no IPv4 listener over {transport}");
+            assert!(said(&format!("sip:192.0.2.2;transport={transport}")).unwrap_err().contains(&lacks));
+        }
         assert_eq!(said("sip:192.0.2.1:5070"), Ok(1));
         assert!(nodes(&c::Config::default(), &own).unwrap_err().to_string().contains("--node"));
     }

@@ -94,12 +94,18 @@ impl Lookup {
         match self.wanted.transport {
             None => &[Transport::Udp, Transport::Tcp],
             Some(Transport::Tcp) => &[Transport::Tcp],
-            Some(_) => &[Transport::Udp],
+            Some(Transport::Tls) => &[Transport::Tls],
+            Some(Transport::Sctp) => &[Transport::Sctp],
+            Some(Transport::Udp | Transport::Ws | Transport::Wss) => &[Transport::Udp],
         }
     }
 
     fn service(&self, transport: Transport) -> String {
-        format!("_sip._{transport}.{}", self.wanted.host)
+        let service = match transport {
+            Transport::Tls => "_sips._tcp".to_owned(),
+            other => format!("_sip._{other}"),
+        };
+        format!("{service}.{}", self.wanted.host)
     }
 
     /// Without SRV records: the host itself.
@@ -356,6 +362,26 @@ mod tests {
         let end = find(wanted("test", None, Some(Transport::Tcp)), zone).unwrap();
         assert_eq!(shown(&end), [("192.0.2.4:5060".into(), 1, 0)]);
         assert_eq!(end.nodes[0].node.transport, Some(Transport::Tcp));
+    }
+
+    #[test]
+    fn services_of_tls_and_sctp_have_names_of_their_own() {
+        for (transport, service, port) in
+            [(Transport::Tls, "_sips._tcp.test", 5061), (Transport::Sctp, "_sip._sctp.test", 5060)]
+        {
+            let there = |kind, name: &str| match (kind, name) {
+                (Kind::Srv, asked) if asked == service => Outcome::Srv(Box::new([srv(0, 0, 7, "n.test")])),
+                (Kind::A, _) => a(4),
+                _ => Outcome::Nothing,
+            };
+            let end = find(wanted("test", None, Some(transport)), there).unwrap();
+            assert_eq!(shown(&end), [("192.0.2.4:7".into(), 1, 0)]);
+            assert_eq!(end.nodes[0].node.transport, Some(transport));
+            let none = |kind, _: &str| if kind == Kind::A { a(5) } else { Outcome::Nothing };
+            let end = find(wanted("test", None, Some(transport)), none);
+            let end = end.unwrap().nodes[0].node.address;
+            assert_eq!(end, SocketAddr::from(([192, 0, 2, 5], port)));
+        }
     }
 
     #[test]

@@ -39,9 +39,9 @@ pub fn balance(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     let startup = Startup::begin(&loaded, "starting to balance")?;
     let (config, workers) = (&loaded.config, startup.workers);
     // Names first: what is sent to a socket that nobody reads yet waits there, and could go elsewhere.
-    build::refuse_others(&startup.listeners)?;
     let near = build::expected(&startup.listeners);
     let cluster = Cluster::new(build::nodes(config, &near)?, workers as u16);
+    build::prove_listed(&cluster, &config.balance.nodes);
     let mut names = Names::new(build::resolver(config));
     names.set(monotonic_now(), &config.balance.nodes)?;
     // Two stages, each with its time limit; who cannot be found by then is later.

@@ -250,6 +250,10 @@ impl Names {
             after.extend(missing);
         }
         named.nodes.clone_from(&after);
+        let prove = named.written.name_to_prove();
+        let proof = |found: &Found| (found.node, build::proof(found.node.transport, prove.clone()));
+        let proofs: Vec<_> = after.iter().filter(|new| !listed(&new.node)).map(proof).collect();
+        cluster.names().prove(&proofs, |id| cluster.by_id(id).is_some());
         for new in &after {
             let old = before.iter().find(|old| old.node.id() == new.node.id());
             let Err(why) = self.enter(now, cluster, (listeners, listed), (old, new), &name) else { continue };
@@ -291,7 +295,8 @@ impl Names {
             (Some(_), _) | (None, Some(_)) => {}
             (None, None) => {
                 let Node { address, transport, weight } = new.node;
-                let written = BalanceNode { place: NodePlace::Address(address), transport, weight };
+                let written =
+                    BalanceNode { place: NodePlace::Address(address), transport, verify: None, weight };
                 let node = match build::node(&written, listeners) {
                     Ok(node) => node,
                     Err(error) => {

@@ -149,8 +149,14 @@ fn listeners_are_checked() {
     let twice = errors("listen = ['udp:0.0.0.0:5060',\n 'tcp:0.0.0.0:5060', 'udp:0.0.0.0:5060']");
     assert_eq!(twice, "2:22: duplicate listener; the first is at 1:11; remove one\n");
     for transport in ["tls", "wss"] {
-        let bare = errors(&format!("listen = ['{transport}:0.0.0.0:5061']"));
-        assert!(bare.contains(&format!("a {transport} listener needs a certificate")), "{bare}");
+        let bare = errors(&format!("listen = ['udp:0.0.0.0:5060', '{transport}:0.0.0.0:5061']"));
+        let lacks = format!("the listener \"{transport}:0.0.0.0:5061\" has no certificate to show; ");
+        assert!(bare.starts_with(&format!("1:31: {lacks}")), "{bare}");
+        assert!(bare.contains("certificates = [{ ") && bare.contains("--tls-cert FILE"), "{bare}");
+        let listen = vec![format!("{transport}:0.0.0.0:5061")];
+        let over = Overrides { listen, ..Overrides::default() };
+        let found = lines(&Config::parse("t.toml", "", &over, METHODS).unwrap_err());
+        assert!(found.starts_with(&format!("--listen: {lacks}")), "{found}");
     }
     good("listen = ['ws:0.0.0.0:80']");
     assert!(errors("listen = []").contains("no listener"));
@@ -551,9 +557,11 @@ fn nodes_of_a_balancer_are_checked() {
     let cases = [
         ("sip:app1.example.com:0", "has no usable address"),
         ("sip:app_.-example.com", "has no usable address"),
-        ("sip:192.0.2.1;transport=tls", "nodes over tls: not in this version"),
+        ("sip:192.0.2.1;transport=wss", "nodes over wss: servers do not speak it with each other"),
         ("sip:192.0.2.1;transport=x", "names an unknown transport"),
-        ("sips:192.0.2.1", "sips: not in this version"),
+        ("sips:192.0.2.1;transport=sctp", "sips: means TLS, not sctp"),
+        ("sip:192.0.2.1;verify=a.example", "verify: only a node over TLS proves a name"),
+        ("sip:192.0.2.1;transport=tls;verify=a b", "a b"),
         ("sip:192.0.2.1;weight=0", "weight is out of range"),
         ("sip:192.0.2.1;wieght=1", "unknown parameter \"wieght\""),
         ("sip:bob@192.0.2.1", "names a user"),
@@ -574,6 +582,17 @@ fn nodes_of_a_balancer_are_checked() {
     let tcp = BalanceNode::parse("sip:192.0.2.1;transport=TCP;weight=3").unwrap();
     assert_eq!((tcp.transport, tcp.weight), (Some(wire::Transport::Tcp), 3));
     assert_eq!(tcp.to_string(), "sip:192.0.2.1:5060;weight=3;transport=tcp");
+    for (written, shown, proves) in [
+        ("sip:192.0.2.1;transport=tls", "sip:192.0.2.1:5061;transport=tls", "192.0.2.1"),
+        ("sips:192.0.2.1;verify=A.example", "sip:192.0.2.1:5061;transport=tls;verify=a.example", "a.example"),
+        ("sips:app.example;transport=tcp", "sip:app.example;transport=tls", "app.example"),
+        ("sip:[2001:db8::1];transport=tls", "sip:[2001:db8::1]:5061;transport=tls", "2001:db8::1"),
+        ("sip:192.0.2.1;transport=sctp", "sip:192.0.2.1:5060;transport=sctp", "192.0.2.1"),
+    ] {
+        let node = BalanceNode::parse(written).unwrap();
+        assert_eq!((node.to_string().as_str(), node.name_to_prove().as_str()), (shown, proves));
+        assert_eq!(BalanceNode::parse(shown), Ok(node));
+    }
     let named = BalanceNode::parse("sip:Cluster.Example.com;weight=3").unwrap();
     assert_eq!(named.to_string(), "sip:cluster.example.com;weight=3");
     assert_eq!(BalanceNode::parse("sip:a.example.com:5070").unwrap().to_string(), "sip:a.example.com:5070");
