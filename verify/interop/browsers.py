@@ -3,12 +3,14 @@ over UDP. Where the other end is baresip, media are those of WebRTC: DTLS-SRTP, 
 import json
 import os
 import shutil
+import socket
 import subprocess
+import sys
 import tempfile
 import threading
 
 import phones
-from harness import servers
+from harness import net, servers
 from scenarios import LeftOut, dismiss, must, registered, scenario, set_up, talk
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'browser')
@@ -45,13 +47,17 @@ class Browser(phones.Phone):
         super().__init__(kind, 'secret', server, 'wss')
         self.kind = kind
 
-    def start(self):
+    def open(self, *url):
+        """Opens its page, or this one."""
         self.profile = tempfile.mkdtemp(prefix='strowger-browser-')
-        words = ['node', os.path.join(HERE, 'driver.js'), shutil.which('chromium'), bundle(), self.profile, pin(self.server.chain)]
+        words = ['node', os.path.join(HERE, 'driver.js'), shutil.which('chromium'), bundle(), self.profile, pin(self.server.chain), *url]
         self.proc = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                      start_new_session=True, env=dict(os.environ, NODE_PATH=os.path.join(CACHE, 'node_modules')))
         threading.Thread(target=self._read, daemon=True).start()
         self.wait('ready', 60)
+
+    def start(self):
+        self.open()
         self._do('begin', dict(kind=self.kind, url='wss://%s:%d' % self.place, uri=self.uri, user=self.user,
                                password=self.password))
         return self
@@ -94,6 +100,30 @@ class Browser(phones.Phone):
     def stop(self):
         self.quit(10)
         shutil.rmtree(self.profile, ignore_errors=True)
+
+
+class Page(Browser):
+    """The page in deploy/browser, used as a person does. Its events are what it says of its state."""
+
+    def __init__(self, user, server, url):
+        super().__init__(user, server)
+        self.url = url
+
+    def start(self):
+        self.open(self.url)
+        return self
+
+    def connect(self, password):
+        for field, text in (('server', 'wss://%s:%d' % self.place), ('address', self.uri[4:]), ('password', password)):
+            self._do('fill', field, text)
+        self.click('connect')
+
+    def dial(self, uri):
+        self._do('fill', 'callee', uri[4:])
+        self.click('call')
+
+    def click(self, button):
+        self._do('click', button)
 
 
 def refused(caller, callee):
@@ -219,3 +249,58 @@ def browser_call_goes_on(run):
             return '2 calls over 2 restarts'
         finally:
             dismiss([browser, phone])
+
+
+@scenario
+def browser_page(run):
+    """The page in deploy/browser: a call between two, one that is declined, a wrong password, a restart of the server."""
+    with servers.Strowger(run.bin, users=CREW, secure=True) as server, tempfile.TemporaryDirectory(prefix='strowger-page-') as folder:
+        page = shutil.copytree(os.path.join(HERE, '..', '..', '..', 'deploy', 'browser'), os.path.join(folder, 'phone'))
+        bundle()
+        os.symlink(os.path.join(CACHE, 'node_modules'), os.path.join(page, 'node_modules'))
+        place = net.fresh_ip()
+        web = servers.Process([sys.executable, '-m', 'http.server', '--bind', place, '8000'], cwd=page)
+        pair = [Page(user, server, 'http://%s:8000/' % place) for user in KINDS]
+        try:
+            net.poll('the page is served', 15, lambda: reached(place))
+            for one in pair:
+                one.start()
+            caller, callee = pair
+            caller.connect('wrong')
+            caller.wait('refused: is the password right?')
+            caller.stop()
+            caller.start()
+            for one in pair:
+                one.connect('secret')
+                one.wait('ready', 30)
+            for ending in (caller, callee):
+                caller.dial(callee.uri)
+                callee.wait('it rings')
+                callee.click('answer')
+                for one in pair:
+                    one.wait('in a call')
+                ending.click('hangup')
+                for one in pair:
+                    one.wait('ready')
+            caller.dial(callee.uri)
+            callee.wait('it rings')
+            callee.click('hangup')
+            caller.wait('480 Temporarily Unavailable')
+            server.kill()
+            for one in pair:
+                one.wait('not connected')
+            server.start()
+            for one in pair:
+                one.wait('ready', 60)
+            return '2 calls, 1 declined'
+        finally:
+            dismiss(pair)
+            web.stop()
+
+
+def reached(place):
+    try:
+        socket.create_connection((place, 8000), 1).close()
+        return True
+    except OSError:
+        return False

@@ -1,13 +1,15 @@
 // One headless Chromium with a phone in it. Orders come as lines of JSON, events go out so.
 //
-//   node driver.js CHROMIUM BUNDLE PROFILE PIN
+//   node driver.js CHROMIUM BUNDLE PROFILE PIN [URL]
 //
-// PIN is the hash of the server's public key: its certificate is of an authority of the test's own.
+// PIN is the hash of the server's public key: its certificate is of an authority of the test's own. With a URL it shows
+// that page in place of the bundle's: orders fill its fields and click its buttons, and what it says of its state is
+// an event.
 const fs = require('fs');
 const readline = require('readline');
 const puppeteer = require('puppeteer-core');
 
-async function main([chromium, bundle, profile, pin]) {
+async function main([chromium, bundle, profile, pin, url]) {
   const browser = await puppeteer.launch({
     executablePath: chromium, userDataDir: profile, headless: true,
     args: ['--no-sandbox', '--use-fake-device-for-media-stream', '--use-fake-ui-for-media-stream',
@@ -19,11 +21,16 @@ async function main([chromium, bundle, profile, pin]) {
   const say = (event) => process.stdout.write(JSON.stringify(event) + '\n');
   page.on('pageerror', (error) => say({ event: 'fault', text: String(error) }));
   await page.exposeFunction('reported', say);
-  // A page of localhost may use the microphone without a certificate.
-  await page.setRequestInterception(true);
-  page.on('request', (request) => request.respond({ contentType: 'text/html', body: '<title>phone</title>' }));
-  await page.goto('http://localhost/');
-  await page.addScriptTag({ content: fs.readFileSync(bundle, 'utf8') });
+  if (url) {
+    await page.goto(url, { waitUntil: 'networkidle0' });
+    await page.evaluate(watch);
+  } else {
+    // A page of localhost may use the microphone without a certificate.
+    await page.setRequestInterception(true);
+    page.on('request', (request) => request.respond({ contentType: 'text/html', body: '<title>phone</title>' }));
+    await page.goto('http://localhost/');
+    await page.addScriptTag({ content: fs.readFileSync(bundle, 'utf8') });
+  }
   say({ event: 'ready' });
   for await (const line of readline.createInterface({ input: process.stdin })) {
     const { do: order, words } = JSON.parse(line);
@@ -31,6 +38,17 @@ async function main([chromium, bundle, profile, pin]) {
     if (order === 'quit') break;
   }
   await browser.close();
+}
+
+// Runs in a page that is shown as it is.
+function watch() {
+  const at = (id) => document.getElementById(id);
+  window.act = (order, id, text) => {
+    if (order === 'fill') at(id).value = text;
+    if (order === 'click') at(id).click();
+  };
+  const state = at('state');
+  new MutationObserver(() => window.reported({ event: state.value })).observe(state, { childList: true, characterData: true });
 }
 
 main(process.argv.slice(2)).catch((error) => {

@@ -1,8 +1,11 @@
 //! What is written in the documents is what the binary does.
 
-use live::{Setup, Via, compare_metrics, http, run};
+use live::{Link, Setup, Via, compare_metrics, http, run};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -32,6 +35,7 @@ fn every_command_of_the_guides_exists() {
     let mut seen = 0;
     let commands = text.lines().filter_map(|line| {
         let line = line.trim();
+        let line = line.strip_prefix("sudo -u strowger ").unwrap_or(line);
         line.strip_prefix("target/release/strowger ").or_else(|| line.strip_prefix("strowger "))
     });
     for line in commands {
@@ -47,6 +51,44 @@ fn every_command_of_the_guides_exists() {
         seen += 1;
     }
     assert!(seen > 20, "the guides show no commands");
+}
+
+/// The block of this language that follows a heading of a guide.
+fn block(guide: &str, heading: &str, language: &str) -> String {
+    let page = std::fs::read_to_string(root().join("docs/guide").join(guide)).unwrap();
+    let (_, part) = page.split_once(&format!("\n## {heading}\n")).unwrap_or_else(|| panic!("no {heading}"));
+    let (_, rest) = part.split_once(&format!("```{language}\n")).unwrap();
+    rest.split_once("```").unwrap().0.to_owned()
+}
+
+#[test]
+fn authority_of_the_tls_guide_is_believed_by_clients() {
+    let folder = std::env::temp_dir().join(format!("strowger-live-guide-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir(&folder).unwrap();
+    let commands = block("tls.md", "With an authority of your own", "sh");
+    let out = Command::new("sh").args(["-e", "-c", &commands]).current_dir(&folder).output().unwrap();
+    let said = String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned();
+    assert!(out.status.success() && said.contains("chain.pem: OK"), "{said}");
+
+    // The configuration of the guide, with these files.
+    let shown = |name: &str| folder.join(name).display().to_string();
+    let config = block("browsers.md", "1. Listen", "toml")
+        .replace("/etc/letsencrypt/live/sip/fullchain.pem", &shown("chain.pem"))
+        .replace("/etc/letsencrypt/live/sip/privkey.pem", &shown("key.pem"));
+    let restricted = config.clone() + &block("browsers.md", "4. Restrict who connects", "toml");
+    std::fs::write(folder.join("strowger.toml"), &restricted).unwrap();
+    let out = run([Path::new("check"), &folder.join("strowger.toml")]);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+
+    let server = Setup::open().listen("tls:5061").listen("wss:8443").config(&config).start();
+    let root = CertificateDer::from_pem_file(folder.join("ca.pem")).unwrap();
+    let place = |port: u16| (server.ip(), port).into();
+    Link::secure(Via::Tls, place(5061), &root).register("ann");
+    Link::secure(Via::Wss, place(8443), &root).register("bob");
+    let mut probe = Link::bare(Via::Wss, place(8443), &root);
+    assert!(probe.ask_upgrade("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").starts_with("HTTP/1.1 200 "));
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 /// Appends the text of every source file below `folder`.
