@@ -9,6 +9,7 @@
 //! folder, which is built first when cargo is at hand.
 
 mod archive;
+mod authority;
 mod beside;
 mod digest;
 mod http;
@@ -21,6 +22,7 @@ mod sip;
 mod stream;
 
 pub use archive::unpack;
+pub use authority::Authority;
 pub use beside::{Beside, figure, file, load, text};
 pub use digest::{Credentials, answer, sha256_answer};
 pub use http::{Answer, http};
