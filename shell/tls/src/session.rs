@@ -154,6 +154,8 @@ pub struct Session {
     standing: Standing,
     /// Bytes of a record, or of a handshake message, whose rest has not come.
     kept: Vec<u8>,
+    /// Whether a fault has ended it. rustls must not be called then: it would read on in bytes that are gone.
+    over: bool,
 }
 
 /// What came of some records.
@@ -189,7 +191,7 @@ impl Session {
     }
 
     fn new(end: End) -> Session {
-        Session { end, standing: Standing::Handshake, kept: Vec::new() }
+        Session { end, standing: Standing::Handshake, kept: Vec::new(), over: false }
     }
 
     /// How far it has come.
@@ -220,7 +222,10 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<Standing, Fault> {
         debug_assert!(self.kept.is_empty(), "what was kept is received with what is new");
-        self.end.begin(bytes, out)?;
+        if self.over {
+            return Err(Fault::Tls(Error::HandshakeNotComplete));
+        }
+        self.end.begin(bytes, out).inspect_err(|_| self.over = true)?;
         let mut done = 0;
         loop {
             let rest = bytes.get_mut(done..).unwrap_or_default();
@@ -242,6 +247,7 @@ impl Session {
                         self.standing = Standing::Open;
                     }
                     self.alert(bytes.get_mut(done..).unwrap_or_default(), out);
+                    self.over = true;
                     return Err(fault);
                 }
             }
@@ -251,6 +257,7 @@ impl Session {
     /// Keeps the beginning of a record.
     fn keep(&mut self, rest: &[u8]) -> Result<Standing, Fault> {
         if rest.len() > MAX_KEPT {
+            self.over = true;
             return Err(Fault::TooLong);
         }
         if self.standing != Standing::PeerClosed {
@@ -284,6 +291,7 @@ impl Session {
     /// What is kept goes with each call: rustls remembers where in it the fragments of a message are.
     fn write(&mut self, data: Option<&[u8]>, out: &mut Vec<u8>) -> Result<(), Fault> {
         match &mut self.end {
+            _ if self.over => Err(Fault::Tls(Error::HandshakeNotComplete)),
             End::Awaited(_) => Err(Fault::Tls(Error::HandshakeNotComplete)),
             End::Server(conn) => write(conn.process_tls_records(&mut self.kept), data, out),
             End::Client(conn) => write(conn.process_tls_records(&mut self.kept), data, out),

@@ -142,6 +142,20 @@ fn data_go_both_ways_however_the_bytes_are_cut() {
     }
 }
 
+/// rustls reads on from where it was, in bytes that are gone after a fault.
+#[test]
+fn session_after_a_fault_writes_nothing() {
+    let authority = Authority::new("after");
+    let config = authority.server(&["example.org"]).config().unwrap();
+    let mut callee = End { session: Session::server(&config).unwrap(), got: Vec::new() };
+    let half = [&[22, 3, 1, 0, 5, 1, 0, 2, 0, 3][..], &[23, 3, 3, 0, 1, 0]].concat();
+    assert!(callee.take(&half).is_err());
+    let mut out = Vec::new();
+    callee.session.finish(&mut out);
+    assert!(callee.session.send(b"data", &mut out).is_err() && callee.take(&half).is_err());
+    assert_eq!(out, b"");
+}
+
 #[test]
 fn data_between_the_handshake_and_a_fault_are_shown() {
     let authority = Authority::new("fault");

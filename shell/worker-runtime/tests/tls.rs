@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod common;
 
+use common::pieces::Pieces;
 use common::secure::Stream;
 use common::*;
 use rustls::StreamOwned;
@@ -246,4 +247,26 @@ fn connections_are_listed_with_what_tls_agreed_on() {
     assert_eq!(of(Wanted { ip: Some([127, 0, 0, 2].into()), ..Wanted::default() }), []);
     let plain = listed(&tls.server, tcp, 1).remove(0);
     assert_eq!((plain.bytes_in, plain.tls), (6, None));
+}
+
+#[test]
+fn session_in_pieces_of_any_length_is_followed() {
+    let mut config = config("127.0.0.1");
+    config.streams.half_closed = Duration::from_millis(5);
+    let tls = Tls::with(config, 1);
+    let long = "y".repeat(40_000);
+    for seed in 0..40 {
+        let mut stream = StreamOwned::new(secure::client_end(&tls.client), Pieces::new(tls.tcp(), seed));
+        let text: String = (1..21).map(|n| format!("{n} {seed}\n{}\n", &long[..n * n * 100])).collect();
+        stream.write_all(text.as_bytes()).unwrap();
+        let heard = hear(&mut stream, text.len() + 40);
+        // Lines that begin with a digit are answered with the worker's number before them.
+        let lines: Vec<_> = heard.lines().map(|line| line.strip_prefix("0:").unwrap_or(line)).collect();
+        assert!(lines.join("\n") == text.trim_end(), "{seed}");
+        stream.conn.send_close_notify();
+        stream.flush().unwrap();
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0, "{seed}");
+    }
+    let counts = tls.server.wait_count("the ends", |c| c.tcp_open == 0);
+    assert_eq!((counts.tls_handshakes, counts.tls_failures), (40, 0));
 }

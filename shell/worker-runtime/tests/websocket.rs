@@ -2,9 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod common;
 
+use common::pieces::Pieces;
 use common::secure::Stream;
 use common::*;
-use rustls::ClientConfig;
+use rustls::{ClientConfig, StreamOwned};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -559,4 +560,48 @@ fn client_that_is_gone_is_not_dialled() {
     let mut client = Client::ask(tcp, "/");
     web.server.act(0, &format!(">ws {address} 73 found"));
     assert_eq!(client.hear(), said("found\n"));
+}
+
+#[test]
+fn session_in_pieces_of_any_length_is_followed() {
+    let web = Web::start(1);
+    let long = "y".repeat(70_000);
+    for seed in 0..60 {
+        let pieces = |transport| Pieces::new(web.tcp(transport), seed);
+        let mut client = match seed % 3 {
+            0 => Client::ask(pieces(Transport::Ws), "/"),
+            1 => Client::ask(
+                StreamOwned::new(secure::client_end(&web.client), pieces(Transport::Wss)),
+                "/sip?x=1",
+            ),
+            _ => Client::ask(StreamOwned::new(secure::client_end(&web.client), web.tcp(Transport::Wss)), "/"),
+        };
+        let lines: Vec<String> =
+            [1, 120, 130, 65_530, 65_540].map(|len| format!("{}\n", &long[..len])).to_vec();
+        let mut bytes = Vec::new();
+        for line in &lines {
+            let (a, b) = line.as_bytes().split_at(line.len() / 2);
+            bytes.extend([frame(0, 1, a), frame(8, 9, b"ping"), frame(8, 0, b), text(line)].concat());
+        }
+        bytes.extend(frame(8, 8, &close(1000)));
+        client.say(&bytes);
+        let mut heard = Vec::new();
+        loop {
+            match client.hear() {
+                (1, line) => heard.push(String::from_utf8(line).unwrap()),
+                (10, payload) => assert_eq!(payload, b"ping"),
+                (8, payload) => {
+                    assert_eq!(payload, close(1000), "{seed}");
+                    break;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        client.has_ended();
+        let wanted: Vec<_> = lines.iter().flat_map(|line| [line.clone(), line.clone()]).collect();
+        assert!(heard == wanted, "{seed}");
+    }
+    let counts = web.server.wait_count("the ends", |c| c.tcp_open == 0);
+    let faults = (counts.websocket_faults, counts.websocket_refused, counts.tls_failures);
+    assert_eq!((counts.websocket_handshakes, faults), (60, (0, 0, 0)));
 }

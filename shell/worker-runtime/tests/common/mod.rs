@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test program uses its own part")]
 
 pub mod forge;
+pub mod pieces;
 pub mod secure;
 
 use std::io::{Read, Write};

@@ -453,9 +453,14 @@ impl Streams {
 
     /// Closes a connection at once.
     pub fn close(&mut self, id: ConnId, reason: Reason) {
-        let link = self.part_from(id, reason);
+        let was_open = |conn: &Conn| conn.phase().was_open() && conn.state() != State::Lingering;
+        let tells = !reason.resets() && self.table.get(id).is_some_and(was_open);
+        let mut link = self.part_from(id, reason);
         // A peer that sees the end finds it counted.
-        drop(link);
+        if let Some(link) = link.as_mut().filter(|link| tells && link.secure().is_some()) {
+            // Each end says so before it closes (RFC 8446 section 6.1). A peer that is gone cannot be told.
+            let _ = link.finish();
+        }
     }
 
     /// Forgets a connection. What is left is its socket.
