@@ -53,6 +53,17 @@ fn read<'a>(certificate: &'a CertificateDer<'_>) -> Result<X509Certificate<'a>, 
     Ok(read)
 }
 
+/// When the first certificate of a chain expires, seconds since 1970.
+///
+/// # Errors
+/// One cannot be read.
+pub fn end_of(certificate: &CertificateDer<'_>, others: &[CertificateDer<'_>]) -> Result<u64, Error> {
+    let end = |certificate| read(certificate).map(|read| read.validity().not_after.timestamp());
+    let ends = std::iter::once(certificate).chain(others).map(end);
+    let first = ends.reduce(|one, other| Ok(one?.min(other?))).unwrap_or(Ok(0))?;
+    Ok(first.max(0).cast_unsigned())
+}
+
 impl<'a> Others<'a> {
     /// Those of a chain. Of several with the same subject the first is taken. So there is one path to follow,
     /// and a refusal costs a few signatures at most: webpki would try a hundred.

@@ -13,7 +13,7 @@
 //! - [`generator`]: TLS of a load generator;
 //! - [`names`]: the identities in a peer's certificate (RFC 5922 section 7.1) and how they compare;
 //! - [`verify`]: who is believed, as a server and as a client;
-//! - [`tickets`], [`key_log`]: sessions that are resumed, keys for captures;
+//! - [`tickets`], `proven`, [`key_log`]: sessions that are resumed, for how long, keys for captures;
 //! - [`versions`]: the versions of TLS that sessions may have;
 //! - [`settings`]: what all sessions of a listener, or towards a peer, have in common.
 
@@ -25,6 +25,7 @@ pub mod constraints;
 pub mod generator;
 pub mod key_log;
 pub mod names;
+mod proven;
 pub mod session;
 pub mod settings;
 pub mod tickets;

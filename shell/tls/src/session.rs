@@ -1,6 +1,7 @@
 //! The TLS of one connection.
 
 use crate::names::Identities;
+use crate::proven;
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::ServerName;
 use rustls::server::UnbufferedServerConnection;
@@ -156,6 +157,8 @@ pub struct Session {
     kept: Vec<u8>,
     /// Whether a fault has ended it. rustls must not be called then: it would read on in bytes that are gone.
     over: bool,
+    /// Until when the certificate of the client counts, [for its tickets](proven).
+    proven_until: u64,
 }
 
 /// What came of some records.
@@ -191,7 +194,13 @@ impl Session {
     }
 
     fn new(end: End) -> Session {
-        Session { end, standing: Standing::Handshake, kept: Vec::new(), over: false }
+        Session {
+            end,
+            standing: Standing::Handshake,
+            kept: Vec::new(),
+            over: false,
+            proven_until: proven::UNBOUNDED,
+        }
     }
 
     /// How far it has come.
@@ -222,6 +231,20 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<Standing, Fault> {
         debug_assert!(self.kept.is_empty(), "what was kept is received with what is new");
+        if self.standing != Standing::Handshake {
+            return self.advance(bytes, plain, out);
+        }
+        let (until, received) = proven::within(self.proven_until, || self.advance(bytes, plain, out));
+        self.proven_until = until;
+        received
+    }
+
+    fn advance(
+        &mut self,
+        bytes: &mut [u8],
+        plain: &mut dyn FnMut(&[u8]),
+        out: &mut Vec<u8>,
+    ) -> Result<Standing, Fault> {
         if self.over {
             return Err(Fault::Tls(Error::HandshakeNotComplete));
         }

@@ -6,9 +6,11 @@ use crate::session::{Fault, Session};
 use crate::tickets::{TicketSecret, Tickets};
 use crate::verify::Judge;
 use crate::versions::Versions;
+use aws_lc_rs::digest::{Context, Digest, SHA256, SHA256_OUTPUT_LEN};
 use rustls::client::Resumption;
 use rustls::client::danger::ServerCertVerifier;
-use rustls::crypto::aws_lc_rs;
+use rustls::crypto::aws_lc_rs as provider;
+use rustls::pki_types::TrustAnchor;
 use rustls::server::NoServerSessionStorage;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{ClientConfig, Error, KeyLog, RootCertStore, ServerConfig, SupportedProtocolVersion};
@@ -116,7 +118,7 @@ impl ServerSettings {
         secret: TicketSecret,
         versions: &[&'static SupportedProtocolVersion],
     ) -> Result<Arc<ServerConfig>, Error> {
-        let provider = Arc::new(aws_lc_rs::default_provider());
+        let provider = Arc::new(provider::default_provider());
         let builder =
             ServerConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(versions)?;
         let judge = |mandatory| -> Result<Arc<dyn ClientCertVerifier>, Error> {
@@ -132,7 +134,7 @@ impl ServerSettings {
         let choice: Arc<Choice> = Arc::clone(&self.choice);
         let mut config = builder.with_cert_resolver(choice);
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.ticketer = Arc::new(Tickets::new(secret));
+        config.ticketer = Arc::new(Tickets::new(secret, self.scope()));
         // Each is 200 bytes and a signature's share of the handshake; a phone resumes from one.
         config.send_tls13_tickets = 1;
         if let Some(log) = &self.key_log {
@@ -140,6 +142,32 @@ impl ServerSettings {
         }
         Ok(Arc::new(config))
     }
+
+    /// What is asked of clients, and who is believed about them, in a digest: what a ticket proves is proven
+    /// only where the same is asked.
+    fn scope(&self) -> Digest {
+        let mut scope = Context::new(&SHA256);
+        scope.update(&[self.clients as u8]);
+        if self.clients != ClientCertificates::Off {
+            let mut anchors: Vec<_> = self.roots.roots.iter().map(anchor).collect();
+            anchors.sort_unstable();
+            anchors.iter().for_each(|anchor| scope.update(anchor.as_ref()));
+        }
+        scope.finish()
+    }
+}
+
+/// A digest of what an authority is trusted by.
+fn anchor(anchor: &TrustAnchor<'_>) -> [u8; SHA256_OUTPUT_LEN] {
+    let constraints = anchor.name_constraints.as_deref().unwrap_or_default();
+    let mut whole = Context::new(&SHA256);
+    for part in [anchor.subject.as_ref(), anchor.subject_public_key_info.as_ref(), constraints] {
+        whole.update(&(part.len() as u64).to_be_bytes());
+        whole.update(part);
+    }
+    let mut digest = [0; SHA256_OUTPUT_LEN];
+    digest.copy_from_slice(whole.finish().as_ref());
+    digest
 }
 
 impl ClientSettings {
@@ -157,7 +185,7 @@ impl ClientSettings {
         judge: Option<Arc<dyn ServerCertVerifier>>,
         versions: &[&'static SupportedProtocolVersion],
     ) -> Result<Arc<ClientConfig>, Error> {
-        let provider = Arc::new(aws_lc_rs::default_provider());
+        let provider = Arc::new(provider::default_provider());
         let judge = judge.unwrap_or_else(|| {
             Arc::new(Judge::of_servers(Arc::clone(&self.roots), &provider, self.wildcards))
         });

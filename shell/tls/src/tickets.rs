@@ -1,11 +1,17 @@
 //! Session tickets (RFC 5077, RFC 8446 section 4.6.1): what a client keeps to resume a session, under keys
 //! that rotate.
 //!
-//! The key of a period follows from a secret and the number of the period. So nodes that share the secret
-//! accept each other's tickets without any word between them, and nothing but the secret is kept.
+//! The key of a period follows from a secret, the number of the period, and what is asked of clients. So
+//! nodes that share the secret accept each other's tickets without any word between them, and nothing but the
+//! secret is kept. Nodes that ask for other certificates, or believe other authorities, do not.
+//!
+//! What a client has proven by its certificate is in its ticket. It counts there no longer than the
+//! certificate, or else a client could resume its session for ever.
 
 use crate::certificate::CertificateError;
+use crate::proven;
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::digest::Digest;
 use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
 use aws_lc_rs::rand;
 use rustls::pki_types::UnixTime;
@@ -21,6 +27,8 @@ const PERIOD: u64 = 6 * 3600;
 const NUMBER: usize = 8;
 /// Bytes of a ticket before its encrypted part.
 const HEAD: usize = NUMBER + NONCE_LEN;
+/// Bytes of the encrypted part that say until when it counts, at its end.
+const UNTIL: usize = 8;
 /// Fewer bytes are no secret.
 const SHORTEST: usize = 32;
 /// More bytes are not read.
@@ -60,14 +68,16 @@ impl TicketSecret {
 /// Makes tickets and opens them.
 pub struct Tickets {
     secret: TicketSecret,
+    /// What is asked of clients, in a digest.
+    scope: Digest,
     /// Seconds since 1970.
     clock: fn() -> u64,
 }
 
 impl Tickets {
-    /// From this secret, by the wall clock.
-    pub fn new(secret: TicketSecret) -> Tickets {
-        Tickets { secret, clock: || UnixTime::now().as_secs() }
+    /// From this secret, by the wall clock. Tickets of another `scope` are not opened.
+    pub fn new(secret: TicketSecret, scope: Digest) -> Tickets {
+        Tickets { secret, scope, clock: || UnixTime::now().as_secs() }
     }
 
     fn period(&self) -> u64 {
@@ -75,9 +85,9 @@ impl Tickets {
     }
 
     fn key(&self, period: u64) -> Option<LessSafeKey> {
-        let salt = Salt::new(HKDF_SHA256, b"strowger session tickets 1");
+        let salt = Salt::new(HKDF_SHA256, b"strowger session tickets 2");
         let number = period.to_be_bytes();
-        let info = [&number[..]];
+        let info = [&number[..], self.scope.as_ref()];
         let derived =
             salt.extract(&self.secret.0).expand(&info, &AES_256_GCM_SIV).ok().map(UnboundKey::from)?;
         Some(LessSafeKey::new(derived))
@@ -103,7 +113,7 @@ impl ProducesTickets for Tickets {
         let period = self.period();
         let mut nonce = [0; NONCE_LEN];
         rand::fill(&mut nonce).ok()?;
-        let mut sealed = plain.to_vec();
+        let mut sealed = [plain, &proven::until().to_be_bytes()].concat();
         let aad = Aad::from(period.to_be_bytes());
         let nonce_of_it = Nonce::assume_unique_for_key(nonce);
         self.key(period)?.seal_in_place_append_tag(nonce_of_it, aad, &mut sealed).ok()?;
@@ -123,16 +133,40 @@ impl ProducesTickets for Tickets {
         let aad = Aad::from(period.to_be_bytes());
         let plain = self.key(period)?.open_in_place(nonce, aad, &mut bytes).ok()?.len();
         bytes.truncate(plain);
-        Some(bytes)
+        let until = u64::from_be_bytes(bytes.split_off(plain.checked_sub(UNTIL)?).try_into().ok()?);
+        proven::counts_until(until);
+        (until > (self.clock)()).then_some(bytes)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use aws_lc_rs::digest::{SHA256, digest};
 
     fn at(secret: u8, clock: fn() -> u64) -> Tickets {
-        Tickets { secret: TicketSecret(vec![secret; SHORTEST]), clock }
+        Tickets { secret: TicketSecret(vec![secret; SHORTEST]), scope: digest(&SHA256, b"all"), clock }
+    }
+
+    #[test]
+    fn what_a_certificate_proved_counts_no_longer_than_it() {
+        let (_, ticket) = proven::within(1000, || at(1, || 100).encrypt(b"a session").unwrap());
+        let (until, again) = proven::within(proven::UNBOUNDED, || {
+            assert!(at(1, || 999).decrypt(&ticket).is_some());
+            at(1, || 999).encrypt(b"a session").unwrap()
+        });
+        assert_eq!(until, 1000, "a resumed session knows it from its ticket");
+        for ticket in [ticket, again] {
+            let (_, opened) = proven::within(proven::UNBOUNDED, || at(1, || 1000).decrypt(&ticket));
+            assert_eq!(opened, None);
+        }
+    }
+
+    #[test]
+    fn ticket_of_another_scope_is_refused() {
+        let ticket = at(1, || 100).encrypt(b"a session").unwrap();
+        let other = Tickets { scope: digest(&SHA256, b"others"), ..at(1, || 100) };
+        assert_eq!(other.decrypt(&ticket), None);
     }
 
     #[test]

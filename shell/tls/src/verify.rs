@@ -1,7 +1,8 @@
 //! Who is believed.
 
-use crate::constraints::Others;
+use crate::constraints::{Others, end_of};
 use crate::names::{Identities, is_for_clients};
+use crate::proven;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::{
@@ -178,7 +179,9 @@ impl ClientCertVerifier for Judge {
         others: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        self.chain(certificate, others, now).map(|_| ClientCertVerified::assertion())
+        self.chain(certificate, others, now)?;
+        proven::counts_until(end_of(certificate, others)?);
+        Ok(ClientCertVerified::assertion())
     }
 
     fn verify_tls12_signature(

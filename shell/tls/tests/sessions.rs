@@ -1,5 +1,5 @@
 //! Sessions of two ends that talk through memory.
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, missing_docs)]
 
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use rustls::RootCertStore;
@@ -7,6 +7,7 @@ use rustls::pki_types::ServerName;
 use rustls::version::TLS12;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 use tls::{
     Certificate, Choice, ClientCertificates, ClientSettings, Fault, FaultClass, KeyFile, KeyLog,
     ServerSettings, Session, Standing, TicketSecret,
@@ -34,9 +35,21 @@ impl Authority {
     }
 
     fn issue(&self, names: &[&str], usage: ExtendedKeyUsagePurpose) -> Certificate {
+        self.issue_until(names, usage, None)
+    }
+
+    fn issue_until(
+        &self,
+        names: &[&str],
+        usage: ExtendedKeyUsagePurpose,
+        end: Option<SystemTime>,
+    ) -> Certificate {
         let mut params =
             CertificateParams::new(names.iter().map(ToString::to_string).collect::<Vec<_>>()).unwrap();
         params.extended_key_usages = vec![usage];
+        if let Some(end) = end {
+            params.not_after = end.into();
+        }
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         let (chain, private) = (self.folder.join("chain.pem"), self.folder.join("key.pem"));
@@ -192,6 +205,24 @@ fn end_of_one_side_leaves_the_other_open() {
     assert_eq!((caller.got.as_slice(), caller.session.standing()), (&b"answer"[..], Standing::PeerClosed));
 }
 
+/// Whether a handshake with `example.org` resumes a session, as both ends see it; or why the server refuses
+/// it.
+fn handshake(
+    server: &Arc<rustls::ServerConfig>,
+    client: &Arc<rustls::ClientConfig>,
+) -> Result<(bool, bool), Fault> {
+    let mut to_server = Vec::new();
+    let name = ServerName::try_from("example.org").unwrap();
+    let session = Session::client(client, name, &mut to_server).unwrap();
+    let mut caller = End { session, got: Vec::new() };
+    let mut callee = End { session: Session::server(server).unwrap(), got: Vec::new() };
+    for _ in 0..4 {
+        let to_client = callee.take(&to_server).map_err(|(fault, _)| fault)?;
+        to_server = caller.take(&to_client).unwrap();
+    }
+    Ok((caller.session.is_resumed(), callee.session.is_resumed()))
+}
+
 /// Whether a client's second session is resumed that goes to another server than its first.
 fn resumed_by(
     first: &Arc<rustls::ServerConfig>,
@@ -199,20 +230,8 @@ fn resumed_by(
     client: &ClientSettings,
 ) -> bool {
     let client = client.config().unwrap();
-    let mut resumed = false;
-    for server in [first, second] {
-        let mut to_server = Vec::new();
-        let name = ServerName::try_from("example.org").unwrap();
-        let session = Session::client(&client, name, &mut to_server).unwrap();
-        let mut caller = End { session, got: Vec::new() };
-        let mut callee = End { session: Session::server(server).unwrap(), got: Vec::new() };
-        for _ in 0..4 {
-            let to_client = callee.take(&to_server).unwrap();
-            to_server = caller.take(&to_client).unwrap();
-        }
-        resumed = callee.session.is_resumed();
-    }
-    resumed
+    handshake(first, &client).unwrap();
+    handshake(second, &client).unwrap().1
 }
 
 #[test]
@@ -225,6 +244,45 @@ fn nodes_with_one_secret_resume_each_others_sessions() {
     assert!(resumed_by(&shared(), &shared(), &authority.client()));
     let own = || server.config().unwrap();
     assert!(!resumed_by(&own(), &own(), &authority.client()));
+}
+
+#[test]
+fn nodes_that_ask_for_other_certificates_resume_no_session() {
+    let (authority, other) = (Authority::new("asks"), Authority::new("asks-other"));
+    let config = |clients, roots: &Authority| {
+        let server = authority.server(&["example.org"]);
+        let server = ServerSettings { clients, roots: Arc::clone(&roots.roots), ..server };
+        let file = authority.folder.join("secret");
+        std::fs::write(&file, [7; 48]).unwrap();
+        server.shared_config(TicketSecret::read(&file).unwrap()).unwrap()
+    };
+    use ClientCertificates::{Off, Offered};
+    let client = authority.client();
+    assert!(resumed_by(&config(Offered, &authority), &config(Offered, &authority), &client));
+    assert!(resumed_by(&config(Off, &authority), &config(Off, &other), &client));
+    assert!(!resumed_by(&config(Off, &authority), &config(Offered, &authority), &client));
+    assert!(!resumed_by(&config(Offered, &authority), &config(Offered, &other), &client));
+}
+
+#[test]
+fn session_is_not_resumed_after_the_certificate_of_its_client() {
+    let authority = Authority::new("ends");
+    let server =
+        ServerSettings { clients: ClientCertificates::Required, ..authority.server(&["example.org"]) };
+    let config = server.config().unwrap();
+    // On a slow machine a certificate may expire before its first handshake.
+    let first = [2, 4, 8, 16, 32].into_iter().find_map(|seconds| {
+        let end = SystemTime::now() + Duration::from_secs(seconds);
+        let certificate =
+            authority.issue_until(&["trunk.example"], ExtendedKeyUsagePurpose::ClientAuth, Some(end));
+        let client =
+            ClientSettings { certificate: Some(certificate), ..authority.client() }.config().unwrap();
+        handshake(&config, &client).ok().map(|_| (client, end))
+    });
+    let (client, end) = first.expect("a certificate of 32 seconds is valid at its first handshake");
+    std::thread::sleep(end.duration_since(SystemTime::now()).unwrap_or_default() + Duration::from_secs(2));
+    let fault = handshake(&config, &client).expect_err("it has expired");
+    assert_eq!(fault.class(), FaultClass::Certificate, "{fault}");
 }
 
 #[test]
@@ -288,19 +346,7 @@ fn second_session_is_resumed() {
     let client = authority.client().config().unwrap();
     // One configuration, because its keys open the tickets.
     server.key_log = None;
-    let mut resumed = Vec::new();
-    for _ in 0..2 {
-        let mut to_server = Vec::new();
-        let name = ServerName::try_from("example.org").unwrap();
-        let session = Session::client(&client, name, &mut to_server).unwrap();
-        let mut caller = End { session, got: Vec::new() };
-        let mut callee = End { session: Session::server(&config).unwrap(), got: Vec::new() };
-        for _ in 0..4 {
-            let to_client = callee.take(&to_server).unwrap();
-            to_server = caller.take(&to_client).unwrap();
-        }
-        resumed.push((caller.session.is_resumed(), callee.session.is_resumed()));
-    }
+    let resumed = [(); 2].map(|()| handshake(&config, &client).unwrap());
     assert_eq!(resumed, [(false, false), (true, true)]);
 }
 
