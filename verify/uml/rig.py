@@ -135,13 +135,14 @@ def udp_phone(name, server, address='127.0.0.1'):
 class Server:
     """The server under test."""
 
-    def __init__(self, listen, more='', command='serve', options=(), sctp=''):
+    def __init__(self, listen, more='', command='serve', options=(), sctp='', auth='', admin=8099):
         self.folder = tempfile.TemporaryDirectory()
         path = os.path.join(self.folder.name, 'strowger.toml')
         with open(path, 'w') as file:
             file.write('domains = ["example.com"]\nlisten = [%s]\nworkers = 2\ndata_dir = "%s/data"\n'
-                       '[auth]\nenabled = false\n[admin]\nlisten = "127.0.0.1:8099"\n[sctp]\n%s\n%s' % (
-                           ', '.join('"%s"' % l for l in listen), self.folder.name, sctp, more))
+                       '[auth]\nenabled = false\n%s\n[admin]\nlisten = "127.0.0.1:%d"\n[sctp]\n%s\n%s' % (
+                           ', '.join('"%s"' % l for l in listen), self.folder.name, auth, admin, sctp, more))
+        self.admin = ('127.0.0.1', admin)
         self.log = os.path.join(self.folder.name, 'log')
         with open(self.log, 'w') as log:
             self.process = subprocess.Popen([os.environ[BINARY], command, '--config', path, *options], stdin=subprocess.DEVNULL,
@@ -183,8 +184,8 @@ class Server:
         return found
 
     def metric(self, name):
-        with socket.create_connection(('127.0.0.1', 8099), LIMIT) as s:
-            s.sendall(b'GET /metrics HTTP/1.0\r\nHost: 127.0.0.1:8099\r\n\r\n')
+        with socket.create_connection(self.admin, LIMIT) as s:
+            s.sendall(b'GET /metrics HTTP/1.0\r\nHost: %s:%d\r\n\r\n' % (self.admin[0].encode(), self.admin[1]))
             text = b''.join(iter(lambda: s.recv(65536), b'')).decode()
         assert '\n%s' % name in text, text
         return sum(float(v) for v in re.findall(r'^%s(?:\{.*\})? (\S+)$' % re.escape(name), text, re.M))

@@ -18,6 +18,7 @@ import rig
 from rig import (LIMIT, SCTP_RECVRCVINFO, SCTP_RCVINFO, SCTP_SNDINFO, SCTP_UNORDERED, SO_SNDBUFFORCE, Message, Phone,
                  Served, association, associations, both_styles, namespace, net, run, sctp_phone, udp_phone)
 
+import balanced
 import endpoint
 import hostile
 from harness import sipp
@@ -414,7 +415,8 @@ CALLS = 90  # of each of three callers
 
 
 def load_tests(loader, tests, _):
-    tests.addTests(loader.loadTestsFromModule(hostile))
+    for module in (hostile, balanced):
+        tests.addTests(loader.loadTestsFromModule(module))
     return tests
 
 

@@ -21,12 +21,15 @@ const STATUSES: [u16; 16] = [100, 180, 183, 200, 202, 301, 302, 401, 407, 408, 4
 /// Most messages that one operation may cause: the probes of all nodes, and what is due.
 const BURST: usize = 400;
 const NODES: u8 = 3;
+/// Of the listeners, in their order.
+const TRANSPORTS: [Transport; 5] =
+    [Transport::Udp, Transport::Tcp, Transport::Tls, Transport::Wss, Transport::Sctp];
 
 fn settings(choice: u8) -> Settings {
     let bit = |n: u8| choice >> n & 1 == 1;
     let address = SocketAddr::from(([192, 0, 2, 100], 5060));
-    let mut listeners =
-        vec![Listener::new(Transport::Udp, address, None), Listener::new(Transport::Tcp, address, None)];
+    let mut listeners: Vec<Listener> =
+        TRANSPORTS.into_iter().map(|transport| Listener::new(transport, address, None)).collect();
     if bit(0) {
         let name = Some((b"lb.example.com".to_vec(), None));
         listeners.push(Listener::new(Transport::Udp, ([192, 0, 2, 101], 5060).into(), name));
@@ -51,15 +54,16 @@ fn settings(choice: u8) -> Settings {
 }
 
 fn node(at: u8) -> Node {
-    let transport = [None, Some(Transport::Tcp), Some(Transport::Udp)][usize::from(at % 3)];
+    let transport = [None, Some(Transport::Tcp), Some(Transport::Tls)][usize::from(at % 3)];
     Node { transport, ..Node::new(([192, 0, 2, 1 + at % NODES], 5060).into()) }
 }
 
-/// Peers 0 to 2 are the nodes, the others callers.
+/// Peers 0 to 2 are the nodes, the others callers. Each has a kind of streams of its own.
 fn flow(peer: u8, stream: bool) -> Flow {
     let peer = peer & 7;
     let ip = if peer < NODES { [192, 0, 2, 1 + peer] } else { [198, 51, 100, peer] };
-    let (transport, listener) = if stream { (Transport::Tcp, 1) } else { (Transport::Udp, 0) };
+    let listener = if stream { [1, 1, 2, 1, 2, 3, 4, 1][usize::from(peer)] } else { 0 };
+    let transport = TRANSPORTS[usize::from(listener)];
     let conn = stream.then(|| ConnId::new(0, u64::from(peer)));
     Flow { transport, listener: ListenerId(listener), remote: SocketAddr::from((ip, 5060)), conn }
 }
@@ -92,6 +96,8 @@ struct Bench {
 impl Bench {
     fn new(choice: u8) -> Bench {
         let cluster = Cluster::new((0..NODES).map(node).collect(), 1);
+        let names: Vec<(Node, String)> = (0..NODES).map(|at| (node(at), format!("n{at}.example"))).collect();
+        cluster.names().prove(&names, |_| true);
         let keys = Keys { current: Key { epoch: 2, secret: [7; 16] }, previous: None, hash: [9; 16] };
         let setup =
             Setup { worker: 0, workers: 1, cluster: Arc::clone(&cluster), keys, calls: 24, seed: 1, life: 1 };
@@ -400,6 +406,11 @@ impl Bench {
             } else if !bytes.starts_with(b"SIP/2.0 ") {
                 // A datagram holds what it may, or there was no other way.
                 self.sent.push((bytes.to_vec(), transmit.flow));
+            }
+            // No connection is made without a name to prove, and none to a client of WebSocket.
+            let Flow { transport, conn, .. } = transmit.flow;
+            if transport.is_secure() && conn.is_none() && !transmit.existing {
+                assert!(transport == Transport::Tls && !self.out.name(transmit).is_empty());
             }
             if transmit.token != 0 {
                 self.tokens.push(transmit.token);

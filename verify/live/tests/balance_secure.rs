@@ -52,11 +52,13 @@ impl Front {
     }
 }
 
-/// A node behind this balancer, over TLS with a certificate of this name.
+/// A node behind this balancer, over TLS with a certificate of this name. It wants one of the balancer.
 fn node(authority: &Authority, front: Ipv4Addr, name: &str) -> Server {
     authority.issue(name, &[name]);
-    let config =
-        format!("aliases = [\"{front}\"]\n[auth]\nfronts = [\"{front}\"]\n{}", authority.section(name));
+    let config = format!(
+        "aliases = [\"{front}\"]\n[auth]\nfronts = [\"{front}\"]\n{}client_certificates = \"required\"\n",
+        authority.section(name)
+    );
     Setup::open().tls().config(&config).start()
 }
 
