@@ -6,6 +6,9 @@ events! {
     warn open_to_strangers(; file: &str)
         "requests from any address may call our users: for users and trunks only, set `strangers = \"refuse\"` in [proxy] of {file}"
         "Set it, or accept calls of strangers: see docs/guide/who-may-call.md.";
+    warn token_secret_open(path: &dyn Display)
+        "the secret of tokens for WebSocket is open to every user; `chmod 600` it"
+        "Run `chmod 600` on the file. Replace the secret if others may have read it.";
     warn no_subscribers(; data_dir: &dyn Display)
         "there are no subscribers yet, so no phone can register; add one: strowger user add USER@DOMAIN --data-dir {data_dir}"
         "Run the command.";

@@ -7,6 +7,7 @@
 mod balance;
 mod bugs;
 mod certificates;
+mod connecting;
 mod connections;
 mod counters;
 mod interfaces;

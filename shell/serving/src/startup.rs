@@ -1,6 +1,7 @@
 //! What `serve` and `balance` do alike: from the configuration to open sockets, and the end.
 
 use crate::certificates::Certificates;
+use crate::connecting::Tokens;
 use crate::memory::Room;
 use crate::steering::{self, Helmsman};
 use crate::{absolute, interfaces};
@@ -13,7 +14,9 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 use wire::ListenerId;
-use worker_runtime::{Bound, Listener, Runtime, RuntimeConfig, SctpSettings, StreamLimits, WebSocket};
+use worker_runtime::{
+    Admission, Bound, Listener, Runtime, RuntimeConfig, SctpSettings, StreamLimits, WebSocket,
+};
 
 /// Anything that keeps the server from starting; its text says what to do.
 pub type Failure = Box<dyn Error + Send + Sync>;
@@ -34,6 +37,8 @@ pub struct Sockets {
     /// What TLS listeners show, if there is something.
     pub certificates: Option<Certificates>,
     pub admin: Option<AdminSocket>,
+    /// What clients of WebSocket must show, if something.
+    pub tokens: Option<Arc<Tokens>>,
 }
 
 impl Startup {
@@ -62,10 +67,16 @@ impl Startup {
     pub fn bind(&self, config: &Config) -> Result<Sockets, Failure> {
         let (certificates, tls) = Certificates::start(&config.tls)?.unzip();
         let tls_client = certificates.as_ref().map(Certificates::client);
-        let runtime =
+        let mut runtime =
             RuntimeConfig { tls, tls_client, ..runtime_config(config, &self.listeners, self.workers) };
+        let secret = config.websocket.token_secret.as_deref();
+        let tokens = secret
+            .map(|file| Tokens::read(file, || crate::serve::wall_micros().unsigned_abs() / 1_000_000))
+            .transpose()?
+            .map(Arc::new);
+        runtime.websocket.admission = tokens.clone().map(|t| Admission::new(move |query| t.admit(query)));
         let bound = Bound::new(runtime, self.workers)?;
-        Ok(Sockets { bound, certificates, admin: bind_admin(&config.admin)? })
+        Ok(Sockets { bound, certificates, admin: bind_admin(&config.admin)?, tokens })
     }
 }
 
@@ -155,6 +166,7 @@ fn runtime_config(config: &Config, listeners: &[c::Listener], workers: usize) ->
         websocket: WebSocket {
             path: config.websocket.path.clone(),
             origins: config.websocket.origins.clone(),
+            admission: None,
             max_message: u32::try_from(l.message_bytes).unwrap_or(u32::MAX),
         },
         udp_buffer_most: crate::memory::buffer(l, workers),

@@ -312,21 +312,48 @@ impl Default for StreamLimits {
     }
 }
 
+/// Asked with the query of a request.
+type Judge = dyn Fn(&[u8]) -> bool + Send + Sync;
+
+/// Says by the query of a client's request whether it may connect, once path and origin fit.
+#[derive(Clone)]
+pub struct Admission(Arc<Judge>);
+
+impl Admission {
+    /// Asked on the threads of the workers, for each client that connects: it must return at once.
+    pub fn new(judge: impl Fn(&[u8]) -> bool + Send + Sync + 'static) -> Admission {
+        Admission(Arc::new(judge))
+    }
+
+    /// Whether a client with this query may connect.
+    pub(crate) fn admits(&self, query: &[u8]) -> bool {
+        (self.0)(query)
+    }
+}
+
+impl fmt::Debug for Admission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Admission")
+    }
+}
+
 /// What is accepted of WebSocket (RFC 7118).
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct WebSocket {
     /// The path that requests must name; `None`: any.
     pub path: Option<String>,
     /// Web pages that may connect, by their origins as browsers write them (RFC 6454 section 6.2); none: all.
     /// A client that sends no Origin is no browser and is not asked.
     pub origins: Vec<String>,
+    /// What the query must show; `None`: nothing.
+    pub admission: Option<Admission>,
     /// Longest message, in bytes. A longer one ends the connection with the code 1009.
     pub max_message: u32,
 }
 
 impl Default for WebSocket {
     fn default() -> WebSocket {
-        WebSocket { path: None, origins: Vec::new(), max_message: 256 << 10 }
+        WebSocket { path: None, origins: Vec::new(), admission: None, max_message: 256 << 10 }
     }
 }
 

@@ -29,8 +29,8 @@ mod transport;
 mod worker;
 
 pub use config::{
-    GeneratorOptions, Listener, PanicHook, RuntimeConfig, SctpSettings, StartError, StreamLimits, WebSocket,
-    WebSocketClient, WorkerPanic,
+    Admission, GeneratorOptions, Listener, PanicHook, RuntimeConfig, SctpSettings, StartError, StreamLimits,
+    WebSocket, WebSocketClient, WorkerPanic,
 };
 pub use counters::Counts;
 pub use handle::{PostError, Runtime, RuntimeHandle};

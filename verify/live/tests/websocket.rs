@@ -1,6 +1,7 @@
 //! WebSocket as a client sees it (RFC 6455, RFC 7118): upgrades that are refused, frames, ends.
 
-use live::{Link, PATIENCE, Req, Server, Setup, UPGRADE, Via, eventually, frame, http, opcode};
+use live::{Credentials, Link, PATIENCE, Req, Server, Setup, UPGRADE, Via, eventually, frame, http, opcode};
+use std::process::Command;
 use std::time::Duration;
 
 const SITE: &str = "https://phone.example.com";
@@ -212,4 +213,47 @@ fn one_port_takes_sip_and_websocket_over_tls() {
     phone.send(&odd.bytes());
     assert!(phone.response(&odd).status().is_some_and(|status| status >= 400));
     assert_eq!(server.metric("strowger_websocket_handshakes_total"), 1);
+}
+
+/// The token of a user until a second, by openssl as a page's server may make it.
+fn token(secret: &str, user: &str, until: u64) -> String {
+    let text = format!("printf '%s' '{user}:{until}' | openssl dgst -sha256 -hmac '{secret}' -hex");
+    let out = Command::new("sh").args(["-c", &text]).output().unwrap();
+    let said = String::from_utf8(out.stdout).unwrap();
+    said.trim().rsplit(' ').next().unwrap().to_owned()
+}
+
+#[test]
+fn token_of_a_subscriber_lets_a_page_connect() {
+    const SECRET: &str = "f0e1d2c3b4a5968778695a4b3c2d1e0f";
+    let folder = std::env::temp_dir().join(format!("strowger-live-token-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("secret"), SECRET).unwrap();
+    let config = format!("[websocket]\ntoken_secret = \"{}\"\n", folder.join("secret").display());
+    let setup = Setup::new().secure().user("ann", "secret").config(&config);
+    let server = setup.start();
+    let (far, past) = (4_000_000_000, 1_000_000_000);
+    let ask = |user: &str, until: u64, token: &str| {
+        let target = format!("GET /?user={user}&expires={until}&token={token} ");
+        asked(&server, Via::Wss, &UPGRADE.replace("GET / ", &target)).0
+    };
+    let good = token(SECRET, "ann@example.com", far);
+    assert_eq!(ask("ann@example.com", far, &good), 101);
+    assert_eq!(ask("ann%40example.com", far, &good), 101);
+    assert_eq!(ask("ann@example.com", far + 1, &good), 403);
+    assert_eq!(ask("ann@example.com", far, &token("another secret", "ann@example.com", far)), 403);
+    assert_eq!(ask("ann@example.com", past, &token(SECRET, "ann@example.com", past)), 403, "expired");
+    assert_eq!(ask("bob@example.com", far, &token(SECRET, "bob@example.com", far)), 403, "no subscriber");
+    assert_eq!(asked(&server, Via::Wss, UPGRADE).0, 403);
+    assert!(server.log_has("token_secret_open"), "{}", server.log_text());
+
+    // Who has connected still needs the password.
+    let mut link = server.bare_link(Via::Wss);
+    let target = format!("GET /?user=ann@example.com&expires={far}&token={good} ");
+    assert!(link.ask_upgrade(&UPGRADE.replace("GET / ", &target)).starts_with("HTTP/1.1 101 "));
+    let register = Req::register("ann", &link);
+    assert_eq!(link.status(&register), 401);
+    let register = Req::register("ann", &link);
+    assert_eq!(link.ask_as(&register, &Credentials::new("ann", "secret")).status(), Some(200));
+    std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -17,6 +17,5 @@ pub use model::{
     NodeOrder, Nodes, Page, Records, Refusal, Role, ServeStatus, State, Status, StoreStatus, TrunkTarget,
 };
 pub(crate) use page::uptime;
-pub(crate) use server::read_token;
-pub use server::{Bound, Server};
+pub use server::{Bound, Server, read_secret};
 pub use streams::{CertificateStatus, Connection, ConnectionFilter};

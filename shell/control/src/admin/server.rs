@@ -109,23 +109,33 @@ impl Drop for Server {
 }
 
 /// The first line of the token file.
-pub(crate) fn read_token(path: &Path) -> io::Result<String> {
+fn read_token(path: &Path) -> io::Result<String> {
+    let (token, is_open) = read_secret(path)?;
+    if is_open {
+        let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+        log_events::admin::admin_token_open(&whole.display());
+    }
+    Ok(token)
+}
+
+/// The first line of a file as a secret, of at least 16 characters, and whether other users can read it.
+///
+/// # Errors
+/// The file cannot be read, or the line is too short.
+pub fn read_secret(path: &Path) -> io::Result<(String, bool)> {
     use std::io::Read;
     use std::os::unix::fs::MetadataExt;
     let mut text = String::new();
     let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
     let file = std::fs::File::open(path).map_err(named)?;
-    if file.metadata().is_ok_and(|meta| meta.mode() & 0o007 != 0) {
-        let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
-        log_events::admin::admin_token_open(&whole.display());
-    }
+    let is_open = file.metadata().is_ok_and(|meta| meta.mode() & 0o007 != 0);
     file.take(TOKEN_BYTES).read_to_string(&mut text).map_err(named)?;
     let token = text.lines().next().unwrap_or_default().trim();
     if token.len() < 16 {
-        let what = format!("{}: the token needs at least 16 characters", path.display());
+        let what = format!("{}: at least 16 characters are needed", path.display());
         return Err(io::Error::new(io::ErrorKind::InvalidData, what));
     }
-    Ok(token.to_owned())
+    Ok((token.to_owned(), is_open))
 }
 
 /// Accepts until told to stop.

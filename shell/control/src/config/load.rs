@@ -56,8 +56,12 @@ pub struct Loaded {
 }
 
 /// The keys that name a file which must exist at the start.
-const FILES: [(&str, &str); 3] =
-    [("admin", "token_file"), ("balance", "previous_secret"), ("tls", "ticket_keys")];
+const FILES: [(&str, &str); 4] = [
+    ("admin", "token_file"),
+    ("balance", "previous_secret"),
+    ("tls", "ticket_keys"),
+    ("websocket", "token_secret"),
+];
 
 /// The key that names certificates, which are checked apart.
 const CERTIFICATES: (&str, &str) = ("tls", "certificates");
@@ -80,13 +84,13 @@ const OF_SERVE: &[&str] = &[
 impl Loaded {
     /// Its paths made whole, so that it means the same in a file elsewhere.
     pub fn with_whole_paths(mut self) -> Loaded {
-        let Config { server, tls, admin, balance, .. } = &mut self.config;
+        let Config { server, tls, admin, balance, websocket, .. } = &mut self.config;
         let whole = |path: &mut PathBuf| {
             if let Ok(whole) = std::path::absolute(&*path) {
                 *path = whole;
             }
         };
-        let others = [&mut admin.token_file, &mut balance.previous_secret];
+        let others = [&mut admin.token_file, &mut balance.previous_secret, &mut websocket.token_secret];
         others.into_iter().flatten().chain([&mut server.data_dir]).for_each(whole);
         tls.each_path(whole);
         self
@@ -94,12 +98,14 @@ impl Loaded {
 
     /// What is wrong with the files that the configuration names: a start would fail for it.
     pub fn check_files(&self) -> Vec<ConfigError> {
-        let Config { admin, balance, tls: section, .. } = &self.config;
-        let token = admin.token_file.as_deref().and_then(|file| crate::admin::read_token(file).err());
+        let Config { admin, balance, tls: section, websocket, .. } = &self.config;
+        let text =
+            |file: &Option<PathBuf>| file.as_deref().and_then(|file| crate::admin::read_secret(file).err());
+        let (token, connecting) = (text(&admin.token_file), text(&websocket.token_secret));
         let secret = balance.previous_secret.as_deref().and_then(|file| read_secret(file).err());
         let tickets = section.ticket_keys.as_deref().and_then(|file| tls::TicketSecret::read(file).err());
         let tickets = tickets.map(std::io::Error::other);
-        let found = FILES.into_iter().zip([token, secret, tickets]);
+        let found = FILES.into_iter().zip([token, secret, tickets, connecting]);
         let findings = found.filter_map(|((section, key), error)| Some((section, key, error?)));
         let finding = |(section, key, error): (&str, &str, std::io::Error)| {
             let (line, column) = self.places.get(&format!("{section}.{key}")).copied().unwrap_or((0, 0));
@@ -209,7 +215,7 @@ impl Config {
         if overrides.data_dir.is_none() {
             self.server.data_dir = base.join(&self.server.data_dir);
         }
-        if let Some(token) = &mut self.admin.token_file {
+        for token in [&mut self.admin.token_file, &mut self.websocket.token_secret].into_iter().flatten() {
             *token = base.join(&*token);
         }
         self.tls.resolve_paths(base, overrides);

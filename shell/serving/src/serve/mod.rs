@@ -60,6 +60,9 @@ pub fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     )?;
     let clock = Clock::new(monotonic_now, wall_micros);
     let store = open_store(config, &listeners, clock, workers)?;
+    if let Some(tokens) = &sockets.tokens {
+        tokens.are_for(store.credentials());
+    }
     let parts = Parts::new(&loaded, workers, listeners, secret_bytes, keys, &store);
     let (bound, grade) = steering.finish()?;
     let courier = Arc::new(Courier::default());

@@ -196,14 +196,14 @@ fn files_that_keys_name_are_checked() {
     std::fs::create_dir_all(&dir).unwrap();
     let file = dir.join("strowger.toml");
     let text = "[admin]\ntoken_file = 'token'\n[balance]\nnodes = ['sip:192.0.2.1']\nprevious_secret = 'before'\n\
-         [tls]\nticket_keys = 'tickets'";
+         [tls]\nticket_keys = 'tickets'\n[websocket]\ntoken_secret = 'connecting'";
     std::fs::write(&file, text).unwrap();
     let found = || {
         let loaded = Config::load(Some(&file), &Overrides::default(), METHODS).unwrap();
         loaded.check_files().into_iter().map(|found| (found.line, found.message)).collect::<Vec<_>>()
     };
     let missing = found();
-    assert_eq!(missing.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [2, 5, 7], "{missing:?}");
+    assert_eq!(missing.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [2, 5, 7, 9], "{missing:?}");
     assert!(
         missing[0].1.starts_with("token_file cannot be used: ")
             && missing[0].1.contains("token: No such file")
@@ -218,6 +218,7 @@ fn files_that_keys_name_are_checked() {
     std::fs::write(dir.join("token"), "0123456789abcdef").unwrap();
     std::fs::write(dir.join("before"), [7; 32]).unwrap();
     std::fs::write(dir.join("tickets"), [7; 32]).unwrap();
+    std::fs::write(dir.join("connecting"), "0123456789abcdef").unwrap();
     assert_eq!(found(), []);
     std::fs::remove_dir_all(&dir).unwrap();
 }

@@ -58,6 +58,11 @@ impl WebSocket {
         self.origins.is_empty() || origin.is_none_or(known)
     }
 
+    /// Whether a client with this query may connect.
+    fn admits(&self, query: Option<&[u8]>) -> bool {
+        self.admission.as_ref().is_none_or(|admission| admission.admits(query.unwrap_or_default()))
+    }
+
     /// What a whole request is answered with.
     fn answer(&self, request: &Request<'_>, stops: bool) -> Verdict {
         let refuse = |status: Status| Verdict::Answer(Cow::Borrowed(status.response()));
@@ -75,6 +80,7 @@ impl WebSocket {
             Err(refusal) => refuse(refusal.status()),
             Ok(upgrade) if !self.takes_origin(upgrade.origin()) => refuse(Status::Forbidden),
             Ok(_) if stops => refuse(Status::Unavailable),
+            Ok(_) if !self.admits(request.query()) => refuse(Status::Forbidden),
             Ok(upgrade) => Verdict::Accept(Box::new(upgrade.accept())),
         }
     }
@@ -184,6 +190,7 @@ impl Streams {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Admission;
 
     fn answered(settings: &WebSocket, head: &str, stops: bool) -> String {
         let head = format!("{head}\r\n\r\n").replace('|', "\r\n");
@@ -216,6 +223,21 @@ mod tests {
         assert_eq!(ask(&strict, "/ws", "|Origin: null", false), "403");
         assert_eq!(ask(&strict, "/ws", &format!("|Origin: {site}"), false), "101");
         assert_eq!(ask(&strict, "/ws", "", true), "503");
+    }
+
+    #[test]
+    fn query_is_judged_last() {
+        let admission = Some(Admission::new(|query| query == b"token=right"));
+        let settings = WebSocket { admission, path: Some("/ws".into()), ..WebSocket::default() };
+        let ask = |target: &str| answered(&settings, &format!("GET {target} HTTP/1.1|{ASKS}"), false);
+        for (target, status) in [
+            ("/ws?token=right", " 101 "),
+            ("/ws?token=", " 403 "),
+            ("/ws", " 403 "),
+            ("/?token=right", " 404 "),
+        ] {
+            assert!(ask(target).contains(status), "{target}: {}", ask(target));
+        }
     }
 
     #[test]
