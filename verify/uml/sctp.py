@@ -404,27 +404,12 @@ class Sipp(Served):
             self.assertEqual((caller.totals()['ok'], caller.totals()['failed']), (CALLS, 0))
 
 
-def listens(table, callee):
-    """Whether a SIPp has its socket of this kind."""
-    words = ['%08X:%04X' % (int.from_bytes(socket.inet_aton(callee.ip), sys.byteorder), callee.port), callee.ip]
-    with open('/proc/net/' + table) as lines:
-        return any(word in line.split() for line in lines for word in words)
-
-
-CALLS = 90  # of each of three callers
-
-
-def load_tests(loader, tests, _):
-    for module in (hostile, balanced):
-        tests.addTests(loader.loadTestsFromModule(module))
-    return tests
-
-
+@both_styles
 class Generator(Served):
     """`strowger load` over SCTP."""
 
     def load(self, *options):
-        done = subprocess.run([BINARY, 'load', '--quiet', '--lateness', '1000', '--workers', '2', *options],
+        done = subprocess.run([os.environ[rig.BINARY], 'load', '--quiet', '--lateness', '1000', '--workers', '2', *options],
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=4 * LIMIT)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return done.stdout
@@ -439,12 +424,28 @@ class Generator(Served):
             before = accepted
 
     def test_one_generator_calls_another(self):
-        answers = [BINARY, 'load', '--quiet', '-sn', 'uas', '-t', 's1', '-i', '127.0.0.3', '-p', '5070']
+        answers = [os.environ[rig.BINARY], 'load', '--quiet', '-sn', 'uas', '-t', 's1', '-i', '127.0.0.3', '-p', '5070']
         callee = subprocess.Popen(answers, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         self.addCleanup(lambda: (callee.kill(), callee.wait(), callee.stderr.close()))
         self.assertTrue(any(b'ready' in line for line in callee.stderr))
         for way in ('s1', 'sn'):
             self.load('-sn', 'uac', '-t', way, '-i', '127.0.0.2', '127.0.0.3:5070', '-r', '30', '-m', '30')
+
+
+def listens(table, callee):
+    """Whether a SIPp has its socket of this kind."""
+    words = ['%08X:%04X' % (int.from_bytes(socket.inet_aton(callee.ip), sys.byteorder), callee.port), callee.ip]
+    with open('/proc/net/' + table) as lines:
+        return any(word in line.split() for line in lines for word in words)
+
+
+CALLS = 90  # of each of three callers
+
+
+def load_tests(loader, tests, _):
+    for module in (hostile, balanced):
+        tests.addTests(loader.loadTestsFromModule(module))
+    return tests
 
 
 def main():
