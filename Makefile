@@ -265,7 +265,7 @@ bench-handshakes: setup-bench ## TLS handshakes for a second of processor time, 
 	python3 verify/bench/handshakes.py --bin $(RELEASE) --client $(dir $(RELEASE))examples/handshakes $(BENCH_ARGS)
 
 .PHONY: bench-transports
-bench-transports: setup-bench ## what a call costs over TCP and TLS, Strowger and Kamailio (3 minutes)
+bench-transports: setup-bench ## what a call costs over TCP, TLS and WSS, Strowger and Kamailio (2 minutes)
 	$(BUILD_RELEASE)
 	python3 verify/bench/transports.py --bin $(RELEASE) $(BENCH_ARGS)
 

@@ -1,6 +1,6 @@
 //! A small population of users against a running server.
 
-use live::{Setup, figure, fresh_ips, run, text};
+use live::{Setup, Via, figure, fresh_ips, run, text};
 
 const USERS: u32 = 300;
 
@@ -48,6 +48,26 @@ fn users_live_with_several_workers_and_keep_their_nonces() {
 #[test]
 fn users_live_over_streams() {
     live_for_a_while(1, "tcp", &["--workers", "1", "-t", "t1"]);
+}
+
+#[test]
+fn users_live_behind_a_websocket() {
+    let [here] = fresh_ips();
+    let mut setup = Setup::new().workers(2).config("[overload]\ndelay = \"10s\"\n").secure();
+    for n in 0..100 {
+        setup = setup.user(&format!("u{}", 1_000_000 + n), &format!("p{}", 1_000_000 + n));
+    }
+    let server = setup.start();
+    let target = format!("wss:{}", server.place(Via::Wss));
+    let args = ["load", "--quiet", "--lateness", "60000", "--users", "100", "--domain", "example.com"];
+    let args = args.into_iter().chain(["--compress", "100", "--measure", "4s", "--with", "warm_up=100"]);
+    let here = here.to_string();
+    let out = run(args.chain(["-t", "wss1", "--workers", "2", "-i", &here, &target]));
+    let said = text(&out);
+    assert!(out.status.success(), "{said}");
+    // All calls are answered over the connection that registered.
+    assert!(figure(&said, "Calls begun") > 5.0, "{said}");
+    assert!(said.contains("TLS handshakes: 1 (1 full, 0 resumed), failed: 0"), "{said}");
 }
 
 #[test]
