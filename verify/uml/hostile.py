@@ -3,8 +3,8 @@ import struct
 
 from rig import LIMIT, Phone, Served, association, associations, both_styles, net, run, sctp_phone, udp_phone
 
-from endpoint import (ABORT, COOKIE_ACK, COOKIE_ECHO, DATA, ERROR, FORWARD_TSN, FORWARD_TSN_SUPPORTED, SHUTDOWN,
-                      SHUTDOWN_ACK, SHUTDOWN_COMPLETE, Endpoint, chunk)
+from endpoint import (ABORT, COOKIE_ECHO, DATA, ERROR, FORWARD_TSN, FORWARD_TSN_SUPPORTED, SHUTDOWN,
+                      SHUTDOWN_ACK, Endpoint, chunk)
 
 
 @both_styles

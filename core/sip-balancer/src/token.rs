@@ -11,7 +11,7 @@
 //! ```text
 //! branch: z9hG4bKlb epoch(2) node(8) place(8) id(16) seal(16)          hexadecimal digits
 //! d:      epoch(2) flags(2) node(8) listener(4) port(4) address(8 or 32) [connection(16) life(8)] seal(16)
-//! Path:   p, and as d
+//! Path:   p, and as d; with `ob` behind it for a phone that has flows (RFC 5626 section 5.1)
 //! ```
 //!
 //! What stands in a Path (RFC 3327) is no dialog's but a phone's: where it registered from.
@@ -361,8 +361,8 @@ impl Sealer {
 
     fn push_flow(&self, d: &Dialog, out: &mut Vec<u8>) -> u8 {
         let ip = d.caller.ip().to_canonical();
-        let conn = u8::from(d.conn.is_some()) << 3 | u8::from(d.by_node) << 2;
-        let flags = conn | u8::from(d.natted) << 1 | u8::from(ip.is_ipv6());
+        let way = u8::from(d.tied) << 4 | u8::from(d.conn.is_some()) << 3 | u8::from(d.by_node) << 2;
+        let flags = way | u8::from(d.natted) << 1 | u8::from(ip.is_ipv6());
         let place = u64::from(d.listener.0) << 16 | u64::from(d.caller.port());
         out.extend_from_slice(&hex2(self.epoch()));
         out.extend_from_slice(&hex2(flags));
@@ -474,6 +474,7 @@ mod tests {
             caller: caller.parse().unwrap(),
             natted: true,
             by_node: false,
+            tied: false,
             conn: None,
         }
     }
@@ -644,7 +645,7 @@ mod tests {
         assert_eq!(token("192.0.2.9:5060", 2), Some("192.0.2.9:5060".parse().unwrap()));
         assert_eq!(token("[2001:db8::1]:5060", 1), Some("[2001:db8::1]:5060".parse().unwrap()));
         assert_eq!(token("[::ffff:192.0.2.9]:5060", 1), None);
-        assert_eq!(token("192.0.2.9:5060", 16), None);
+        assert_eq!(token("192.0.2.9:5060", 32), None);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use core::net::SocketAddr;
 use sip_message::{Message, Name, NameAddr, Uri, Via};
 use sip_proxy::transport::reply_flow;
 use sip_registrar::{
-    BindingView, PathPolicy, Registration, Reply, Table, elsewhere, is_elsewhere, is_public,
+    BindingView, FlowBinding, PathPolicy, Registration, Reply, Table, elsewhere, is_elsewhere, is_public,
 };
 use wire::{Flow, Time, Transport};
 
@@ -142,6 +142,15 @@ impl<S: Services> Bindings<'_, S> {
             registration.apply(now, config, table, changes)
         });
         carried.map_err(Unserved::Store)
+    }
+
+    /// Removes the binding of a flow that the proxy before its phone has lost (RFC 5626 section 7). Where the
+    /// store fails, it stays, and the next request finds that out again.
+    pub(crate) fn flow_is_gone(&self, flow: &FlowBinding) {
+        let _ = self.site.services().register(&flow.aor, true, &mut |table, changes| {
+            table.remove_flow(flow, changes);
+            Reply { status: 200, reason: b"", headers: Vec::new() }
+        });
     }
 
     /// Adds a Date line, by which phones without a clock set theirs (section 10.3 step 8).

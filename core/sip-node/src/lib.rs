@@ -45,7 +45,6 @@ mod shortage;
 mod site;
 mod step;
 mod strangers;
-mod stun;
 #[cfg(test)]
 mod tests;
 mod transaction_users;

@@ -12,5 +12,6 @@ pub mod locate;
 pub mod loops;
 pub mod rewrite;
 pub mod routes;
+pub mod stun;
 pub mod token;
 pub mod transport;

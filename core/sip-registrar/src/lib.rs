@@ -21,4 +21,6 @@ pub use contact::parse_q;
 pub use register::Registration;
 pub use table::{AddressIndex, ContactAt, MOST_CANDIDATES, Owner, SharedIndex, Spot};
 pub use table::{Table, TableFull, is_outside, is_public};
-pub use types::{BindingView, Change, Config, Expected, PathPolicy, Record, Reply, elsewhere, is_elsewhere};
+pub use types::{
+    BindingView, Change, Config, Expected, FlowBinding, PathPolicy, Record, Reply, elsewhere, is_elsewhere,
+};

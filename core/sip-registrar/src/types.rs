@@ -137,6 +137,34 @@ impl BindingView<'_> {
     }
 }
 
+/// What names the registration of one flow of a phone (RFC 5626), as its last REGISTER made it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FlowBinding {
+    /// The address-of-record.
+    pub aor: Box<[u8]>,
+    /// Instance identifier without quotes.
+    pub instance: Box<[u8]>,
+    /// Outbound registration number.
+    pub reg_id: u32,
+    /// Call-ID of the REGISTER.
+    pub call_id: Box<[u8]>,
+    /// Its CSeq number.
+    pub cseq: u32,
+}
+
+impl FlowBinding {
+    /// Of a binding with outbound; `None`: an ordinary one.
+    pub fn of(aor: &[u8], binding: &BindingView<'_>) -> Option<FlowBinding> {
+        binding.is_outbound().then(|| FlowBinding {
+            aor: aor.into(),
+            instance: binding.instance.into(),
+            reg_id: binding.reg_id,
+            call_id: binding.call_id.into(),
+            cseq: binding.cseq,
+        })
+    }
+}
+
 /// The flow of a binding whose Contact is another device: it leads nowhere, and keeps which address
 /// registered the Contact.
 pub const fn elsewhere(flow: Flow) -> Flow {

@@ -13,7 +13,7 @@ use wire::{ConnId, Flow, ListenerId, Transport};
 /// What our own lines add to a request besides texts of known length: a branch, what a Via is completed with,
 /// and two tokens.
 const BRANCH_ADDED: usize = 63 + 45 + OFFER.len();
-const TOKEN_ADDED: usize = 1 + 68 + 3;
+const TOKEN_ADDED: usize = 1 + 68 + b";ob".len() + 3;
 const CONN_ADDED: usize = 24;
 
 impl Forwarder {
@@ -38,7 +38,7 @@ impl Forwarder {
 
     /// Whether the balancer stays in the path of the dialog that a request begins.
     pub fn is_recorded(&self, request: &Message<'_>) -> bool {
-        self.settings.record_route
+        (self.settings.record_route || asks_for_flow(request))
             && request.to_tag().is_empty()
             && matches!(request.method(), Method::Invite | Method::Subscribe | Method::Refer)
     }
@@ -117,8 +117,12 @@ impl Forwarder {
             // reached without is, whatever becomes of us. A proxy before us stands for its phones itself.
             PathBy::Auto => {
                 let knows = request.values(Name::Supported).any(|tag| tag.eq_ignore_ascii_case(b"path"));
-                let only_so =
-                    || is_tied(from) || is_natted(from, request) || has_other_contact(from, request);
+                let only_so = || {
+                    is_tied(from)
+                        || has_flows(request)
+                        || is_natted(from, request)
+                        || has_other_contact(from, request)
+                };
                 knows && request.via_count() == 1 && only_so()
             }
         }
@@ -151,6 +155,26 @@ impl Forwarder {
 /// could prove a name, or that takes WebSocket (RFC 7118 section 5).
 fn is_tied(from: Flow) -> bool {
     !matches!(from.transport, Transport::Udp | Transport::Tcp)
+}
+
+/// Whether a REGISTER comes from a phone itself, for one of its flows (RFC 5626 section 5.1).
+pub(super) fn has_flows(request: &Message<'_>) -> bool {
+    let flow = |value| NameAddr::parse(value).is_ok_and(|contact| contact.param(b"reg-id").is_some());
+    request.via_count() == 1 && request.values(Name::Contact).any(flow)
+}
+
+/// Whether a Contact asks for what follows in the dialog to come the way that the request came (RFC 5626
+/// section 5.3.2).
+pub(super) fn asks_for_flow(request: &Message<'_>) -> bool {
+    let asks = |value: &[u8]| {
+        // Few do.
+        value.windows(3).any(|part| part.eq_ignore_ascii_case(b";ob"))
+            && NameAddr::parse(value)
+                .ok()
+                .and_then(|contact| Uri::parse(contact.uri).ok())
+                .is_some_and(|uri| uri.param(b"ob").is_some())
+    };
+    request.values(Name::Contact).any(asks)
 }
 
 /// Where on the caller's own host the next hop of a request is. A host that is a name is the caller's if that

@@ -3,6 +3,7 @@
 use crate::cluster::probes::OFFER;
 use crate::forwarding::check::Checked;
 use crate::forwarding::forwarder::Forwarder;
+use crate::forwarding::next_hop::{asks_for_flow, has_flows};
 use crate::token::{Branch, Dialog};
 use crate::{Assigned, Calls, MethodClass};
 use sip_message::{Message, Method, request_target};
@@ -14,8 +15,8 @@ use wire::{Delivery, Flow, ListenerId, Outbox, Transport};
 pub(crate) enum TokenOf {
     /// Record-Route.
     Dialog(Dialog),
-    /// Path.
-    Phone(Dialog),
+    /// Path. Whether the phone has flows, and we are its first hop (RFC 5626 section 5.1).
+    Phone(Dialog, bool),
 }
 
 impl Forwarder {
@@ -32,19 +33,21 @@ impl Forwarder {
         let Some(way) = way else { return self.unavailable(from, request, out) };
         let id = self.cluster.id(to.node);
         let mark = self.settings.mark(c.back.listener);
-        let flow = || Dialog {
+        let flow = |tied| Dialog {
             node: id,
             listener: mark,
             caller: c.back.remote,
-            natted: is_natted(from, request),
+            natted: tied || is_natted(from, request),
             by_node: false,
+            tied,
             conn: self.held(c.back.conn),
         };
         let token_of = match request.method() {
             Method::Register if self.is_reached_by_us(from, request) => {
-                Some(TokenOf::Phone(Dialog { node: 0, caller: from.remote, ..flow() }))
+                let phone = Dialog { node: 0, caller: from.remote, ..flow(false) };
+                Some(TokenOf::Phone(phone, has_flows(request)))
             }
-            _ => self.is_recorded(request).then(|| TokenOf::Dialog(flow())),
+            _ => self.is_recorded(request).then(|| TokenOf::Dialog(flow(asks_for_flow(request)))),
         };
         let branch = Branch {
             epoch: c.epoch,
@@ -108,7 +111,9 @@ impl Forwarder {
                 let sides = [Some(to.listener), Some(from.listener).filter(|back| *back != to.listener)];
                 self.push_routes(dialog, (c, request.from_tag()), sides, &mut lines);
             }
-            Some(TokenOf::Phone(phone)) => self.push_path(phone, (to.listener, c.is_sips()), &mut lines),
+            Some(TokenOf::Phone(phone, flows)) => {
+                self.push_path((phone, *flows), (to.listener, c.is_sips()), &mut lines);
+            }
             None => {}
         }
         let request_uri = request_target(c.routing.request_uri);
@@ -172,12 +177,17 @@ impl Forwarder {
     }
 
     /// Our Path line for a phone, as the node's side calls us.
-    fn push_path(&self, phone: &Dialog, (side, secure): (ListenerId, bool), out: &mut Vec<u8>) {
+    fn push_path(
+        &self,
+        (phone, flows): (&Dialog, bool),
+        (side, secure): (ListenerId, bool),
+        out: &mut Vec<u8>,
+    ) {
         let Some(listener) = self.settings.listener(side) else { return };
         out.extend_from_slice(b"Path: ");
         out.extend_from_slice(listener.route_prefix(secure));
         self.sealer.push_path(phone, out);
-        out.extend_from_slice(b">\r\n");
+        out.extend_from_slice(if flows { b";ob>\r\n" } else { b">\r\n" });
     }
 }
 

@@ -25,6 +25,7 @@ use crate::transmit::TransmitToken;
 use crate::{Cluster, Counts, Dispatcher, Events, Load, MethodClass, NodeStats, Settings};
 use core::net::SocketAddr;
 use sip_message::{Flaw, Index, Message, Method, Parsed, parse};
+use sip_proxy::stun::Binding;
 use sip_proxy::transport::broken_stream;
 use std::sync::Arc;
 use wire::{Arrival, ConnId, Flow, Frame, FrameError, Machine, Outbox, Time, Transport};
@@ -262,7 +263,13 @@ impl Machine for Balancer {
         let Arrival { now, flow, message, .. } = arrival;
         let limits = self.forwarder.settings().message;
         self.with_index(|this, index| match parse(message, index, &limits) {
-            Parsed::Garbage(_) => this.forwarder.counts.garbage += 1,
+            Parsed::Garbage(_) => match Binding::read(message) {
+                // The keepalive of a phone (RFC 5626 section 5.4).
+                Some(keepalive) if flow.transport == Transport::Udp => {
+                    out.send_with(flow, 0, |buf| keepalive.answer(flow.remote, buf));
+                }
+                _ => this.forwarder.counts.garbage += 1,
+            },
             Parsed::Good(message) if message.is_request() => {
                 this.forwarder.counts.requests += 1;
                 this.request(now, flow, &message, out);

@@ -18,6 +18,9 @@ pub struct Dialog {
     pub natted: bool,
     /// The node's side began the dialog: it is the one whose tag is sealed, and the caller is who was called.
     pub by_node: bool,
+    /// Its Contact has `ob`: it is reached the way that its request came, or not at all (RFC 5626 section
+    /// 5.3.2).
+    pub tied: bool,
     /// The connection that the caller's requests come on.
     pub conn: Option<Held>,
 }
@@ -30,11 +33,11 @@ impl Dialog {
     }
 
     /// Whether nothing but the connection in it leads there: a phone that was called on it (RFC 5626 section
-    /// 5.3.1), or a client of WebSocket (RFC 7118 section 5).
+    /// 5.3.1) or asks for it, or a client of WebSocket (RFC 7118 section 5).
     pub(crate) fn is_bound(&self) -> bool {
         match self.listener.transport() {
             Some(Transport::Ws | Transport::Wss) => true,
-            Some(transport) => self.by_node && transport.is_reliable(),
+            Some(transport) => (self.by_node || self.tied) && transport.is_reliable(),
             None => true,
         }
     }
@@ -54,9 +57,9 @@ pub(super) fn read_flow(token: &[u8]) -> Option<(u8, u8, Dialog, Seal)> {
     let mut read = Fields::new(token);
     let (epoch, flags) = (read.octet()?, read.octet()?);
     let head = read.number(16)?;
-    // As it is written here: an address in the one form that is hashed, and no flag but these four.
+    // As it is written here: an address in the one form that is hashed, and no flag but these five.
     let ip = match flags {
-        16.. => return None,
+        32.. => return None,
         _ if flags & 1 == 0 => IpAddr::V4(Ipv4Addr::from_bits(read.number(8)? as u32)),
         _ => {
             let (high, low) = (read.number(16)?, read.number(16)?);
@@ -77,6 +80,7 @@ pub(super) fn read_flow(token: &[u8]) -> Option<(u8, u8, Dialog, Seal)> {
         caller: SocketAddr::new(ip, head as u16),
         natted: flags & 2 != 0,
         by_node: flags & 4 != 0,
+        tied: flags & 16 != 0,
         conn,
     };
     Some((epoch, flags, dialog, seal))

@@ -14,6 +14,7 @@ use core::ops::Range;
 use sip_proxy::context::{Action, BranchId, Context};
 use sip_proxy::locate::Locate;
 use sip_proxy::token::Role;
+use sip_registrar::FlowBinding;
 use sip_transaction::{ClientId, Original, Payer, ServerId, TimerId};
 use std::mem;
 use wire::{Flow, Time, Transport};
@@ -81,6 +82,8 @@ pub(crate) struct StoredTarget {
     pub watch: Option<Watch>,
     /// It is a phone with an instance identifier, `next` another flow to the same phone (RFC 5626).
     pub instance: bool,
+    /// The binding of one flow of a phone behind another proxy.
+    pub flow: Option<Box<FlowBinding>>,
     /// Only the flow of the registration leads there (RFC 5626).
     pub flow_only: bool,
     /// Its first address is the far end of a connection that the peer opened: if that is gone, none is made.
@@ -300,6 +303,7 @@ impl Proxied {
             trunk: target.trunk,
             watch: target.watch,
             instance: !target.instance.is_empty(),
+            flow: target.flow,
             flow_only: target.flow_only,
             existing: target.existing,
             secure: target.secure || is_sips(&target.uri),
@@ -387,6 +391,14 @@ impl Proxied {
             Some(trunk) => status == 503 || trunk.retry_on.contains(&status),
             None => status == 503,
         }
+    }
+
+    /// The binding to be removed because the proxy before its phone has lost the flow (RFC 5626 section 7).
+    pub fn lost_flow(&mut self, branch: BranchId, status: u16) -> Option<Box<FlowBinding>> {
+        if status != 430 || self.has_more(branch) {
+            return None;
+        }
+        self.target_mut(branch)?.flow.take()
     }
 
     /// Whether the target of a branch has another address.

@@ -7,6 +7,7 @@ use super::redirection::recurse;
 use super::sending::listens_to;
 use super::silence::{branch_heard, branch_refused};
 use super::upstream::{relay, relay_late};
+use crate::bindings::Bindings;
 use crate::overload::wish;
 use crate::services::{Counter, Services};
 use crate::site::OC;
@@ -78,6 +79,9 @@ impl Forwarder {
                 }
             }
             return self.proxied.put_back(step.layer, proxied);
+        }
+        if let Some(flow) = proxied.lost_flow(branch, status) {
+            Bindings::new(step.site).flow_is_gone(&flow);
         }
         let mut actions = mem::take(&mut self.actions);
         if (300..400).contains(&status) && recurse(step, &mut proxied, branch, response) {

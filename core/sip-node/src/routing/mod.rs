@@ -31,7 +31,7 @@ use core::mem;
 use core::net::SocketAddr;
 use sip_message::{Message, Method, Scheme, Uri, canonical_user, request_target};
 use sip_proxy::token::Role;
-use sip_registrar::BindingView;
+use sip_registrar::{BindingView, FlowBinding};
 use wire::{Flow, ListenerId, Time, Transport};
 
 /// The most bytes that a datagram carries over IPv4.
@@ -222,6 +222,9 @@ impl<S: Services> Router<'_, S> {
         let large = size > self.site.settings().proxy.mtu;
         self.bindings(aor, now, &mut |binding| {
             let mut target = self.binding_target(near, binding);
+            if !binding.path.is_empty() {
+                target.flow = FlowBinding::of(aor.text(), binding).map(Box::new);
+            }
             if size > LARGEST_DATAGRAM {
                 self.add_stream(&mut target);
             }

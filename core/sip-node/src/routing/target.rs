@@ -11,6 +11,7 @@ use core::mem;
 use core::net::IpAddr;
 use sip_message::request_target;
 use sip_proxy::token::Role;
+use sip_registrar::FlowBinding;
 use wire::Flow;
 
 /// What is to be done with a request that is not for the server itself.
@@ -67,6 +68,9 @@ pub(crate) struct Target {
     pub last_route: Vec<u8>,
     /// The instance that the binding belongs to (RFC 5626); empty: none.
     pub instance: Vec<u8>,
+    /// The binding of one flow of a phone that is reached through another proxy, to be removed where that
+    /// has lost the flow (RFC 5626 section 7).
+    pub flow: Option<Box<FlowBinding>>,
     /// Only the flow of the registration leads there (RFC 5626).
     pub flow_only: bool,
     /// Its first address is the far end of a connection that the peer opened: if that is gone, none is made.
@@ -95,6 +99,7 @@ impl Target {
             watch: None,
             last_route: Vec::new(),
             instance: Vec::new(),
+            flow: None,
             flow_only: false,
             existing: false,
             secure: false,

@@ -251,3 +251,54 @@ fn dialogs_of_flows_come_by_here_without_record_route_too() {
     lab.send(BOB, from_callee(&got, "BYE", BOB, "<sip:bob@here.example>").text());
     assert_eq!(lab.one().to(), "192.0.2.10:47000");
 }
+
+/// Registers a flow of bob's phone through an edge proxy.
+fn bind_behind(lab: &mut Lab, edge: &str, reg_id: u32) {
+    let contact = format!("<sip:bob@10.0.0.9;ob>;+sip.instance=\"<urn:uuid:1>\";reg-id={reg_id}");
+    let path = format!("Path: <sip:{edge};lr;d=p1;ob>\r\n{OUTBOUND}");
+    // As the edge wrote it, below the phone's own.
+    let via = format!("Via: SIP/2.0/UDP 10.0.0.9;branch=z9hG4bKb{reg_id}\r\n");
+    lab.bind_with("bob", &contact, udp(edge), &format!("{via}{path}"));
+}
+
+#[test]
+fn flow_that_an_edge_has_lost_is_tried_no_more() {
+    // RFC 5626 section 7: the other one is, at once and from then on.
+    let mut lab = Lab::new();
+    let (first, second) = ("192.0.2.71:5060", "192.0.2.72:5060");
+    bind_behind(&mut lab, first, 1);
+    bind_behind(&mut lab, second, 2);
+    let sent = lab.invite(CAROL, Req::invite().text());
+    assert_eq!(sent.len(), 1, "one flow at a time");
+    let (lost, other) = if sent[0].to() == first { (first, second) } else { (second, first) };
+    lab.send(lost, sent[0].reply(430, "e", ""));
+    let next = lab.sent();
+    let invite = next.iter().find(|sent| sent.method() == "INVITE").expect("the other flow");
+    assert_eq!(invite.to(), other);
+    lab.send(other, invite.accept("b"));
+    assert_eq!(statuses(&lab.sent()), [200]);
+    let sent = lab.invite(CAROL, Req::invite().text());
+    assert_eq!(requests(&sent), [("INVITE".to_owned(), other.to_owned())]);
+    // What speaks is the phone, and its flow works.
+    lab.send(other, sent[0].reply(486, "b", ""));
+    lab.sent();
+    let sent = lab.invite(CAROL, Req::invite().text());
+    assert_eq!(requests(&sent), [("INVITE".to_owned(), other.to_owned())]);
+    lab.send(other, sent[0].reply(430, "e", ""));
+    assert!(statuses(&lab.sent()).contains(&480));
+    lab.send(CAROL, Req::invite().text());
+    assert_eq!(statuses(&lab.sent()), [480], "no flow is left");
+}
+
+#[test]
+fn flow_that_was_registered_anew_outlives_a_late_430() {
+    let mut lab = Lab::new();
+    let edge = "192.0.2.71:5060";
+    bind_behind(&mut lab, edge, 1);
+    let sent = lab.invite(CAROL, Req::invite().text());
+    bind_behind(&mut lab, edge, 1);
+    lab.send(edge, sent[0].reply(430, "e", ""));
+    assert!(statuses(&lab.sent()).contains(&480));
+    let sent = lab.invite(CAROL, Req::invite().text());
+    assert_eq!(requests(&sent), [("INVITE".to_owned(), edge.to_owned())]);
+}

@@ -22,7 +22,7 @@ mod wheel;
 pub(crate) use binding::Binding;
 pub(crate) use commit::Draft;
 
-use crate::types::{BindingView, Change, Record};
+use crate::types::{BindingView, Change, FlowBinding, Record};
 use addresses::Addresses;
 pub use addresses::{
     AddressIndex, ContactAt, MOST_CANDIDATES, Owner, SharedIndex, Spot, is_outside, is_public,
@@ -291,6 +291,27 @@ impl Table {
         snapshot.body = old;
         self.give_back(snapshot);
         count
+    }
+
+    /// Removes the binding of a flow that is gone (RFC 5626 section 7). One that has been registered anew
+    /// since stays. Answers whether it was there.
+    pub fn remove_flow(&mut self, flow: &FlowBinding, changes: &mut Vec<Change>) -> bool {
+        let mut snapshot = self.snapshot(&flow.aor);
+        let old = std::mem::take(&mut snapshot.body);
+        let is_it = |b: &Binding<'_>| {
+            (b.instance, b.reg_id) == (&*flow.instance, flow.reg_id)
+                && (b.call_id, b.cseq) == (&*flow.call_id, flow.cseq)
+        };
+        let (gone, kept): (Vec<Binding<'_>>, Vec<Binding<'_>>) = snapshot.bindings(&old).partition(is_it);
+        let found = !gone.is_empty();
+        if found {
+            let mut drafts: Vec<Draft<'_>> = kept.into_iter().map(Draft::kept).collect();
+            // A commit that only removes needs no room and cannot fail.
+            let _ = self.commit(&snapshot, &flow.aor, &mut drafts, &gone, changes);
+        }
+        snapshot.body = old;
+        self.give_back(snapshot);
+        found
     }
 
     /// Forgets bindings that are over, looking at no more than `max` addresses of record. Answers

@@ -120,7 +120,8 @@ section! {
         register: RegisterBy = RegisterBy::Aor, choice(REGISTER), live;
         /// Whether the balancer puts itself into the Path of a REGISTER (RFC 3327), so that calls to the
         /// phone come back through it. `"auto"`: where the phone says `Supported: path`, and is behind
-        /// address translation or on a connection of TLS, WebSocket or SCTP. `"always"`: for servers that
+        /// address translation, on a connection of TLS, WebSocket or SCTP, or has flows (`reg-id`, RFC 5626).
+        /// The Path of a flow has `ob` if no proxy is before the balancer. `"always"`: for servers that
         /// take Path from all phones, as `strowger serve` does from a balancer in its `auth.fronts`; others
         /// answer 420 to a phone that does not say so. `"never"`. See [phones behind address
         /// translation](../guide/balance-registrations.md#phones-behind-address-translation).

@@ -25,7 +25,7 @@ const KNOWN: [u16; 8] =
 const MOST_UNKNOWN: usize = 4;
 
 /// A whole Binding Request.
-pub(crate) struct Binding<'a> {
+pub struct Binding<'a> {
     /// Cookie and transaction identifier.
     id: &'a [u8; 16],
     /// The first attributes that would have to be understood, and how many of them there are.
