@@ -274,6 +274,11 @@ bench-reconnect: setup-bench ## calls while 15,000 phones on TLS reconnect (1 mi
 	$(BUILD_RELEASE)
 	python3 verify/bench/reconnect.py --bin $(RELEASE) $(BENCH_ARGS)
 
+.PHONY: bench-renewal
+bench-renewal: setup-bench ## certificates renewed every 200 ms under calls over TLS (1 minute)
+	$(BUILD_RELEASE)
+	python3 verify/bench/renewal.py --bin $(RELEASE) $(BENCH_ARGS)
+
 .PHONY: bench-location
 bench-location: setup-build ## bytes and times of a location table with 10,000,000 users (5 minutes, 2 GB)
 	$(CARGO) build --release $(LOCKED) -p store --example location_cost

@@ -196,8 +196,30 @@ def websockets():
     put('websocket', 'response', b'\x00' + cuts + b'HTTP/1.1 101 x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n')
 
 
+def sessions():
+    # First byte: 0x00 as it is, 0x40 a changed byte, 0x80 inserted bytes, 0xc0 the end; 1: TLS 1.2.
+    frames = b'\x81\x85\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58' + b'\x89\x80\x37\xfa\x21\x3d'
+    text = (INVITE + REGISTER) * 3
+    for version in (0, 1):
+        for name, cuts in {'whole': b'\0\0\0\0', 'bytes': b'\1\1\1\1', 'pieces': b'\x03\xff\x00\x11'}.items():
+            for kind, data in {'text': text, 'frames': frames * 9, 'empty': b''}.items():
+                put('secure', f'{name}_{kind}_{version}', bytes([version]) + cuts + b'\0\0\0' + data)
+        # In the ClientHello, in the last flight, and among the data.
+        for place in (0, 5, 200, 1250, 1400, 1600, 2500):
+            at = place.to_bytes(2, 'big')
+            put('secure', f'byte_{place}_{version}', bytes([0x40 | version]) + b'\0\0\x55\0' + at + b'\x01' + text)
+            put('secure', f'end_{place}_{version}', bytes([0xc0 | version]) + b'\0\0\x55\0' + at + b'\0' + text)
+            for name, more in {
+                'alert': b'\x15\3\3\0\2\2\x28', 'empty': b'\x16\3\3\0\0', 'large': b'\x17\3\3\xff\xff',
+                'cipher': b'\x14\3\3\0\1\1', 'part': b'\x16\3\3\0\5\1\0\2\0\3',
+            }.items():
+                head = bytes([0x80 | version]) + b'\0\0\x55\0' + at + bytes([len(more)])
+                put('secure', f'{name}_{place}_{version}', head + text + more)
+
+
 torture()
 hand_made()
 calls()
 balanced()
 websockets()
+sessions()

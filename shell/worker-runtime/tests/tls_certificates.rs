@@ -12,6 +12,7 @@ use rustls::{ClientConfig, ServerConfig, ServerConnection, StreamOwned};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tls::ClientCertificates;
 
 /// What a certificate is worth.
@@ -180,4 +181,39 @@ fn servers_get_messages_if_their_certificates_are_worth_them() {
     }
     let counts = caller.counts();
     assert_eq!((counts.tls_unproven, counts.tls_failed_certificate, counts.tls_handshakes), (8, 8, 2));
+}
+
+/// `verify/bench/renewal.py` does the same to a whole server, for longer.
+#[test]
+fn certificates_are_exchanged_under_load_without_a_failure() {
+    const PHONES: usize = 4;
+    let authority = Authority::new();
+    let certificates: Vec<_> = (0..8).map(|_| authority.certificate(&["example.org"])).collect();
+    let settings = authority.serving(&certificates[..1], ClientCertificates::Off);
+    let mut config = config("127.0.0.1");
+    secure::listens(&mut config, wire::Transport::Tls);
+    config.tls = Some(settings.server().unwrap());
+    let server = Server::with(config, 2);
+    let client = authority.settings(None).config().unwrap();
+    let over = AtomicBool::new(false);
+    let sessions = std::thread::scope(|scope| {
+        let phone = || {
+            let mut sessions = 0;
+            while !over.load(Ordering::Relaxed) || sessions < 20 {
+                assert!(is_answered(&client, &server));
+                sessions += 1;
+            }
+            sessions
+        };
+        let phones: Vec<_> = (0..PHONES).map(|_| scope.spawn(phone)).collect();
+        for renewal in 0..200 {
+            settings.choice.replace([(&certificates[renewal % certificates.len()], &[][..])]);
+            // They go on for a while.
+            server.wait_count("a handshake", |c| c.tls_handshakes > renewal as u64 / 2);
+        }
+        over.store(true, Ordering::Relaxed);
+        phones.into_iter().map(|phone| phone.join().unwrap()).sum::<u64>()
+    });
+    let counts = server.wait_count("the ends", |c| c.tcp_open == 0);
+    assert_eq!((counts.tls_handshakes, counts.tls_failures), (sessions, 0));
 }
