@@ -228,6 +228,10 @@ impl Server {
         let mut fixed = section.places("listen", &text("", listener));
         fixed.retain(|at| at.value.address.port() != 0);
         no_twice(reader, &fixed, "listener");
+        for At { value, span } in fixed.iter().filter(|at| is_no_port_of_browsers(&at.value)) {
+            let mend = "choose another port for it, such as 443 or 8443";
+            reader.warn(span, Fault::new(format!("browsers do not connect to \"{value}\""), mend));
+        }
         let mut chosen = Vec::new();
         for written in over {
             match listener(written) {
@@ -286,6 +290,12 @@ impl Server {
             }
         }
     }
+}
+
+/// Whether browsers refuse the port of a listener for them, as one of SIP (Fetch Standard, bad ports).
+fn is_no_port_of_browsers(listener: &Listener) -> bool {
+    matches!(listener.transport, Transport::Ws | Transport::Wss)
+        && matches!(listener.address.port(), 5060 | 5061)
 }
 
 /// What may stand in messages as our address.

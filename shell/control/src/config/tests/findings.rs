@@ -203,6 +203,11 @@ fn websocket_takes_origins_and_a_path() {
         assert!(found.starts_with("3:8: ") && found.contains(expected), "{found}");
     }
     assert!(warnings("[websocket]\npath = '/ws'").contains("no listener is of WebSocket"));
+    let found = warnings("listen = ['tcp:0.0.0.0:5060', 'ws:0.0.0.0:5061', 'ws:0.0.0.0:80']");
+    assert!(
+        found.contains("browsers do not connect to \"ws:0.0.0.0:5061\"") && !found.contains("0:80"),
+        "{found}"
+    );
 }
 
 #[test]
