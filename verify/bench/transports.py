@@ -12,6 +12,7 @@ Over TCP and TLS the server opens the connection to the callees. Over WebSocket 
 theirs. Kamailio has no figure there.
 
 The generator's own time, of both sides of a call, is in the table too. Over WebSocket that of the callees is not in it.
+With `--generator sipp --transports tcp` it is SIPp's over TCP.
 
 Over TLS both sides have TLS 1.3 with AES-256-GCM, certificates are ECDSA on P-256, and Strowger verifies the callee's.
 Kamailio verifies none. `--judge` says whether the ratios are those that are asked for, and exits with 1 if not.
@@ -28,13 +29,35 @@ sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
 import bench  # noqa: E402  (after the path is set)
 import records  # noqa: E402
-from harness import load, net, servers  # noqa: E402
+from harness import load, net, servers, sipp  # noqa: E402
 
 WORKLOAD = 'proxy200'
 # Ratios of processor time: (numerator, denominator, at most).
 ASKED = ((('strowger', 'tls'), ('strowger', 'tcp'), 1.4), (('strowger', 'tls'), ('kamailio', 'tls'), 0.6),
          (('strowger', 'wss'), ('strowger', 'tcp'), 1.5))
 WAYS = dict(tcp='t1', tls='l1', ws='w1', wss='wss1')
+
+
+class Pair:
+    """SIPp's two programs over TCP, as one generator."""
+
+    def __init__(self, ip, remote, rate, calls, rows, cpu):
+        self.callee = sipp.Sipp('callee.xml', ip=ip, transport='t1', cpu=cpu)
+        self.caller = sipp.Sipp('caller.xml', remote, ip=ip, port=5061, transport='t1', rate=rate, calls=calls, limit=20000, rows=rows,
+                                cpu=cpu, keys=[('domain', bench.DOMAIN)])
+        self.process = self
+        self.wait, self.totals, self.done_at, self.errors = (
+            getattr(self.caller, name) for name in ('wait', 'totals', 'done_at', 'errors'))
+
+    def pids(self):
+        return self.caller.process.pids() + self.callee.process.pids()
+
+    def messages(self, since, until):
+        return self.caller.messages(since, until) + self.callee.messages(since, until)
+
+    def stop(self):
+        self.caller.stop()
+        self.callee.stop()
 
 
 class Transports(bench.Bench):
@@ -83,6 +106,8 @@ class Transports(bench.Bench):
                          cpu=self.load_cpu, keys=[('domain', bench.DOMAIN)], rows=rows, extra=self.extra)
 
     def generator(self, workload, w, server, total, caller):
+        if self.o.generator == 'sipp':
+            return Pair(caller[0], server.place('tcp'), self.o.rate, total, bench.rows(workload, 0), self.load_cpu)
         return self.one(server, w['scenario'], caller[0], self.o.rate, total, bench.rows(workload, 0))
 
     def run(self):
@@ -130,6 +155,7 @@ def main():
     p.add_argument('--server-bin', help='another one for the server [default: that of --bin]')
     p.add_argument('--servers', default='strowger,kamailio', type=lambda s: s.split(','))
     p.add_argument('--transports', default='tcp,tls,wss', type=lambda s: s.split(','), help='tcp, tls, ws, wss')
+    p.add_argument('--generator', default='load', choices=('load', 'sipp'), help='sipp: over TCP only')
     p.add_argument('--rate', type=int, default=1000, help='calls a second')
     p.add_argument('--seconds', type=float, default=3, help='length of the window')
     p.add_argument('--warm-up', type=float, default=bench.WARM_UP, help='seconds before it')
@@ -140,6 +166,8 @@ def main():
     p.add_argument('--record', help='a folder for table and figures, with machine, date and command')
     o = p.parse_args()
     o.bin = os.path.abspath(o.bin)
+    if o.generator == 'sipp' and o.transports != ['tcp']:
+        p.error('--generator sipp: SIPp of Debian has no TLS and no WebSocket; add --transports tcp')
     o.server_bin = os.path.abspath(o.server_bin or o.bin)
     bench.WARM_UP, bench.TAIL = o.warm_up, 1.0
     runs = Transports(o)
