@@ -242,6 +242,8 @@ pub struct Trunk {
     pub source_names: Vec<Vec<u8>>,
     /// The authorities that vouch for these names; empty: those of the whole server.
     pub authority: Vec<u8>,
+    /// The name that its servers have to prove where it is not the host of the target.
+    pub verify: Option<Vec<u8>>,
     /// Beginnings of the called numbers it serves.
     pub prefixes: Vec<Vec<u8>>,
     /// Domains it serves, lower case.
@@ -268,6 +270,7 @@ impl Default for Trunk {
             sources: Vec::new(),
             source_names: Vec::new(),
             authority: Vec::new(),
+            verify: None,
             prefixes: Vec::new(),
             domains: Vec::new(),
             strip: 0,

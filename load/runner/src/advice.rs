@@ -88,8 +88,7 @@ pub fn unconnected(counts: &Counts, target: &str) -> Option<String> {
         0 => "no answer, or no way to it; is the address right, and does a firewall let it through?",
         _ => "connection refused; does a server listen there?",
     };
-    (failed > 0)
-        .then(|| format!("{UNCONNECTED}{target} over TCP: {why} `ss -lnt` on its machine shows its sockets"))
+    (failed > 0).then(|| format!("{UNCONNECTED}{target}: {why} `ss -lnt` on its machine shows its sockets"))
 }
 
 /// What was not sent because the target read too slowly; none if it did not.
@@ -353,8 +352,7 @@ mod tests {
         };
         assert_eq!(look(&Counts::default(), &counters), None);
         let said = look(&refused, &counters).unwrap_or_default();
-        let want =
-            "cannot connect to 192.0.2.1:5060 over TCP: connection refused; does a server listen there?";
+        let want = "cannot connect to 192.0.2.1:5060: connection refused; does a server listen there?";
         assert!(said.starts_with(want), "{said}");
         assert_eq!(look(&refused, &counters), None, "once");
         counters.responses_received.add(200);
@@ -365,7 +363,7 @@ mod tests {
             "the target is there"
         );
         let timeout = Counts { tcp_connect_failures: 1, ..Counts::default() };
-        assert!(unconnected(&timeout, "x").is_some_and(|text| text.contains("over TCP: no answer")));
+        assert!(unconnected(&timeout, "x").is_some_and(|text| text.contains("to x: no answer")));
         let lacking = Counts { tcp_connect_failures: 1, tcp_exhausted: 1, ..Counts::default() };
         assert_eq!(unconnected(&lacking, "x"), None);
     }

@@ -24,6 +24,9 @@ events! {
     warn handshakes_full(connections: u64)
         "too many TLS handshakes at a time, of all or of one source: connections are closed that make no progress"
         "Raise `handshakes` or `handshakes_per_source` in `[tls]` if these are your phones; else find who connects.";
+    warn tls_peer_refused(remote: &dyn Display, error: &dyn Display, connections: u64)
+        "a peer is not believed, and its connection is closed"
+        "If it is one of yours: its certificate must be valid and of an authority in `roots` of `[tls]`, or of its trunk. With `client_certificates = \"required\"` it must have one.";
     warn key_log_on(file: &dyn Display)
         "keys of TLS sessions are written to a file: who has it can decrypt all of them"
         "Take `key_log` out of [tls] and restart when the search is over. Delete the file.";

@@ -65,7 +65,7 @@ impl Startup {
 
     /// Opens every socket.
     pub fn bind(&self, config: &Config) -> Result<Sockets, Failure> {
-        let (certificates, tls) = Certificates::start(&config.tls)?.unzip();
+        let (certificates, tls) = Certificates::start(config)?.unzip();
         let tls_client = certificates.as_ref().map(Certificates::client);
         let mut runtime =
             RuntimeConfig { tls, tls_client, ..runtime_config(config, &self.listeners, self.workers) };

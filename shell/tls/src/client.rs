@@ -8,7 +8,10 @@ use rustls::{ClientConfig, Error};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::net::IpAddr;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+
+/// Servers of which it is remembered why a connection to them failed.
+const MOST_FAULTS: usize = 1_000;
 
 /// What connections that we open begin from. It may be exchanged while they run. Clones share it.
 #[derive(Clone, Debug)]
@@ -19,6 +22,8 @@ struct Inner {
     table: RwLock<Table>,
     /// The one server that all connections lead to, where there is only one.
     only: Option<Only>,
+    /// Why the last connection to a server failed, by its name. One that succeeds takes it away.
+    faults: Mutex<BTreeMap<Box<str>, String>>,
 }
 
 #[derive(Debug)]
@@ -56,14 +61,15 @@ impl Client {
         default: &ClientSettings,
         named: impl IntoIterator<Item = (&'a str, &'a ClientSettings)>,
     ) -> Result<Client, Error> {
-        Ok(Client(Arc::new(Inner { table: RwLock::new(Table::new(default, named)?), only: None })))
+        let table = RwLock::new(Table::new(default, named)?);
+        Ok(Client(Arc::new(Inner { table, only: None, faults: Mutex::default() })))
     }
 
     /// All connections lead to one server, so they need not say which name it has to prove.
     pub(crate) fn of_one(config: Arc<ClientConfig>, name: &str) -> Client {
         let table = RwLock::new(Table { named: BTreeMap::new(), default: config });
         let only = Some(Only { name: name.into(), fault: OnceLock::new() });
-        Client(Arc::new(Inner { table, only }))
+        Client(Arc::new(Inner { table, only, faults: Mutex::default() }))
     }
 
     /// The name that the server has to prove where a connection says none; `None`: it has to say one.
@@ -71,11 +77,31 @@ impl Client {
         self.0.only.as_ref().map(|only| &*only.name)
     }
 
-    /// A connection failed. The first reason is kept where all lead to one server.
-    pub fn failed(&self, why: &dyn Display) {
+    /// A connection to the server of this name failed. Where all lead to one server the first reason is kept.
+    pub fn failed(&self, name: &str, why: &dyn Display) {
         if let Some(only) = &self.0.only {
             only.fault.get_or_init(|| why.to_string());
+            return;
         }
+        let mut faults = self.0.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = plain(name);
+        if faults.len() < MOST_FAULTS || faults.contains_key(&name) {
+            faults.insert(name, why.to_string());
+        }
+    }
+
+    /// A server has proven this name.
+    pub fn succeeded(&self, name: &str) {
+        let mut faults = self.0.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        if !faults.is_empty() {
+            faults.remove(&plain(name));
+        }
+    }
+
+    /// Why the last connection to the server of this name failed, if it did.
+    pub fn fault_of(&self, name: &str) -> Option<String> {
+        let faults = self.0.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        faults.get(&plain(name)).cloned()
     }
 
     /// Why the first connection that failed did, where all lead to one server.

@@ -34,7 +34,7 @@ impl GeneratorSettings {
             roots: Arc::new(RootCertStore::empty()),
             key_log: None,
         };
-        settings.of_versions(TicketSecret::random()?, self.versions.list()).map(Server::from)
+        settings.of_versions(TicketSecret::random()?, self.versions.list())
     }
 
     /// What connections begin from that the generator opens, all of them to the server of this name.

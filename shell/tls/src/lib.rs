@@ -5,6 +5,7 @@
 //! of its own.
 //!
 //! - [`session`]: one connection's TLS;
+//! - [`authorities`]: who is believed about clients, and which roots vouch for a peer;
 //! - [`certificate`]: a chain with its key, read from files, and what it says;
 //! - [`client`]: what connections that we open begin from;
 //! - [`choice`]: which certificate a client is shown (SNI);
@@ -17,6 +18,7 @@
 //! - [`versions`]: the versions of TLS that sessions may have;
 //! - [`settings`]: what all sessions of a listener, or towards a peer, have in common.
 
+pub mod authorities;
 pub mod certificate;
 pub mod choice;
 pub mod class;
@@ -32,6 +34,7 @@ pub mod tickets;
 pub mod verify;
 pub mod versions;
 
+pub use authorities::Authorities;
 pub use certificate::{Certificate, CertificateError};
 pub use choice::Choice;
 pub use class::FaultClass;

@@ -3,7 +3,7 @@
 use crate::names::Identities;
 use crate::proven;
 use rustls::client::UnbufferedClientConnection;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
 use rustls::{
@@ -66,6 +66,8 @@ impl Fault {
                 | Alert::CertificateExpired
                 | Alert::CertificateUnknown
                 | Alert::UnknownCA
+                // An authority of that name is known, with another key.
+                | Alert::DecryptError
                 | Alert::AccessDenied
                 | Alert::CertificateRequired
         )
@@ -346,6 +348,11 @@ impl Session {
     /// Whether an earlier session was resumed.
     pub fn is_resumed(&self) -> bool {
         self.common().and_then(|common| common.handshake_kind()) == Some(HandshakeKind::Resumed)
+    }
+
+    /// The certificates that the peer has shown, its own first.
+    pub fn chain(&self) -> Option<&[CertificateDer<'static>]> {
+        self.common()?.peer_certificates()
     }
 
     /// The domains that the peer has proven to be (RFC 5922 section 7.1), if it showed a certificate.

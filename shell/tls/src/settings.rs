@@ -1,5 +1,6 @@
 //! What all sessions of one server, or all towards some peers, have in common.
 
+use crate::authorities::Authorities;
 use crate::certificate::{Certificate, CertificateError, read_chain};
 use crate::choice::Choice;
 use crate::session::{Fault, Session};
@@ -12,7 +13,6 @@ use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::aws_lc_rs as provider;
 use rustls::pki_types::TrustAnchor;
 use rustls::server::NoServerSessionStorage;
-use rustls::server::danger::ClientCertVerifier;
 use rustls::{ClientConfig, Error, KeyLog, RootCertStore, ServerConfig, SupportedProtocolVersion};
 use std::path::Path;
 use std::sync::Arc;
@@ -60,7 +60,11 @@ pub struct ClientSettings {
 
 /// What sessions that clients open begin from.
 #[derive(Clone, Debug)]
-pub struct Server(Arc<ServerConfig>);
+pub struct Server {
+    config: Arc<ServerConfig>,
+    /// Who is believed about clients, where they are asked for a certificate.
+    authorities: Option<Authorities>,
+}
 
 impl Server {
     /// A session that begins.
@@ -68,13 +72,18 @@ impl Server {
     /// # Errors
     /// None is known.
     pub fn session(&self) -> Result<Session, Fault> {
-        Session::server(&self.0)
+        Session::server(&self.config)
+    }
+
+    /// Who is believed about clients, where they are asked for a certificate.
+    pub fn authorities(&self) -> Option<&Authorities> {
+        self.authorities.as_ref()
     }
 }
 
 impl From<Arc<ServerConfig>> for Server {
     fn from(config: Arc<ServerConfig>) -> Server {
-        Server(config)
+        Server { config, authorities: None }
     }
 }
 
@@ -84,7 +93,7 @@ impl ServerSettings {
     /// # Errors
     /// As for [`ServerSettings::config`].
     pub fn server(&self) -> Result<Server, Error> {
-        self.config().map(Server)
+        self.shared_server(TicketSecret::random()?)
     }
 
     /// The same, resumed by every process with this secret.
@@ -92,7 +101,7 @@ impl ServerSettings {
     /// # Errors
     /// As for [`ServerSettings::config`].
     pub fn shared_server(&self, secret: TicketSecret) -> Result<Server, Error> {
-        self.shared_config(secret).map(Server)
+        self.of_versions(secret, Versions::Both.list())
     }
 
     /// For rustls, with tickets of this process alone.
@@ -109,7 +118,7 @@ impl ServerSettings {
     /// # Errors
     /// Clients are to have a certificate, and there are no roots to judge it by.
     pub fn shared_config(&self, secret: TicketSecret) -> Result<Arc<ServerConfig>, Error> {
-        self.of_versions(secret, Versions::Both.list())
+        self.shared_server(secret).map(|server| server.config)
     }
 
     /// The same, with these versions.
@@ -117,19 +126,22 @@ impl ServerSettings {
         &self,
         secret: TicketSecret,
         versions: &[&'static SupportedProtocolVersion],
-    ) -> Result<Arc<ServerConfig>, Error> {
+    ) -> Result<Server, Error> {
         let provider = Arc::new(provider::default_provider());
         let builder =
             ServerConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(versions)?;
-        let judge = |mandatory| -> Result<Arc<dyn ClientCertVerifier>, Error> {
-            let judge = Judge::of_clients(Arc::clone(&self.roots), &provider, mandatory)
-                .map_err(|error| Error::General(error.to_string()))?;
-            Ok(Arc::new(judge))
+        let judges = |mandatory| {
+            let judges = Authorities::new(Arc::clone(&self.roots), &provider, mandatory);
+            judges.map_err(|error| Error::General(error.to_string()))
         };
-        let builder = match self.clients {
-            ClientCertificates::Off => builder.with_no_client_auth(),
-            ClientCertificates::Offered => builder.with_client_cert_verifier(judge(false)?),
-            ClientCertificates::Required => builder.with_client_cert_verifier(judge(true)?),
+        let authorities = match self.clients {
+            ClientCertificates::Off => None,
+            ClientCertificates::Offered => Some(judges(false)?),
+            ClientCertificates::Required => Some(judges(true)?),
+        };
+        let builder = match &authorities {
+            None => builder.with_no_client_auth(),
+            Some(judges) => builder.with_client_cert_verifier(Arc::new(judges.clone())),
         };
         let choice: Arc<Choice> = Arc::clone(&self.choice);
         let mut config = builder.with_cert_resolver(choice);
@@ -140,7 +152,7 @@ impl ServerSettings {
         if let Some(log) = &self.key_log {
             config.key_log = Arc::clone(log);
         }
-        Ok(Arc::new(config))
+        Ok(Server { config: Arc::new(config), authorities })
     }
 
     /// What is asked of clients, and who is believed about them, in a digest: what a ticket proves is proven

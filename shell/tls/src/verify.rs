@@ -70,7 +70,7 @@ impl Judge {
 
     /// Whether a chain leads to a root, is valid now, and may be a server's; or a client's, if this judges
     /// clients and the certificate is for them. The names that it proves.
-    fn chain(
+    pub(crate) fn chain(
         &self,
         certificate: &CertificateDer<'_>,
         others: &[CertificateDer<'_>],

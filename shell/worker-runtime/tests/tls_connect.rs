@@ -204,14 +204,54 @@ fn every_worker_hears_who_a_peer_is_before_its_first_message() {
         let told = told_to(&server, worker);
         let Some(Told::Identified(conn, names)) = told.first() else { panic!("{worker}: {told:?}") };
         assert_eq!((names.join(" "), conn.is_accepted()), ("caller.example 127.0.0.9".to_owned(), true));
-        assert!(told[1..].iter().all(|told| matches!(told, Told::Message(_))), "{told:?}");
+        assert!(told[1..].iter().all(|told| !matches!(told, Told::Identified(..))), "{told:?}");
     }
-    // The other end hears who it has connected to.
-    let server_is = |told: &Told| match told {
-        Told::Identified(conn, names) => !conn.is_accepted() && *names == ["example.org"],
-        _ => false,
+}
+
+#[test]
+fn server_that_was_connected_to_is_identified_too() {
+    let authority = Authority::new();
+    let server = authority.of(&["example.org"]);
+    let mut config = config("127.0.0.1");
+    config.tls = Some(authority.serving(&[], ClientCertificates::Offered).server().unwrap());
+    let caller = caller_with(config, authority.client(), 2);
+    say(&caller, 0, "example.org", address(&server), (7, "quiet"));
+    for worker in 0..2 {
+        let (_, told) = caller.wait_told("the server's name", |(to, told)| {
+            *to == worker && matches!(told, Told::Identified(..))
+        });
+        let Told::Identified(conn, names) = told else { unreachable!() };
+        assert_eq!((names.join(" "), conn.is_accepted()), ("example.org".to_owned(), false));
+    }
+}
+
+#[test]
+fn set_of_roots_for_some_peers_vouches_for_them_alone() {
+    let [common, own] = [Authority::new(), Authority::new()];
+    let serving = common.serving(&[common.certificate(&["example.org"])], ClientCertificates::Offered);
+    let secured = serving.server().unwrap();
+    let mut config = config("127.0.0.1");
+    listens(&mut config, Transport::Tls);
+    config.tls = Some(secured.clone());
+    let server = Server::with(config, 1);
+    let call = |authority: &Authority, line: &str| {
+        let shown = authority.certificate(&[line.split_once(' ').unwrap().1]);
+        let caller = caller(Client::new(&common.settings(Some(shown)), []).unwrap(), 1);
+        say(&caller, 0, "example.org", address(&server), (7, line));
+        caller
     };
-    caller.wait_told("the server's name", |(_, told)| server_is(told));
+    // Before its roots are there, the peer is refused.
+    failed(&call(&own, "quiet early.example"), 7);
+    assert_eq!(server.counts().tls_failed_certificate, 1);
+    let authorities = secured.authorities().unwrap();
+    authorities.replace([("own.pem", Arc::clone(&own.roots))]);
+    let _callers = [call(&own, "quiet own.example"), call(&common, "quiet common.example")];
+    for (name, authority) in [("own.example", "own.pem"), ("common.example", "")] {
+        server.wait_told(name, |(_, told)| *told == Told::Vouched(name.to_owned(), authority.to_owned()));
+    }
+    // Taken away again, they vouch for nobody.
+    authorities.replace([]);
+    failed(&call(&own, "quiet late.example"), 7);
 }
 
 #[test]
@@ -256,7 +296,8 @@ fn identity_waits_for_room_before_the_messages() {
             match told {
                 Told::Identified(conn, _) => known.push(conn),
                 Told::Disconnected(conn) => assert!(known.contains(&conn), "its end came first"),
-                _ => assert!(!known.is_empty(), "a message came first"),
+                Told::Message(_) => assert!(!known.is_empty(), "a message came first"),
+                _ => {}
             }
         }
         assert_eq!(known.len(), 8);

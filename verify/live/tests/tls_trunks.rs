@@ -1,7 +1,7 @@
 //! Trunks over TLS: calls, names that are verified, certificates that are not believed.
 
 use live::{Credentials, Link, Msg, PATIENCE, Req, Server, Setup, Via, eventually, unique};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use std::path::{Path, PathBuf};
 
 /// A private authority, and a folder for what it issues, gone with the value.
@@ -17,6 +17,7 @@ impl Authority {
         std::fs::create_dir(&folder).unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, name);
         let key = KeyPair::generate().unwrap();
         std::fs::write(folder.join("roots.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
         Authority { folder, issuer: Issuer::new(params, key) }
@@ -268,4 +269,116 @@ fn call_is_the_trunks_whose_name_the_peer_has_proven() {
     }
     assert_eq!(carrier.metric("strowger_trunk_unproven_total{certificate=\"other\"}"), 0);
     carrier.assert_alive("calls of a trunk that is known by its name");
+}
+
+#[test]
+fn trunk_has_a_certificate_roots_and_a_name_of_its_own() {
+    let [carriers, ours] = [Authority::new("trunk-own-roots"), Authority::new("trunk-own")];
+    carriers.issue("carrier", &["sip.carrier.example"], |_| {});
+    carriers.issue("client", &["account.example"], |_| {});
+    let carrier = carriers.serve("carrier", "required", "");
+    let mut far = carrier.link(Via::Udp);
+    far.register("0012345");
+
+    ours.issue("caller", &["caller.example"], |_| {});
+    let shown = |name: &str| carriers.file(name).display().to_string();
+    let trunk = |certificate: &str, verify: &str, roots: &str| {
+        format!(
+            "[auth]\nchallenge = [\"REGISTER\"]\n[[trunk]]\nname = \"carrier\"\n\
+             targets = [\"sips:{}\"]\nprefixes = [\"00\"]\n{certificate}{verify}{roots}",
+            carrier.ip(),
+        )
+    };
+    let certificate = |name: &str| {
+        let (chain, key) = (shown(&format!("{name}-chain.pem")), shown(&format!("{name}-key.pem")));
+        format!("certificate = {{ chain = \"{chain}\", key = \"{key}\" }}\n")
+    };
+    let (own, verify) = (certificate("client"), "verify = \"sip.carrier.example\"\n");
+    let roots = format!("roots = \"{}\"\n", shown("roots.pem"));
+    let server = ours.serve("caller", "off", &trunk("", "", ""));
+    let mut phone = server.link(Via::Udp);
+    let mut call = |rest: &str| {
+        let text = std::fs::read_to_string(server.config_file()).unwrap();
+        let head = text.split_once("[auth]").unwrap().0;
+        server.write_config(Some(&format!("{head}{rest}")));
+        let reload = server.ctl(&["reload"]);
+        assert!(reload.status.success(), "{}", String::from_utf8_lossy(&reload.stderr));
+        let invite = Req::invite("sip:0012345@example.com", &phone);
+        phone.send(&invite.bytes());
+        let answered = far.find_within(PATIENCE / 20, |message| message.method() == "INVITE");
+        if let Some(received) = &answered {
+            far.send(&received.reply(486, "far", &[]));
+        }
+        phone.response(&invite).status().unwrap()
+    };
+    let last_error = || {
+        let out = server.ctl(&["trunks", "--output", "json"]);
+        String::from_utf8(out.stdout).unwrap()
+    };
+    // Each is needed, and `ctl trunks` says which one is missing.
+    for (rest, why) in [
+        (trunk(&own, verify, ""), "UnknownIssuer"),
+        (trunk(&own, "", &roots), "the certificate is of sip.carrier.example, not of 127."),
+        (trunk("", verify, &roots), "the peer ended it: "),
+    ] {
+        assert_eq!(call(&rest), 500, "{why}");
+        eventually(why, || last_error().contains(why).then_some(()));
+    }
+    assert_eq!(call(&trunk(&own, verify, &roots)), 486, "the callee is reached");
+    assert!(carrier.log_has("tls_peer_refused"), "a foreign certificate");
+    let shown = server.ctl(&["certificates"]);
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("trunk carrier") && shown.contains("account.example"), "{shown}");
+
+    // The files are looked at while the server runs.
+    let old = |params: &mut CertificateParams| {
+        params.not_before = rcgen::date_time_ymd(2001, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2002, 1, 1);
+    };
+    carriers.issue("client", &["account.example"], old);
+    eventually("the alarm", || server.log_has("certificate_expired").then_some(()));
+    let text = std::fs::read_to_string(server.config_file()).unwrap();
+    let file = ours.file("check.toml");
+    std::fs::write(&file, format!("listen = [\"tls:127.0.0.1:5061\"]\n{text}")).unwrap();
+    let check = live::run([std::ffi::OsStr::new("check"), file.as_ref()]);
+    let said = [check.stdout, check.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    let (line, _) = text.lines().enumerate().find(|(_, line)| line.starts_with("certificate =")).unwrap();
+    assert!(said.contains(&format!("check.toml:{}:15: ", line + 2)), "{said}");
+    assert!(said.contains("client-chain.pem expired"), "{said}");
+}
+
+#[test]
+fn failed_certificate_moves_calls_to_the_next_target() {
+    let authority = Authority::new("trunk-next");
+    let first = authority.carrier(&["other.example"], "off", |_| {});
+    authority.issue("next", &["carrier.example"], |_| {});
+    let second = authority.serve("next", "off", "");
+    authority.renew(("next", &second), &["{IP}"], |_| {});
+    let mut far = second.link(Via::Udp);
+    far.register("0012345");
+    authority.issue("caller", &["caller.example"], |_| {});
+    let trunk = format!(
+        "[auth]\nchallenge = [\"REGISTER\"]\n[[trunk]]\nname = \"carrier\"\n\
+         targets = [\"sips:{}\", \"sips:{}\"]\nprefixes = [\"00\"]\n",
+        first.ip(),
+        second.ip(),
+    );
+    let server = authority.serve("caller", "off", &trunk);
+    let mut phone = server.link(Via::Udp);
+    let (invite, _, answered) = call_of(&mut phone, &mut far);
+    let bye = invite.in_dialog("BYE", &answered, &phone);
+    phone.send(&bye.bytes());
+    let received = far.request("BYE");
+    far.send(&received.reply(200, "far", &[]));
+    assert_eq!(phone.response(&bye).status(), Some(200));
+    assert!(server.log_has("target_down"), "the first one is tried last from now on");
+    let shown = String::from_utf8(server.ctl(&["trunks"]).stdout).unwrap();
+    assert!(shown.contains("unreachable: the certificate is of other.example, not of"), "{shown}");
+    assert_eq!(server.metric("strowger_targets{state=\"down\"}"), 1);
+    // Once its certificate is good, the probe finds it up.
+    authority.renew(("carrier", &first), &["{IP}"], |_| {});
+    eventually("the first one is up", || {
+        (server.metric("strowger_targets{state=\"down\"}") == 0).then_some(())
+    });
 }

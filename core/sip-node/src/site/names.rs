@@ -1,6 +1,7 @@
 //! Names of this server: its domains, its addresses, and the addresses-of-record of its users.
 
 use super::Site;
+use crate::access::Holder;
 use crate::admitted::Admitted;
 use crate::services::Services;
 use crate::uris::{is_sips, undotted};
@@ -56,13 +57,23 @@ impl<'a> Aor<'a> {
 impl<S: Services> Site<S> {
     /// The name that the peer of a flow has to prove where its transport is secure: the host of the next
     /// hop, which was looked up (RFC 5922 section 4), or its address, if that is all that is known. Within a
-    /// dialog that may be the address of a target which the operator, and its certificate, know by name.
+    /// dialog that may be the address of a target which the operator, and its certificate, know by name. The
+    /// operator may say that the servers of a trunk have another name.
     pub(crate) fn name_at<'a>(&'a self, flow: Flow, next_hop: &'a [u8]) -> Cow<'a, [u8]> {
         if !flow.transport.is_secure() || flow.conn.is_some() {
             return Cow::Borrowed(b"");
         }
-        let named = Uri::parse(next_hop).ok().filter(|uri| uri.host_ip().is_none());
-        match named.map(|uri| uri.host).or_else(|| self.places.name_at(flow.remote)) {
+        let named = Uri::parse(next_hop).ok().filter(|uri| uri.host_ip().is_none()).map(|uri| uri.host);
+        let holder = match named {
+            Some(host) => self.places.named(host),
+            None => self.places.target_at(&self.settings, flow.remote),
+        };
+        if let Some(Holder::Trunk(at)) = holder
+            && let Some(name) = self.settings.trunks.get(at).and_then(|trunk| trunk.verify.as_ref())
+        {
+            return name.into();
+        }
+        match named.or_else(|| self.places.name_at(flow.remote)) {
             Some(name) => name.into(),
             None => flow.remote.ip().to_canonical().to_string().into_bytes().into(),
         }

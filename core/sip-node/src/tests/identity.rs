@@ -161,11 +161,71 @@ fn trunk_ends_its_call_over_any_connection_that_it_has_proven() {
     }
 }
 
+/// The request that leaves for a number of the trunk.
+fn sent_over_trunk(lab: &mut Lab) -> Sent {
+    lab.send(ALICE, Req::new("INVITE", "sip:+4930@here.example").alice().text());
+    lab.resolve("203.0.113.5");
+    lab.sent().into_iter().find(|sent| sent.status() == 0).unwrap()
+}
+
 #[test]
 fn name_to_prove_is_the_host_of_the_target() {
     let mut lab = lab(|s| s.auth.enabled = false);
-    lab.send(ALICE, Req::new("INVITE", "sip:+4930@here.example").alice().text());
-    lab.resolve("203.0.113.5");
-    let sent = lab.sent().into_iter().find(|sent| sent.status() == 0).unwrap();
+    let sent = sent_over_trunk(&mut lab);
     assert_eq!((sent.to().as_str(), sent.name.as_str()), ("203.0.113.5:5061", NAME));
+}
+
+#[test]
+fn name_to_prove_is_the_one_that_the_trunk_says() {
+    for target in
+        ["sip:sip.carrier.example;transport=tls", "sip:203.0.113.5;transport=tls", "sips:203.0.113.5"]
+    {
+        let mut lab = lab(|s| {
+            s.auth.enabled = false;
+            let trunk = &mut s.trunks[0];
+            (trunk.targets, trunk.verify) =
+                (vec![target.as_bytes().to_vec()], Some(b"other.carrier.example".to_vec()));
+        });
+        // The addresses of the trunk's names are asked for.
+        lab.pass(1);
+        lab.resolve("203.0.113.5");
+        let sent = sent_over_trunk(&mut lab);
+        let want = ("203.0.113.5:5061", "other.carrier.example");
+        assert_eq!((sent.to().as_str(), sent.name.as_str()), want, "{target}");
+        lab.send_on(Flow { conn: Some(ConnId::new(0, 5)), ..sent.flow }, sent.accept("b"));
+        // Within the dialog, too, and where the connection is gone.
+        let ok = lab.sent().into_iter().find(|sent| sent.status() == 200).unwrap();
+        let mut call = Req::new("INVITE", "sip:+4930@here.example").alice();
+        (call.from, call.call_id) =
+            (ok.get("From").unwrap().to_owned(), ok.get("Call-ID").unwrap().to_owned());
+        lab.send(ALICE, call.within("BYE", &ok).text());
+        let bye = lab.sent().into_iter().find(|sent| sent.status() == 0).unwrap();
+        assert_eq!((bye.method(), bye.to().as_str(), bye.name.as_str()), ("BYE", want.0, want.1), "{target}");
+    }
+}
+
+#[test]
+fn sips_target_carries_both_schemes_over_tls() {
+    for (asked, leaves) in [
+        ("sip:+4930@here.example", "sip:+4930@203.0.113.5"),
+        ("sips:+4930@here.example", "sips:+4930@203.0.113.5"),
+    ] {
+        let mut lab = lab(|s| {
+            s.auth.enabled = false;
+            s.trunks[0].targets = vec![b"sips:203.0.113.5".to_vec()];
+        });
+        let call = Req::new("INVITE", asked).alice().sent_by("TLS", ALICE);
+        lab.send_on(opened(ALICE, 9), call.text());
+        let sent = lab.sent().into_iter().find(|sent| sent.status() == 0).unwrap();
+        assert_eq!((sent.flow.transport, sent.to().as_str()), (Transport::Tls, "203.0.113.5:5061"));
+        assert_eq!(sent.uri(), leaves);
+    }
+    // A sip: target does not do for a sips: call, even over TLS (RFC 5630 section 5.3).
+    let mut lab = lab(|s| {
+        s.auth.enabled = false;
+        s.trunks[0].targets = vec![b"sip:203.0.113.5;transport=tls".to_vec()];
+    });
+    let call = Req::new("INVITE", "sips:+4930@here.example").alice().sent_by("TLS", ALICE);
+    lab.send_on(opened(ALICE, 9), call.text());
+    assert_eq!(statuses(&lab.sent()), [100, 480]);
 }

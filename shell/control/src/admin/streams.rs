@@ -6,6 +6,9 @@ use std::net::{IpAddr, SocketAddr};
 /// A certificate of TLS listeners.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CertificateStatus {
+    /// The trunk whose servers alone are shown it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trunk: Option<String>,
     /// The file of its chain.
     pub chain: String,
     /// The file of its key.

@@ -41,6 +41,7 @@ fn connection(at: usize) -> Connection {
 
 fn certificate() -> CertificateStatus {
     CertificateStatus {
+        trunk: None,
         chain: "fullchain.pem".into(),
         key: "privkey.pem".into(),
         names: vec!["example.com".into(), "*.example.com".into()],

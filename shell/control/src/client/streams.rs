@@ -31,10 +31,11 @@ pub fn connection_row(connection: &Connection) -> [String; 11] {
 }
 
 pub fn certificate_row(certificate: &CertificateStatus) -> [String; 7] {
-    let serves = match (certificate.default, certificate.serves.as_slice()) {
-        (true, []) => "all others".to_owned(),
-        (true, domains) => format!("{}; all others", domains.join(", ")),
-        (false, domains) => domains.join(", "),
+    let serves = match (certificate.default, certificate.serves.as_slice(), &certificate.trunk) {
+        (_, _, Some(trunk)) => format!("trunk {trunk}"),
+        (true, [], None) => "all others".to_owned(),
+        (true, domains, None) => format!("{}; all others", domains.join(", ")),
+        (false, domains, None) => domains.join(", "),
     };
     let days = certificate.days_left.map(|days| days.to_string());
     [

@@ -9,6 +9,9 @@ use wire::Transport;
 /// Days before the end of a certificate from which on it is mentioned.
 const SOON: i64 = 30;
 
+/// Where `[tls]` lists certificates.
+const LISTED: &str = "tls.certificates";
+
 /// What is found: what a start would fail for, and what it would not.
 #[derive(Debug, Default)]
 pub struct CertificateFindings {
@@ -26,26 +29,47 @@ impl Loaded {
         for files in &self.config.tls.certificates {
             match Certificate::read(&files.chain, &files.key) {
                 Ok(certificate) => {
-                    found.warnings.extend(self.certificate_warnings(files, &certificate, now));
+                    found.warnings.extend(self.certificate_warnings(LISTED, files, &certificate, now));
                     good.push((certificate, files));
                 }
-                Err(error) => found.errors.push(self.unusable(&error)),
+                Err(error) => found.errors.push(self.unusable(LISTED, &error)),
             }
         }
+        self.check_trunks(now, &mut found);
         let server = &self.config.server;
         let listens = server.listen.iter().any(|l| matches!(l.transport, Transport::Tls | Transport::Wss));
         if listens && found.errors.is_empty() {
             let lacking = server.domains.iter().filter(|domain| !is_covered(domain, &good));
             found.warnings.extend(lacking.map(|domain| {
                 let message = format!("no certificate is for the served domain {domain}");
-                self.at_certificates(message, "phones verify the name: get a certificate with it in it")
+                self.at(LISTED, message, "phones verify the name: get a certificate with it in it")
             }));
         }
         found
     }
 
+    /// The files of trunks.
+    fn check_trunks(&self, now: i64, found: &mut CertificateFindings) {
+        for trunk in &self.config.trunks {
+            let place = |key: &str| format!("trunk {} {key}", trunk.name);
+            if let Some(files) = &trunk.certificate {
+                match Certificate::read(&files.chain, &files.key) {
+                    Ok(certificate) => {
+                        let place = &place("certificate");
+                        found.warnings.extend(self.certificate_warnings(place, files, &certificate, now));
+                    }
+                    Err(error) => found.errors.push(self.unusable(&place("certificate"), &error)),
+                }
+            }
+            if let Some(Err(error)) = trunk.roots.as_deref().map(tls::settings::roots_in) {
+                found.errors.push(self.unusable(&place("roots"), &error));
+            }
+        }
+    }
+
     fn certificate_warnings<'a>(
         &'a self,
+        place: &'a str,
         files: &'a CertificateFiles,
         certificate: &'a Certificate,
         now: i64,
@@ -57,29 +81,26 @@ impl Loaded {
             0..SOON => Some(format!("the certificate in {file} expires in {days} days")),
             _ => None,
         };
-        let expiry = expiry.map(|message| self.at_certificates(message, "renew it"));
+        let expiry = expiry.map(|message| self.at(place, message, "renew it"));
         let rsa = facts.is_rsa().then(|| {
             let message =
                 format!("the key of {file} is {}: a handshake costs four times that of ECDSA", facts.key);
-            self.at_certificates(message, "ask the authority for one with an ECDSA key (P-256)")
+            self.at(place, message, "ask the authority for one with an ECDSA key (P-256)")
         });
         let foreign = files.domains.iter().filter(|domain| !covers(certificate, domain));
         let foreign = foreign.map(move |domain| {
             let message = format!("{file} is to be shown for {domain}, which is not in it: {}", facts.names);
-            self.at_certificates(
-                message,
-                "correct `domains` of the entry, or get a certificate with it in it",
-            )
+            self.at(place, message, "correct `domains` of the entry, or get a certificate with it in it")
         });
         expiry.into_iter().chain(rsa).chain(foreign)
     }
 
-    fn unusable(&self, error: &CertificateError) -> ConfigError {
-        self.at_certificates(error.to_string(), "correct the file, or name another one")
+    fn unusable(&self, place: &str, error: &CertificateError) -> ConfigError {
+        self.at(place, error.to_string(), "correct the file, or name another one")
     }
 
-    fn at_certificates(&self, message: String, mend: &str) -> ConfigError {
-        let (line, column) = self.places.get("tls.certificates").copied().unwrap_or((0, 0));
+    fn at(&self, place: &str, message: String, mend: &str) -> ConfigError {
+        let (line, column) = self.places.get(place).copied().unwrap_or((0, 0));
         let file = self.file.as_deref().map_or_else(String::new, |file| file.display().to_string());
         ConfigError { file, line, column, message, mend: mend.to_owned() }
     }

@@ -84,7 +84,7 @@ const OF_SERVE: &[&str] = &[
 impl Loaded {
     /// Its paths made whole, so that it means the same in a file elsewhere.
     pub fn with_whole_paths(mut self) -> Loaded {
-        let Config { server, tls, admin, balance, websocket, .. } = &mut self.config;
+        let Config { server, tls, admin, balance, websocket, trunks, .. } = &mut self.config;
         let whole = |path: &mut PathBuf| {
             if let Ok(whole) = std::path::absolute(&*path) {
                 *path = whole;
@@ -93,6 +93,7 @@ impl Loaded {
         let others = [&mut admin.token_file, &mut balance.previous_secret, &mut websocket.token_secret];
         others.into_iter().flatten().chain([&mut server.data_dir]).for_each(whole);
         tls.each_path(whole);
+        trunks.iter_mut().for_each(|trunk| trunk.each_path(whole));
         self
     }
 
@@ -219,6 +220,7 @@ impl Config {
             *token = base.join(&*token);
         }
         self.tls.resolve_paths(base, overrides);
+        self.trunks.iter_mut().for_each(|trunk| trunk.each_path(|path| *path = base.join(&*path)));
         if let Some(secret) = &mut self.balance.previous_secret {
             *secret = base.join(&*secret);
         }

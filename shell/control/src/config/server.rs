@@ -90,7 +90,7 @@ section! {
         /// Whether consecutive datagrams of one length to one peer go through the kernel as one, which is cut
         /// where it leaves the machine (`UDP_SEGMENT`, Linux 4.18 or later). Messages that come together are
         /// then answered together. `true` spares a trunk, gateway or balancer that brings
-        /// thousands of messages a second a quarter or more of what they cost, and changes nothing where
+        /// thousands of messages a second up to a quarter of what they cost, and changes nothing where
         /// messages come one by one. Then a capture on this machine (`tcpdump`, `sngrep`) may show several
         /// messages as one packet, of which most tools read the first; a capture on the network shows each.
         /// Leave it `false` where the kernel rewrites SIP for address translation (`nf_nat_sip`), because

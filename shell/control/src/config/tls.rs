@@ -71,6 +71,17 @@ const CLIENT_CERTIFICATES: &[(&str, ClientCertificates)] = &[
 /// How an entry of `certificates` is written.
 const EXAMPLE: &str = "write it as { chain = \"fullchain.pem\", key = \"privkey.pem\" }";
 
+/// `{ chain = "…", key = "…" }`.
+pub(super) fn pair() -> One<CertificateFiles> {
+    certificate().except(|value| match value {
+        DeValue::Table(table) if table.contains_key("domains") => {
+            let what = "unknown key \"domains\" of a certificate for one trunk";
+            Some(Fault::new(what, "it has chain and key"))
+        }
+        _ => None,
+    })
+}
+
 /// `{ chain = "…", key = "…", domains = ["…"] }`.
 fn certificate() -> One<CertificateFiles> {
     let parse = |value: &DeValue<'_>| {

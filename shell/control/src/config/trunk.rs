@@ -6,11 +6,14 @@ use super::form::*;
 use super::load::Context;
 use super::reader::{At, Reader, Section, Span, kind};
 use super::schema::{self, Checks, section};
+use super::tls::{CertificateFiles, pair};
 use super::types::{
     Cidr, SILENT_AFTER, Source, Target, bytes_of, check_targets, millis, silence, targets, uris, user_bytes,
 };
-use super::values::{domain, plain, shown, source, user_part};
+use super::values::{domain, host, plain, shown, source, user_part};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 use tls::ClientCertificates;
 use toml::de::DeValue;
@@ -30,6 +33,16 @@ section! {
         /// [guide/trunks.md](../guide/trunks.md). Default: the targets that are addresses.
         sources: Vec<Source> =
             Vec::new(), list(text("address, block, or `tls:` and a name", source)).once("source"), live;
+        /// The certificate that its servers are shown over TLS, if they ask for one: `{ chain =
+        /// "chain.pem", key = "key.pem" }`, in PEM. Without it they are shown the first of `[tls]`. A reload
+        /// reads the files anew, and so does the server when they change.
+        certificate: Option<CertificateFiles> = None, pair().optional(), live;
+        /// The name that its servers have to prove over TLS (RFC 5922), and that they are asked for (SNI).
+        /// Without it the host of each target.
+        verify: Option<String> = None, text("host name", host).optional(), live;
+        /// A file of the authorities, in PEM, that are believed about this trunk in place of those of
+        /// `[tls]`: about its servers, and about peers that prove a name in its `sources`.
+        roots: Option<PathBuf> = None, path().optional(), live;
         /// Beginnings of the called numbers it serves. The longest prefix of all trunks wins. How a character
         /// is written does not matter: `*21#` and `*21%23` are the same.
         prefixes: Vec<String> = Vec::new(), list(text("part of a user", user_part)), live;
@@ -89,11 +102,12 @@ pub(super) fn trunks(
 ) -> Vec<Trunk> {
     let mut sections = top.sections(reader, "trunk", "trunk");
     cap(reader, &mut sections, &top.span_of("trunk"), "trunks");
-    let (mut claims, mut blocks) = (Claims::new(), Vec::new());
+    let (mut claims, mut blocks, mut peers) = (Claims::new(), Vec::new(), Peers::new());
     let mut trunks = Vec::new();
     for mut section in sections {
         let trunk: Trunk = schema::read(&mut section, reader, context);
         trunk.claim(&section, reader, &mut claims, &context.server.domains);
+        peers.add(reader, &section, &trunk);
         let key = if section.has("sources") { "sources" } else { "targets" };
         let span = section.span_of(key);
         blocks.extend(trunk.blocks().map(|block| Block::new(block, &trunk, span.clone())));
@@ -117,6 +131,7 @@ impl Checks for Trunk {
             let fault = Fault::new("a target over tls needs a tls listener", mend);
             reader.error(&section.span_of("targets"), fault);
         }
+        check_tls_keys(self, section, reader);
         if !section.has("targets") {
             let mend = "add targets = [\"sip:192.0.2.1:5060\"]";
             reader.error(section.span(), Fault::new("trunk without target", mend));
@@ -214,6 +229,37 @@ impl Trunk {
         }
     }
 
+    /// Does something with each path.
+    pub(super) fn each_path(&mut self, mut act: impl FnMut(&mut PathBuf)) {
+        if let Some(files) = &mut self.certificate {
+            act(&mut files.chain);
+            act(&mut files.key);
+        }
+        self.roots.iter_mut().for_each(act);
+    }
+
+    /// The name of the roots that are believed about it; empty: those of the whole server.
+    pub fn authority(&self) -> String {
+        self.roots.as_ref().map_or_else(String::new, |file| file.display().to_string())
+    }
+
+    /// The names that its servers prove over TLS, as hosts are written in URIs.
+    pub fn proven_names(&self) -> Vec<&str> {
+        if let Some(name) = &self.verify {
+            return vec![name];
+        }
+        self.targets
+            .iter()
+            .filter(|target| target.may_be_secure())
+            .map(|target| target.host.as_str())
+            .collect()
+    }
+
+    /// Whether its connections over TLS differ from those to other servers.
+    pub fn has_own_tls(&self) -> bool {
+        self.certificate.is_some() || self.roots.is_some()
+    }
+
     /// What the core needs of it.
     pub fn settings(&self) -> sip_node::Trunk {
         sip_node::Trunk {
@@ -221,7 +267,8 @@ impl Trunk {
             targets: uris(&self.targets),
             sources: self.blocks().map(|c| (c.address, c.length)).collect(),
             source_names: self.source_names().map(|name| name.as_bytes().to_vec()).collect(),
-            authority: Vec::new(),
+            authority: self.authority().into_bytes(),
+            verify: self.verify.as_deref().map(|name| name.as_bytes().to_vec()),
             prefixes: self.prefixes.iter().map(|prefix| user_bytes(prefix)).collect(),
             domains: bytes_of(&self.domains),
             strip: self.strip,
@@ -230,6 +277,68 @@ impl Trunk {
             overload_control: self.overload_control,
             retry_on: self.retry_on.clone(),
             silent_after_ms: millis(self.silent_after),
+        }
+    }
+}
+
+/// Reports keys of TLS of a trunk that no connection over TLS leads to.
+fn check_tls_keys(trunk: &Trunk, section: &Section<'_, '_>, reader: &mut Reader<'_>) {
+    if trunk.targets.iter().any(Target::may_be_secure) {
+        return;
+    }
+    for key in ["certificate", "verify"].into_iter().filter(|key| section.has(key)) {
+        let message = format!("`{key}` is of TLS, and no target of this trunk is reached over TLS");
+        let mend = "write ;transport=tls after the target, or remove the key";
+        reader.error(&section.span_of(key), Fault::new(message, mend));
+    }
+}
+
+/// What decides about connections to a server, and the trunk that says so.
+#[derive(PartialEq)]
+struct Peer {
+    verify: Option<String>,
+    certificate: Option<CertificateFiles>,
+    roots: Option<PathBuf>,
+}
+
+/// Servers of trunks, by host and by the name that they prove. What is said of one must not depend on the
+/// trunk by which a call goes there.
+struct Peers(BTreeMap<String, (Peer, Span)>);
+
+impl Peers {
+    fn new() -> Peers {
+        Peers(BTreeMap::new())
+    }
+
+    /// Reports what this trunk says of a server otherwise than an earlier one, and notes where its files are
+    /// named.
+    fn add(&mut self, reader: &mut Reader<'_>, section: &Section<'_, '_>, trunk: &Trunk) {
+        let keys = ["certificate", "roots", "verify"];
+        for key in keys.iter().filter(|key| section.has(key)) {
+            let place = reader.place(section.span_of(key).start);
+            reader.places.insert(format!("trunk {} {key}", trunk.name), place);
+        }
+        let key = keys.into_iter().find(|key| section.has(key)).unwrap_or("targets");
+        let hosts = trunk.targets.iter().filter(|target| target.may_be_secure()).map(|target| &target.host);
+        let names: BTreeSet<&String> = hosts.chain(&trunk.verify).collect();
+        for name in names {
+            let Trunk { verify, certificate, roots, .. } = trunk.clone();
+            let (peer, span) = (Peer { verify, certificate, roots }, section.span_of(key));
+            match self.0.get(name) {
+                Some((first, at)) if *first != peer => {
+                    let (line, column) = reader.place(at.start);
+                    let message = format!(
+                        "connections to {name} differ from those of the trunk at {line}:{column} in verify, \
+                         certificate or roots"
+                    );
+                    let mend = "write the same in both trunks; requests to a server share its connections";
+                    reader.error(&span, Fault::new(message, mend));
+                }
+                Some(_) => {}
+                None => {
+                    self.0.insert(name.clone(), (peer, span));
+                }
+            }
         }
     }
 }

@@ -56,7 +56,7 @@ pub struct HostPort {
     pub port: Option<u16>,
 }
 
-/// A `sip:` URI to send to.
+/// A `sip:` or `sips:` URI to send to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
     /// The URI as written.
@@ -67,7 +67,7 @@ pub struct Target {
     pub host: String,
     /// Its port.
     pub port: Option<u16>,
-    /// Its `transport` parameter.
+    /// Its `transport` parameter; TLS where the scheme is `sips:`.
     pub transport: Option<Transport>,
 }
 
@@ -93,6 +93,13 @@ impl Target {
     /// The host as an address, if it is one.
     pub fn ip(&self) -> Option<IpAddr> {
         self.host.trim_start_matches('[').trim_end_matches(']').parse().ok()
+    }
+}
+
+impl Target {
+    /// Whether it may be reached over TLS. Of a name without transport the DNS may say so.
+    pub fn may_be_secure(&self) -> bool {
+        self.transport.map_or(self.ip().is_none(), Transport::is_secure)
     }
 }
 

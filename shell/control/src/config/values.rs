@@ -221,7 +221,7 @@ pub(super) fn host_port(written: &str) -> Result<HostPort, Fault> {
     }
 }
 
-/// A `sip:` URI to send to: `sip:[user@]host[:port][;transport=tcp]`.
+/// A URI to send to: `sip:[user@]host[:port][;transport=tcp]`, or the same with `sips:`.
 pub(super) fn target(written: &str) -> Result<Target, Fault> {
     let example = "write it as \"sip:192.0.2.1:5060;transport=tcp\"";
     if written.bytes().any(|b| b <= b' ' || matches!(b, b'<' | b'>' | b'"' | b'?') || b >= 0x7f) {
@@ -229,9 +229,8 @@ pub(super) fn target(written: &str) -> Result<Target, Fault> {
         return Err(Fault::new(what, example));
     }
     let rest = match written.split_once(':') {
-        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("sip") => rest,
-        Some((scheme, _)) if scheme.eq_ignore_ascii_case("sips") => {
-            return Err(Fault::new("sips: not in this version", "use sip with ;transport=tls"));
+        Some((scheme, rest)) if ["sip", "sips"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) => {
+            rest
         }
         _ => return Err(Fault::new(format!("\"{}\" is not a SIP URI", shown(written)), example)),
     };
@@ -258,6 +257,14 @@ pub(super) fn target(written: &str) -> Result<Target, Fault> {
         {
             over = Some(transport(value)?);
         }
+    }
+    // RFC 5630 section 5.3: `transport=tcp` in a sips: URI says what is below TLS.
+    if written.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("sips:")) {
+        if let Some(other) = over.filter(|over| !matches!(over, Transport::Tcp | Transport::Tls)) {
+            let mend = "leave the transport out, or write sip:";
+            return Err(Fault::new(format!("sips: goes over TLS, not over {other}"), mend));
+        }
+        over = Some(Transport::Tls);
     }
     Ok(Target { uri: written.to_owned(), user, host, port, transport: over })
 }

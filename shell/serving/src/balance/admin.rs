@@ -234,7 +234,7 @@ impl Control {
         self.bring_intoforce(&settings).map_err(|errors| (errors, SOME_WORKERS))?;
         let changed = self.change_nodes(&force.0, &new.config, &nodes);
         running.log.set_level(new.config.log.level);
-        running.certificates.iter().for_each(|certificates| certificates.follow(&new.config.tls));
+        running.certificates.iter().for_each(|certificates| certificates.follow(&new.config));
         let before = std::mem::replace(&mut *force, (new.config, settings));
         changed.map_err(|message| {
             // What is missing of these is done by the next reload, which compares with what was before.

@@ -14,10 +14,38 @@ pub const SOON: i64 = 30;
 const DAY: i64 = 86_400;
 
 /// What is wrong with files.
-struct Fault {
+pub struct Fault {
     text: String,
     /// Whether the log has it.
     told: bool,
+}
+
+impl Fault {
+    /// What is wrong now, after what was wrong `before`. It is logged if it was `asked` for or is found again
+    /// in files that have not `changed`; `kept`: what was read before stays.
+    pub fn next(
+        before: Option<Fault>,
+        error: &CertificateError,
+        (changed, asked): (bool, bool),
+        kept: bool,
+    ) -> Fault {
+        let text = error.to_string();
+        let again = before.as_ref().is_some_and(|fault| fault.text == text) && !changed;
+        let told = again && before.is_some_and(|fault| fault.told);
+        let tell = !told && (again || asked);
+        if tell {
+            match kept {
+                true => log_events::certificates::certificates_kept(&text),
+                false => log_events::certificates::certificate_unusable(&text),
+            }
+        }
+        Fault { text, told: told || tell }
+    }
+
+    /// What an operator should look at, once the log has it.
+    pub fn alarm(&self) -> Option<&str> {
+        self.told.then_some(&self.text)
+    }
 }
 
 /// One certificate.
@@ -117,17 +145,8 @@ impl Entry {
     }
 
     fn refuse(&mut self, error: &CertificateError, changed: bool, asked: bool) {
-        let text = error.to_string();
-        let again = self.fault.as_ref().is_some_and(|fault| fault.text == text) && !changed;
-        let told = again && self.fault.as_ref().is_some_and(|fault| fault.told);
-        let tell = !told && (again || asked);
-        if tell {
-            match self.certificate {
-                Some(_) => log_events::certificates::certificates_kept(&text),
-                None => log_events::certificates::certificate_unusable(&text),
-            }
-        }
-        self.fault = Some(Fault { text, told: told || tell });
+        let kept = self.certificate.is_some();
+        self.fault = Some(Fault::next(self.fault.take(), error, (changed, asked), kept));
     }
 
     /// Says once a day that it expires soon.
@@ -147,7 +166,7 @@ impl Entry {
 
     /// What an operator should look at.
     pub fn alarm(&self, now: i64) -> Option<String> {
-        if let Some(Fault { text, told: true }) = &self.fault {
+        if let Some(text) = self.fault.as_ref().and_then(Fault::alarm) {
             return Some(format!("a certificate cannot be used: {text}"));
         }
         let (facts, file) = (self.facts()?, self.chain());
@@ -179,6 +198,7 @@ impl Entry {
             names: facts.map(names).unwrap_or_default(),
             serves: self.shown().map(domains).unwrap_or_default(),
             default: false,
+            trunk: None,
             issuer: facts.map(|facts| facts.issuer.clone()),
             not_after: facts.map(|facts| date(facts.not_after)),
             days_left: facts.map(|facts| facts.days_left(now)),

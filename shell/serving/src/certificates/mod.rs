@@ -1,7 +1,9 @@
-//! The certificates of TLS listeners: read at the start, with each reload, and when their files change.
+//! The certificates of TLS listeners and trunks: read at the start, with each reload, and when their files
+//! change.
 
 mod entry;
 mod stamp;
+mod towards;
 
 use crate::operator::lock;
 use crate::startup::Failure;
@@ -14,9 +16,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tls::settings::{roots_in, roots_of_system};
 use tls::{
-    CertificateError, Choice, Client, ClientCertificates, ClientSettings, KeyFile, KeyLog, RootCertStore,
-    Server, ServerSettings, TicketSecret,
+    Authorities, CertificateError, Choice, Client, ClientCertificates, ClientSettings, KeyFile, KeyLog,
+    RootCertStore, Server, ServerSettings, TicketSecret,
 };
+use towards::Towards;
 use wire::Time;
 use worker_runtime::monotonic_now;
 
@@ -33,14 +36,25 @@ struct Shelf {
     /// Who is believed about servers, and where the keys of sessions with them are written.
     roots: Arc<RootCertStore>,
     key_log: Option<Arc<dyn KeyLog>>,
-    entries: Mutex<Vec<Entry>>,
+    /// Who is believed about clients, where they are asked for a certificate.
+    authorities: Option<Authorities>,
+    read: Mutex<Read>,
     next_look: Mutex<Time>,
+}
+
+/// What was read of the files.
+struct Read {
+    /// Those of `[tls]`.
+    entries: Vec<Entry>,
+    /// Those of trunks that have some.
+    trunks: Vec<Towards>,
 }
 
 impl Certificates {
     /// Reads them, and what TLS listeners serve with; `None` if the configuration has no certificate. A
     /// server that connections are opened to is shown the default certificate, if it asks for one.
-    pub fn start(config: &c::Tls) -> Result<Option<(Certificates, Server)>, Failure> {
+    pub fn start(whole: &c::Config) -> Result<Option<(Certificates, Server)>, Failure> {
+        let config = &whole.tls;
         if config.certificates.is_empty() {
             return Ok(None);
         }
@@ -49,11 +63,16 @@ impl Certificates {
         for entry in &mut entries {
             entry.read_first(now)?;
         }
+        let mut trunks = Towards::all(&whole.trunks, &[]);
+        for towards in &mut trunks {
+            towards.read_first(now)?;
+        }
         let choice = Arc::new(Choice::default());
         let roots = authorities(config)?;
         let clients = config.client_certificates;
         let key_log = key_log(config)?;
-        let client = Client::new(&towards_servers(&entries, &roots, key_log.as_ref()), [])?;
+        let read = Read { entries, trunks };
+        let client = Client::new(&towards_servers(&read.entries, &roots, key_log.as_ref()), [])?;
         let settings = ServerSettings {
             choice: Arc::clone(&choice),
             clients,
@@ -62,25 +81,28 @@ impl Certificates {
         };
         let server = settings.shared_server(ticket_secret(config)?);
         let server = server.map_err(|error| format!("TLS cannot be served: {error}"))?;
+        let authorities = server.authorities().cloned();
         let next_look = Mutex::new(monotonic_now() + LOOK);
-        let shelf = Shelf { choice, client, roots, key_log, entries: Mutex::new(entries), next_look };
+        let read = Mutex::new(read);
+        let shelf = Shelf { choice, client, roots, key_log, authorities, read, next_look };
         let certificates = Certificates(Arc::new(shelf));
-        certificates.show(&lock(&certificates.0.entries));
+        certificates.show(&lock(&certificates.0.read));
         Ok(Some((certificates, server)))
     }
 
     /// Takes the list of a reloaded configuration. Files that were there before keep their certificate until
     /// they give another.
-    pub fn follow(&self, config: &c::Tls) {
-        let mut entries = lock(&self.0.entries);
-        let before = std::mem::take(&mut *entries);
+    pub fn follow(&self, config: &c::Config) {
+        let mut read = lock(&self.0.read);
+        let before = std::mem::take(&mut read.entries);
         let known = |files: &c::CertificateFiles| {
             let same = before.iter().find(|entry| entry.has_files(files));
             same.map_or_else(|| Entry::new(files.clone()), |entry| entry.with_domains(files))
         };
-        *entries = config.certificates.iter().map(known).collect();
-        self.read_changed(&mut entries, true);
-        self.show(&entries);
+        read.entries = config.tls.certificates.iter().map(known).collect();
+        read.trunks = Towards::all(&config.trunks, &read.trunks);
+        self.read_changed(&mut read, true);
+        self.show(&read);
     }
 
     /// What TLS connections begin with that this server opens.
@@ -88,21 +110,33 @@ impl Certificates {
         self.0.client.clone()
     }
 
-    /// Shows peers what the entries have. Without any, what was shown before stays.
-    fn show(&self, entries: &[Entry]) {
-        let Shelf { choice, client, roots, key_log, .. } = &*self.0;
+    /// Shows peers what was read, and trusts the roots that were. Without any certificate in `[tls]`, what
+    /// was shown before stays.
+    fn show(&self, Read { entries, trunks }: &Read) {
+        let Shelf { choice, client, roots, key_log, authorities, .. } = &*self.0;
+        if let Some(authorities) = authorities {
+            let sets: Vec<_> = trunks.iter().filter_map(Towards::roots).collect();
+            authorities.replace(sets.iter().map(|(name, roots)| (&name[..], Arc::clone(roots))));
+        }
         let all: Vec<_> = entries.iter().filter_map(Entry::shown).collect();
-        if !all.is_empty() {
-            choice.replace(all);
-            if let Err(error) = client.replace(&towards_servers(entries, roots, key_log.as_ref()), []) {
-                log_events::certificates::client_certificate_kept(&error);
-            }
+        if all.is_empty() {
+            return;
+        }
+        choice.replace(all);
+        let default = towards_servers(entries, roots, key_log.as_ref());
+        let named: Vec<_> =
+            trunks.iter().map(|towards| (towards, towards_trunk(towards, &default))).collect();
+        let by_name = named.iter().flat_map(|(towards, settings)| {
+            towards.names().iter().map(move |name| (name.as_str(), settings))
+        });
+        if let Err(error) = client.replace(&default, by_name) {
+            log_events::certificates::client_certificate_kept(&error);
         }
     }
 
     /// Looks at the files as a reload does: what is wrong is logged at once.
     pub fn look_now(&self) {
-        self.read_changed(&mut lock(&self.0.entries), true);
+        self.read_changed(&mut lock(&self.0.read), true);
     }
 
     /// Looks at the files, if that was not done a moment ago.
@@ -111,25 +145,31 @@ impl Certificates {
         let mut next = lock(&self.0.next_look);
         if now >= *next {
             *next = now + LOOK;
-            self.read_changed(&mut lock(&self.0.entries), false);
+            self.read_changed(&mut lock(&self.0.read), false);
         }
     }
 
-    fn read_changed(&self, entries: &mut [Entry], asked: bool) {
+    fn read_changed(&self, read: &mut Read, asked: bool) {
         let now = wall_seconds();
-        let changed = entries.iter_mut().filter_map(|entry| entry.look(now, asked).then_some(())).count();
-        if changed > 0 {
-            self.show(entries);
+        let mut changed = false;
+        for entry in &mut read.entries {
+            changed |= entry.look(now, asked);
+        }
+        for towards in &mut read.trunks {
+            changed |= towards.look(now, asked);
+        }
+        if changed {
+            self.show(read);
         }
     }
 
     /// All of them, for people.
     pub fn list(&self) -> Vec<CertificateStatus> {
-        let entries = lock(&self.0.entries);
+        let read = lock(&self.0.read);
         let (now, mut taken) = (wall_seconds(), Vec::new());
         let mut is_default = true;
-        let mut all = Vec::with_capacity(entries.len());
-        for entry in entries.iter() {
+        let mut all = Vec::with_capacity(read.entries.len());
+        for entry in &read.entries {
             let mut status = entry.status(now);
             // Of two for one domain the earlier is shown.
             status.serves.retain(|name| !taken.contains(name));
@@ -137,13 +177,16 @@ impl Certificates {
             status.default = status.days_left.is_some() && std::mem::take(&mut is_default);
             all.push(status);
         }
+        all.extend(read.trunks.iter().filter_map(|towards| towards.status(now)));
         all
     }
 
     /// What an operator should look at.
     pub fn alarms(&self) -> Vec<String> {
         let now = wall_seconds();
-        lock(&self.0.entries).iter().filter_map(|entry| entry.alarm(now)).collect()
+        let read = lock(&self.0.read);
+        let own = read.entries.iter().filter_map(|entry| entry.alarm(now));
+        own.chain(read.trunks.iter().flat_map(|towards| towards.alarms(now))).collect()
     }
 }
 
@@ -153,10 +196,14 @@ pub fn metrics(certificates: Option<&Certificates>, text: &mut Text<'_>) {
     const HELP: &str = "When the certificate of this file expires, in seconds since 1970.";
     text.family(NAME, HELP, Kind::Gauge);
     let Some(Certificates(shelf)) = certificates else { return };
-    for entry in lock(&shelf.entries).iter() {
-        if let Some(facts) = entry.facts() {
-            text.sample(NAME, &[("chain", &entry.chain())], facts.not_after);
-        }
+    let read = lock(&shelf.read);
+    let own = read.entries.iter().filter_map(|entry| Some((entry.chain(), entry.facts()?)));
+    // A file may be named more than once.
+    let mut files: Vec<_> = own.chain(read.trunks.iter().filter_map(Towards::facts)).collect();
+    files.sort_by(|(one, _), (other, _)| one.cmp(other));
+    files.dedup_by(|(one, _), (other, _)| one == other);
+    for (chain, facts) in files {
+        text.sample(NAME, &[("chain", &chain)], facts.not_after);
     }
 }
 
@@ -206,6 +253,18 @@ fn towards_servers(
         certificate: entries.iter().find_map(Entry::shown).map(|(certificate, _)| certificate.clone()),
         resume: true,
         key_log: key_log.cloned(),
+    }
+}
+
+/// The same for the servers of a trunk. They are shown no certificate where that of the trunk cannot be used.
+fn towards_trunk(towards: &Towards, default: &ClientSettings) -> ClientSettings {
+    let shown = |entry: &Entry| entry.shown().map(|(certificate, _)| certificate.clone());
+    ClientSettings {
+        roots: towards.roots().map_or_else(|| Arc::clone(&default.roots), |(_, roots)| roots),
+        wildcards: default.wildcards,
+        certificate: towards.certificate().map_or_else(|| default.certificate.clone(), shown),
+        resume: default.resume,
+        key_log: default.key_log.clone(),
     }
 }
 

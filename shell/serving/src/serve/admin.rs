@@ -208,7 +208,8 @@ impl Control {
 
     /// The targets of all lists, as they are.
     fn targets(&self) -> Vec<TrunkTarget> {
-        trunks::targets(&self.config(), &lock(&self.gateways), monotonic_now())
+        let client = self.running.certificates.as_ref().map(Certificates::client);
+        trunks::targets(&self.config(), &lock(&self.gateways), client.as_ref(), monotonic_now())
     }
 
     /// What the status says, in numbers.
@@ -274,7 +275,7 @@ impl Control {
         self.reports();
         running.log.set_level(new.config.log.level);
         if let Some(certificates) = &running.certificates {
-            certificates.follow(&new.config.tls);
+            certificates.follow(&new.config);
         }
         *config = Arc::new(new.config);
         *lock(&self.gateways) = settings.gateways.clone();

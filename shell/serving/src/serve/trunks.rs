@@ -10,35 +10,53 @@ use wire::Time;
 /// Alarms that name a target; one more says how many there are besides.
 const NAMED: usize = 8;
 
-/// Every target of every list, in the order of the configuration.
-pub fn targets(config: &Config, gateways: &Gateways, now: Time) -> Vec<TrunkTarget> {
+/// Every target of every list, in the order of the configuration. `client` says why connections over TLS
+/// fail.
+pub fn targets(
+    config: &Config,
+    gateways: &Gateways,
+    client: Option<&tls::Client>,
+    now: Time,
+) -> Vec<TrunkTarget> {
     let mut all = Vec::new();
-    let mut add = |list: &str, targets: &[Target]| {
+    let mut add = |list: &str, targets: &[Target], name: Option<&String>| {
         for target in targets {
             if let Some(gateway) = gateways.get(target.uri.as_bytes()) {
-                all.push(shown(list, &target.uri, &gateway.standing(), now));
+                let client = client.filter(|_| target.may_be_secure());
+                let fault = || client?.fault_of(name.unwrap_or(&target.host));
+                all.push(shown(list, &target.uri, &gateway.standing(), (now, fault)));
             }
         }
     };
     for trunk in &config.trunks {
-        add(&format!("trunk {}", trunk.name), &trunk.targets);
+        add(&format!("trunk {}", trunk.name), &trunk.targets, trunk.verify.as_ref());
     }
     for route in &config.routes {
         let parts = [("domain", &route.domain), ("prefix", &route.prefix), ("user", &route.user)];
         let parts =
             parts.into_iter().filter_map(|(name, value)| Some(format!(" {name} {}", value.as_ref()?)));
-        add(&format!("route{}", parts.collect::<String>()), &route.targets);
+        add(&format!("route{}", parts.collect::<String>()), &route.targets, None);
     }
     if let Some(voicemail) = &config.voicemail {
-        add("voicemail", std::slice::from_ref(&voicemail.target));
+        add("voicemail", std::slice::from_ref(&voicemail.target), None);
     }
     if let Some(emergency) = &config.emergency {
-        add("emergency", &emergency.targets);
+        add("emergency", &emergency.targets, None);
     }
     all
 }
 
-fn shown(list: &str, uri: &str, standing: &Standing, now: Time) -> TrunkTarget {
+/// One target; `fault` says why connections to it fail.
+fn shown(
+    list: &str,
+    uri: &str,
+    standing: &Standing,
+    (now, fault): (Time, impl Fn() -> Option<String>),
+) -> TrunkTarget {
+    let last = |failure| match (failure, fault()) {
+        (Failure::Unreachable, Some(fault)) => format!("{}: {fault}", text(failure)),
+        _ => text(failure),
+    };
     let state = match standing.health {
         Health::Unknown => "unknown",
         Health::Up => "up",
@@ -52,7 +70,7 @@ fn shown(list: &str, uri: &str, standing: &Standing, now: Time) -> TrunkTarget {
         since_s: standing.since.map(|since| now.since(since).as_secs()),
         calls: standing.calls,
         failures: standing.failures,
-        last_error: standing.last.map(|(failure, _)| text(failure)),
+        last_error: standing.last.map(|(failure, _)| last(failure)),
         last_error_s: standing.last.map(|(_, at)| now.since(at).as_secs()),
         silent: standing.marked.iter().map(|(transport, address)| format!("{transport}:{address}")).collect(),
     }

@@ -22,6 +22,8 @@ pub enum Told {
     Undeliverable(u64),
     CutOff(u64),
     Identified(ConnId, Vec<String>),
+    /// A name of a peer, and who vouches for it.
+    Vouched(String, String),
     Disconnected(ConnId),
     Notice(String),
     Timeout,
@@ -155,6 +157,13 @@ impl Machine for Lines {
 
     fn identified(&mut self, _: Time, conn: ConnId, identity: &Arc<Identity>) {
         self.tell(Told::Identified(conn, identity.names().map(str::to_owned).collect()));
+        for name in identity.names() {
+            for authority in ["", "own.pem"] {
+                if identity.proves(name.as_bytes(), authority.as_bytes()) {
+                    self.tell(Told::Vouched(name.to_owned(), authority.to_owned()));
+                }
+            }
+        }
     }
 
     fn disconnected(&mut self, _: Time, conn: ConnId, _: &mut Outbox) {

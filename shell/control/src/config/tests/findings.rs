@@ -314,7 +314,7 @@ fn targets_are_checked() {
     let cases = [
         ("http://x", "is not a SIP URI"),
         ("192.0.2.1", "is not a SIP URI"),
-        ("sips:192.0.2.1", "sips: not in this version"),
+        ("sips:192.0.2.1;transport=udp", "sips: goes over TLS, not over udp"),
         ("sip:192.0.2.1;transport=ws", "transport ws: not in this version"),
         ("sip:192.0.2.1:0", "has no usable port"),
         ("sip:192.0.2.1:99999", "has no usable port"),
@@ -361,6 +361,41 @@ fn names_in_certificates_must_be_provable() {
     let good = good(&format!("{asking}{}", trunk("a", "tls:[2001:DB8::1]")));
     assert_eq!(good.trunks[0].source_names().collect::<Vec<_>>(), ["2001:db8::1"]);
     assert!(good.trunks[0].settings().sources.is_empty(), "addresses of targets are none besides");
+}
+
+#[test]
+fn keys_of_tls_belong_to_trunks_over_tls() {
+    let head = "listen = ['tls:0.0.0.0:5061']\n[tls]\ncertificates = [{ chain = 'c', key = 'k' }]\n";
+    let trunk =
+        |name: &str, rest: &str| format!("[[trunk]]\nname = '{name}'\nprefixes = ['{name}']\n{rest}\n");
+    let find = |rest: &str| errors(&format!("{head}{}", trunk("1", rest)));
+    let found = find("targets = ['sip:192.0.2.1']\nverify = 'sip.carrier.example'");
+    assert!(found.starts_with("8:10: `verify` is of TLS, and no target"), "{found}");
+    let found = find("targets = ['sip:h.example;transport=tcp']\ncertificate = { chain = 'a', key = 'b' }");
+    assert!(found.starts_with("8:15: `certificate` is of TLS"), "{found}");
+    let found = find("targets = ['sips:h.example']\ncertificate = { chain = 'a' }");
+    assert!(found.starts_with("8:15: a certificate without key"), "{found}");
+    let found =
+        find("targets = ['sips:h.example']\ncertificate = { chain = 'a', key = 'b', domains = ['c'] }");
+    assert!(found.starts_with("8:15: unknown key \"domains\""), "{found}");
+    let found = find("targets = ['sips:h.example;transport=udp']");
+    assert!(found.starts_with("7:12: sips: goes over TLS, not over udp"), "{found}");
+    let found = find("targets = ['sips:h.example']\nverify = 'a b'");
+    assert!(found.starts_with("8:10: ") && found.contains("not a host name"), "{found}");
+    let two = |first: &str, second: &str| format!("{head}{}{}", trunk("1", first), trunk("2", second));
+    let found = errors(&two(
+        "targets = ['sips:h.example']\nverify = 'sip.carrier.example'",
+        "targets = ['sip:h.example;transport=tls']\nroots = 'r.pem'",
+    ));
+    assert!(
+        found.starts_with("13:9: connections to h.example differ from those of the trunk at 8:10"),
+        "{found}"
+    );
+    let same = "targets = ['sips:h.example', 'sips:[2001:db8::1]']\nroots = 'r.pem'\nverify = 'n.example'";
+    let config = good(&two(same, same));
+    assert_eq!(config.trunks[0].proven_names(), ["n.example"]);
+    assert_eq!(config.trunks[0].targets[1].transport, Some(wire::Transport::Tls));
+    assert!(config.render_effective().contains("roots = \"r.pem\"\n"));
 }
 
 #[test]

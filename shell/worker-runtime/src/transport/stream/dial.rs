@@ -54,7 +54,7 @@ impl Dial {
             (Some(client), name) => match Secure::begun(client, name) {
                 Ok(secure) => return Ok(Some(secure)),
                 Err(error) => {
-                    client.failed(&error);
+                    client.failed(name, &error);
                     &error.to_string()
                 }
             },
@@ -113,9 +113,7 @@ impl Streams {
             (Some(web), Some(client)) if web.asked().is_some() => client.failed(why),
             _ if conn.link().transport().is_secure() => {
                 self.counters.tls_unproven.one();
-                if let Some(client) = &self.shared.tls_client {
-                    client.failed(why);
-                }
+                self.shared.note_failure(conn, why);
                 self.dial.log(conn.remote(), conn.link().name(), why, now);
             }
             _ => tracing::debug!(remote = %conn.remote(), %why, "a handshake failed"),

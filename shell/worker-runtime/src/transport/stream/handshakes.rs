@@ -71,16 +71,30 @@ pub struct Handshakes {
     places: Places,
     full: Told,
     not_tls: Told,
+    unbelieved: Told,
 }
 
 impl Handshakes {
     /// None.
     pub fn new() -> Handshakes {
-        Handshakes { turns: Turns::default(), places: Places::new(), full: Told::new(), not_tls: Told::new() }
+        Handshakes {
+            turns: Turns::default(),
+            places: Places::new(),
+            full: Told::new(),
+            not_tls: Told::new(),
+            unbelieved: Told::new(),
+        }
     }
 
-    /// Counts why a handshake or a session has failed, and logs who does not speak TLS.
-    pub fn failed(&mut self, error: &std::io::Error, remote: SocketAddr, counters: &Counters, now: Time) {
+    /// Counts why a handshake or a session has failed. Logs clients that do not speak TLS, and those whose
+    /// certificate is not believed; `inbound`: it is a client.
+    pub fn failed(
+        &mut self,
+        error: &std::io::Error,
+        (remote, inbound): (SocketAddr, bool),
+        counters: &Counters,
+        now: Time,
+    ) {
         counters.tls_failures.one();
         let fault = error.get_ref().and_then(|inner| inner.downcast_ref::<Fault>());
         match fault.map_or(FaultClass::Other, Fault::class) {
@@ -94,6 +108,11 @@ impl Handshakes {
             && let Some(times) = self.not_tls.again(now)
         {
             log_events::certificates::not_tls(&remote, times, spoken.text());
+        }
+        if let Some(fault) = fault.filter(|fault| inbound && fault.class() == FaultClass::Certificate)
+            && let Some(times) = self.unbelieved.again(now)
+        {
+            log_events::certificates::tls_peer_refused(&remote, fault, times);
         }
     }
 

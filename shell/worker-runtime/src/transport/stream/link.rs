@@ -6,10 +6,9 @@ use super::web::Web;
 use crate::sys::{self, Association, Interest, Poller, Record, Traffic};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use tls::Session;
 use websocket::Key;
-use wire::{ConnId, Identity, Transport};
+use wire::{ConnId, Transport};
 
 /// Bytes asked for in one system call: about as many messages as one connection has handled in a turn.
 const READ: usize = 32 << 10;
@@ -226,11 +225,6 @@ impl Link {
     /// What a layer of TLS has agreed on.
     pub fn agreed(&self) -> Option<Agreed> {
         self.secure()?.agreed()
-    }
-
-    /// What the peer has proven by its certificate, if it has shown one.
-    pub fn identity(&self) -> Option<Arc<Identity>> {
-        self.secure()?.identity()
     }
 
     /// Has the socket watched, as connection `id`.

@@ -55,6 +55,7 @@ use loose::Loose;
 use phase::State;
 use reading::Reading;
 use sharing::Sharing;
+use std::fmt::Display;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,10 +109,27 @@ impl StreamShared {
         conn.becomes_web(id, sharer, step, &self.directory);
     }
 
-    /// What the peer of a connection has proven. A load generator may have verified nothing.
+    /// What the peer of a connection that is open now has proven, where peers are asked for certificates.
     fn identity(&self, conn: &Conn) -> Option<Arc<Identity>> {
-        let generates = || self.tls_client.as_ref().is_some_and(|client| client.only().is_some());
-        (!generates()).then(|| conn.link().identity()).flatten()
+        let session = conn.link().secure()?.session();
+        if !conn.is_inbound()
+            && let Some(client) = &self.tls_client
+        {
+            client.succeeded(conn.link().name());
+        }
+        let (found, authorities) = self.tls.as_ref()?.authorities()?.identify(session)?;
+        let addresses = found.addresses().iter().map(|address| address.to_string().into());
+        let names = found.domains().map(Into::into).chain(addresses).collect();
+        Some(Arc::new(Identity::new(names, authorities)))
+    }
+
+    /// A connection that we opened fails. If it is to a server that has to prove a name, the reason is kept.
+    fn note_failure(&self, conn: &Conn, why: &dyn Display) {
+        if conn.link().transport().is_secure()
+            && let Some(client) = &self.tls_client
+        {
+            client.failed(conn.link().name(), why);
+        }
     }
 
     /// The session that an accepted connection of this transport begins with.
@@ -387,6 +405,7 @@ impl Streams {
                 }
                 Err(error) => {
                     tracing::debug!(remote = %conn.remote(), %error, "connect failed");
+                    self.shared.note_failure(conn, &error);
                     self.counters.tcp_connects_refused.add(u64::from(dial::is_refused(&error)));
                     self.close(id, Reason::Connect);
                 }

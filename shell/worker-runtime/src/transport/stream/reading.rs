@@ -177,7 +177,7 @@ impl Streams {
         let Some(conn) = self.table.get(id) else { return };
         let of_tls = error.kind() == io::ErrorKind::InvalidData;
         if of_tls {
-            self.handshakes.failed(error, conn.remote(), &self.counters, now);
+            self.handshakes.failed(error, (conn.remote(), conn.is_inbound()), &self.counters, now);
         }
         let accepted = conn.link().secure().is_some_and(Secure::is_accepted);
         let refused = conn.state() == State::Handshake || (is_refusal(error) && !accepted);

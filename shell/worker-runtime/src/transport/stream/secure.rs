@@ -4,9 +4,7 @@ use super::listing::Agreed;
 use crate::sys::{self, Record, is_transient};
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 use tls::{Client, Fault, Session, Standing};
-use wire::Identity;
 
 /// Bytes asked for in one system call: two records of the largest size.
 const READ: usize = 32 << 10;
@@ -161,12 +159,9 @@ impl Secure {
         Some(Agreed { version, suite, peer: self.session.peer() })
     }
 
-    /// What the peer has proven by its certificate, if it has shown one that was verified.
-    pub fn identity(&self) -> Option<Arc<Identity>> {
-        let found = self.session.peer()?;
-        let addresses = found.addresses().iter().map(|address| address.to_string().into());
-        let names = found.domains().map(Into::into).chain(addresses).collect();
-        Some(Arc::new(Identity::new(names, vec![Box::default()])))
+    /// The session.
+    pub fn session(&self) -> &Session {
+        &self.session
     }
 
     /// Whether an earlier session was resumed.
