@@ -168,6 +168,8 @@ test_tools() {
     apt_for c++ g++ python3 python3 sysctl procps sipp sip-tester kamailio kamailio prlimit util-linux openssl openssl \
         baresip baresip-core linphonec linphone-cli sslscan sslscan testssl testssl.sh \
         faketime faketime ip iproute2 keepalived keepalived bird bird2
+    # Its TLS is loaded where Kamailio keeps its modules.
+    ls /usr/lib/*/kamailio/modules/tls.so >/dev/null 2>&1 || apt_install kamailio-tls-modules
     # The kernel with SCTP that verify/uml boots; Debian has it for x86 alone.
     [ "$(uname -m)" != x86_64 ] || apt_for linux.uml user-mode-linux modprobe kmod
     rust_tool cargo-clippy clippy rust-clippy

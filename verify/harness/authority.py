@@ -6,12 +6,12 @@ import subprocess
 class Authority:
     """An authority with its files in a folder of the caller's."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, name='Interop Authority'):
         self.folder, self.issued = folder, 0
         os.makedirs(folder, exist_ok=True)
         self.roots, self.key = self.path('roots.pem'), self.path('roots.key')
         openssl('req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '30',
-                '-subj', '/CN=Interop Authority', '-keyout', self.key, '-out', self.roots,
+                '-subj', '/CN=' + name, '-keyout', self.key, '-out', self.roots,
                 '-addext', 'basicConstraints=critical,CA:TRUE', '-addext', 'keyUsage=critical,keyCertSign,cRLSign')
 
     def path(self, name):

@@ -275,6 +275,7 @@ class Kamailio:
         self.dir = tempfile.mkdtemp(prefix='strowger-kamailio-')
         self.memory, self.extra, self.cpu, self.tcp = memory, list(extra), cpu, tcp
         self.authority = Authority(os.path.join(self.dir, 'tls')) if secure else None
+        self.secure = secure
         if secure:
             chain, key = self.authority.issue(self.domain, [self.domain, 'IP:' + self.ip])
             defines = [*defines, 'WITH_TLS', 'CHAIN "%s"' % chain, 'KEY "%s"' % key]
@@ -302,7 +303,7 @@ class Kamailio:
         cmd += [self.binary(), '-f', self.config, '-DD', '-E', '-m', str(self.memory), '-M', '16',
                 '-Y', self.dir, '-P', os.path.join(self.dir, 'pid'), '-l', 'udp:%s:%d' % self.address]
         cmd += ['-l', 'tcp:%s:%d' % self.address] if self.tcp else []
-        cmd += ['-l', 'tls:%s:%d' % self.place('tls')] if self.authority else []
+        cmd += ['-l', 'tls:%s:%d' % self.place('tls')] if self.secure else []
         self.process = Process(cmd + self.extra)
         client = net.Client(self.address, domain='probe.invalid')
         try:

@@ -21,6 +21,7 @@ import balancers  # noqa: E402, F401  (the same)
 import browsers  # noqa: E402, F401  (the same)
 import secure  # noqa: E402, F401  (the same)
 import secure_balancers  # noqa: E402, F401  (the same)
+import secure_trunks  # noqa: E402, F401  (the same)
 import translation  # noqa: E402, F401  (the same)
 
 
