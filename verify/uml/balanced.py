@@ -1,9 +1,10 @@
 """A balancer over SCTP on both sides: phones on associations, a node that is reached and probed by one."""
 import re
 
-from rig import LIMIT, Served, Server, associations, net, sctp_phone, udp_phone
+from rig import LIMIT, Served, Server, associations, both_styles, net, sctp_phone, udp_phone
 
 
+@both_styles
 class Balanced(Served):
     """Phones at a balancer, whose only node is over SCTP."""
 
@@ -14,13 +15,13 @@ class Balanced(Served):
         self.addCleanup(lambda: self.node.stop())
         balance = '[balance]\npath = "always"\nnodes = ["sip:%s:%d;transport=sctp"]\n' % self.NODE
         listen = ['udp:127.0.0.1:5060', 'sctp:127.0.0.1:5060']
-        self.server = Server(listen, balance, command='balance', admin=8098)
+        self.server = Server(listen, balance, command='balance', admin=8098, sctp=self.style())
         self.addCleanup(lambda: self.server.stop())
         self.wait_for(1)
 
     def started_node(self):
         places = ['%s:%s:%d' % (transport, *self.NODE) for transport in ('udp', 'sctp')]
-        return Server(places, auth='fronts = ["127.0.0.1"]')
+        return Server(places, auth='fronts = ["127.0.0.1"]', sctp=self.style())
 
     def wait_for(self, up):
         net.poll('the node is %s' % ('up' if up else 'down'), LIMIT,

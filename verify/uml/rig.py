@@ -228,7 +228,10 @@ class Served(unittest.TestCase):
         self.addCleanup(lambda: self.server.stop())
 
     def started(self):
-        return Server(self.LISTEN, self.MORE, sctp='sockets = "%s"\n%s' % (self.SOCKETS, self.SCTP))
+        return Server(self.LISTEN, self.MORE, sctp=self.style())
+
+    def style(self):
+        return 'sockets = "%s"\n%s' % (self.SOCKETS, self.SCTP)
 
     def phone(self, make, name, *addresses):
         phone = make(name, self.PLACE, *addresses)
