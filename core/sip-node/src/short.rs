@@ -27,6 +27,14 @@ impl<T> Short<T> {
     }
 }
 
+impl<T: Clone> Short<T> {
+    /// Puts one element before all others.
+    pub fn push_front(&mut self, item: T) {
+        let rest = mem::replace(self, Short::One(item));
+        rest.iter().for_each(|item| self.push(item.clone()));
+    }
+}
+
 impl<T> Deref for Short<T> {
     type Target = [T];
 
@@ -90,6 +98,8 @@ mod tests {
             assert_eq!(list.to_vec(), (0..n).collect::<Vec<_>>());
             list.push(n);
         }
+        list.push_front(7);
+        assert_eq!(list.to_vec(), [7, 0, 1, 2, 3, 4]);
     }
 
     #[test]

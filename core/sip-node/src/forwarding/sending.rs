@@ -6,6 +6,7 @@ use super::proxied::{Branch, Proxied, Reach, StoredTarget};
 use super::silence::{sort_hops, watch_branch};
 use crate::emergency::is_urgent;
 use crate::overload::Category;
+use crate::routing::is_dialled_never;
 use crate::services::{Counter, Services};
 use crate::site::{OC, callee_end, caller_end};
 use crate::step::Step;
@@ -276,7 +277,10 @@ fn delivery<S: Services>(
     request: &Message<'_>,
 ) -> Delivery {
     let yields = begins(request) && !is_urgent(step.site.settings().emergency.as_ref(), request);
-    let existing = branch.attempt() == 0 && p.target(branch).is_some_and(|target| target.existing);
+    let existing = p.target(branch).is_some_and(|target| {
+        let phone = target.role == Role::Local && is_dialled_never(flow.transport);
+        target.existing && (branch.attempt() == 0 || phone)
+    });
     Delivery { yields, hurries: has_datagram(p, branch, flow), existing, ..Delivery::default() }
 }
 

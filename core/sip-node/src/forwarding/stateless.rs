@@ -107,7 +107,8 @@ impl Forwarder {
         admitted: &Admitted<'_>,
         target: &Target,
     ) {
-        for &hop in target.hops.iter().skip(1).filter(|hop| hop.is_only_way()) {
+        let moved = target.hops.iter().any(Flow::is_only_way);
+        for &hop in target.hops.iter().skip(1).filter(|_| moved) {
             self.send_stateless(step, flow, hop, request, admitted, target);
         }
     }

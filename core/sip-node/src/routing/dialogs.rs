@@ -61,7 +61,10 @@ impl<S: Services> Router<'_, S> {
             }
         }
         if let Some(moved) = moved {
-            target.hops.push(moved.flow);
+            match moved.first {
+                true => target.hops.push_front(moved.flow),
+                false => target.hops.push(moved.flow),
+            }
         }
         room.push((1000, target));
         Plan::Forward(mem::take(room))

@@ -16,7 +16,7 @@ mod trunks;
 
 pub(crate) use moved::is_same_end;
 pub(crate) use others::{Ask, Finding, Findings, Others};
-pub(crate) use reach::is_anothers;
+pub(crate) use reach::{is_anothers, is_dialled_never};
 pub(crate) use target::{Plan, Target, sources};
 
 use crate::access::{Access, Asker, By, Holder, Place, access};

@@ -16,6 +16,34 @@ pub(super) struct Moved {
     pub flow: Flow,
     /// The one in the token is certainly gone.
     pub only: bool,
+    /// It is certainly that of the phone, so it is tried first: a lost connection shows that only when its
+    /// time is up.
+    pub first: bool,
+}
+
+/// The registration on the connection that the dialog began on.
+struct Earlier {
+    call_id: Vec<u8>,
+    instance: Vec<u8>,
+    expires: Time,
+}
+
+impl Earlier {
+    fn of(binding: &BindingView<'_>) -> Earlier {
+        let (call_id, instance) = (binding.call_id.to_vec(), binding.instance.to_vec());
+        Earlier { call_id, instance, expires: binding.expires }
+    }
+
+    /// Whether the same phone has registered again, with another Contact. Without a reg-id that makes a
+    /// second binding (RFC 5626 section 6). The Call-ID is the same from one boot of a phone to the next
+    /// (RFC 3261 section 10.2).
+    fn is_followed_by(&self, binding: &BindingView<'_>) -> bool {
+        let same = match (&*self.instance, binding.instance) {
+            (b"", b"") => self.call_id == binding.call_id,
+            (earlier, instance) => earlier == instance,
+        };
+        same && binding.expires >= self.expires
+    }
 }
 
 /// A connection, if there is only one.
@@ -38,14 +66,15 @@ impl Only {
 /// Which connection of a user leads to the phone of a dialog: the one that registered its Contact, else the
 /// only one with the user name of its Contact, else the only one of these at its address. Where none has this
 /// user name, the only one of all. None while a phone is registered on the connection that the dialog began
-/// on.
+/// on, unless it has registered again on another.
 #[derive(Default)]
 struct Search {
     exact: Option<Flow>,
     named: Only,
     near: Only,
     all: Only,
-    stays: bool,
+    earlier: Option<Earlier>,
+    follows: Option<Flow>,
 }
 
 impl Search {
@@ -54,7 +83,9 @@ impl Search {
         if !flow.is_only_way() || !binding.path.is_empty() {
             return;
         }
-        self.stays |= is_same_end(flow.remote, end.remote) && flow.transport == end.transport;
+        if began_on(end, binding) {
+            self.earlier = Some(Earlier::of(binding));
+        }
         let Ok(contact) = Uri::parse(binding.contact) else { return };
         if contact.equivalent(uri) {
             self.exact.get_or_insert(flow);
@@ -68,10 +99,28 @@ impl Search {
         self.all.note(flow);
     }
 
-    fn found(self) -> Option<Flow> {
-        let all = self.all.found().filter(|_| self.named.flow.is_none());
-        self.exact.or(self.named.found()).or(self.near.found()).or(all).filter(|_| !self.stays)
+    /// Looks at a binding again, now that the one from before is known.
+    fn note_again(&mut self, end: &End, binding: &BindingView<'_>) {
+        let follows = self.earlier.as_ref().is_some_and(|earlier| earlier.is_followed_by(binding));
+        if follows && binding.flow.is_only_way() && binding.path.is_empty() && !began_on(end, binding) {
+            self.follows = Some(binding.flow);
+        }
     }
+
+    /// The connection, and whether it is certain.
+    fn found(self) -> Option<(Flow, bool)> {
+        let all = self.all.found().filter(|_| self.named.flow.is_none());
+        let likely = self.named.found().or(self.near.found()).or(all);
+        match self.earlier {
+            Some(_) => self.follows.map(|flow| (flow, true)),
+            None => self.exact.map(|flow| (flow, true)).or(likely.map(|flow| (flow, false))),
+        }
+    }
+}
+
+/// Whether a binding is on the connection that a dialog began on.
+fn began_on(end: &End, binding: &BindingView<'_>) -> bool {
+    is_same_end(binding.flow.remote, end.remote) && binding.flow.transport == end.transport
 }
 
 /// Whether two addresses are the same one, however they are written.
@@ -103,6 +152,9 @@ impl<S: Services> Router<'_, S> {
         let mut search = Search::default();
         // The connections of this node are known here.
         let _ = self.site.services().bindings(aor.text(), now, &mut |b| search.note(end, uri, b));
-        search.found().map(|flow| Moved { flow, only: earlier })
+        if search.earlier.is_some() {
+            let _ = self.site.services().bindings(aor.text(), now, &mut |b| search.note_again(end, b));
+        }
+        search.found().map(|(flow, first)| Moved { flow, only: earlier, first })
     }
 }

@@ -206,6 +206,6 @@ impl<S: Services> Router<'_, S> {
 /// Whether a phone that registered over this transport is reached by its own connection only. Phones have no
 /// certificate to be known by, and browsers accept no connections (RFC 5626 section 3.1, RFC 7118 section
 /// 5). A new connection would cost the caller time and lead nowhere.
-pub(super) const fn is_dialled_never(transport: Transport) -> bool {
+pub(crate) const fn is_dialled_never(transport: Transport) -> bool {
     matches!(transport, Transport::Tls | Transport::Ws | Transport::Wss)
 }
