@@ -14,7 +14,8 @@
 //! - [`generator`]: TLS of a load generator;
 //! - [`names`]: the identities in a peer's certificate (RFC 5922 section 7.1) and how they compare;
 //! - [`verify`]: who is believed, as a server and as a client;
-//! - [`tickets`], `proven`, [`key_log`]: sessions that are resumed, for how long, keys for captures;
+//! - [`tickets`], `proven`, `remembered`: sessions that are resumed, and for how long;
+//! - [`key_log`]: keys for captures;
 //! - [`versions`]: the versions of TLS that sessions may have;
 //! - [`settings`]: what all sessions of a listener, or towards a peer, have in common.
 
@@ -28,6 +29,7 @@ pub mod generator;
 pub mod key_log;
 pub mod names;
 mod proven;
+mod remembered;
 pub mod session;
 pub mod settings;
 pub mod tickets;

@@ -3,6 +3,7 @@
 use crate::authorities::Authorities;
 use crate::certificate::{Certificate, CertificateError, read_chain};
 use crate::choice::Choice;
+use crate::remembered::{Ends, Remembered};
 use crate::session::{Fault, Session};
 use crate::tickets::{TicketSecret, Tickets};
 use crate::verify::Judge;
@@ -16,9 +17,6 @@ use rustls::server::NoServerSessionStorage;
 use rustls::{ClientConfig, Error, KeyLog, RootCertStore, ServerConfig, SupportedProtocolVersion};
 use std::path::Path;
 use std::sync::Arc;
-
-/// Sessions that a client keeps for resumption: servers that we connect to are few.
-const KEPT_SESSIONS: usize = 256;
 
 /// Whether clients are asked for a certificate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -198,8 +196,11 @@ impl ClientSettings {
         versions: &[&'static SupportedProtocolVersion],
     ) -> Result<Arc<ClientConfig>, Error> {
         let provider = Arc::new(provider::default_provider());
+        let ends = Ends::default();
+        let own = judge.is_none();
         let judge = judge.unwrap_or_else(|| {
-            Arc::new(Judge::of_servers(Arc::clone(&self.roots), &provider, self.wildcards))
+            let judge = Judge::of_servers(Arc::clone(&self.roots), &provider, self.wildcards);
+            Arc::new(judge.noting(ends.clone()))
         });
         let builder = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(versions)?
@@ -214,7 +215,9 @@ impl ClientSettings {
             None => builder.with_no_client_auth(),
         };
         config.resumption = match self.resume {
-            true => Resumption::in_memory_sessions(KEPT_SESSIONS),
+            true if own => Resumption::store(Arc::new(Remembered::new(ends))),
+            // Another judge believes every certificate, at any time.
+            true => Resumption::default(),
             false => Resumption::disabled(),
         };
         if let Some(log) = &self.key_log {

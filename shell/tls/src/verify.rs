@@ -3,6 +3,7 @@
 use crate::constraints::{Others, end_of};
 use crate::names::{Identities, is_for_clients};
 use crate::proven;
+use crate::remembered::Ends;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::{
@@ -45,13 +46,20 @@ pub struct Judge {
     mandatory: bool,
     /// The judge of certificates that are for clients, where this judges clients.
     clients: Option<Arc<dyn ClientCertVerifier>>,
+    /// Until when certificates of servers count.
+    ends: Ends,
 }
 
 impl Judge {
     /// Of servers. `wildcards`: see [`Identities::prove`].
     pub fn of_servers(roots: Arc<RootCertStore>, provider: &CryptoProvider, wildcards: bool) -> Judge {
         let algorithms = provider.signature_verification_algorithms;
-        Judge { roots, algorithms, wildcards, mandatory: false, clients: None }
+        Judge { roots, algorithms, wildcards, mandatory: false, clients: None, ends: Ends::default() }
+    }
+
+    /// Notes until when the certificate of each server counts.
+    pub(crate) fn noting(self, ends: Ends) -> Judge {
+        Judge { ends, ..self }
     }
 
     /// Of clients. `mandatory`: they must have a certificate.
@@ -65,7 +73,8 @@ impl Judge {
     ) -> Result<Judge, VerifierBuilderError> {
         let algorithms = provider.signature_verification_algorithms;
         let clients = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(provider));
-        Ok(Judge { roots, algorithms, wildcards: false, mandatory, clients: Some(clients.build()?) })
+        let (clients, ends) = (Some(clients.build()?), Ends::default());
+        Ok(Judge { roots, algorithms, wildcards: false, mandatory, clients, ends })
     }
 
     /// Whether a chain leads to a root, is valid now, and may be a server's; or a client's, if this judges
@@ -132,6 +141,7 @@ impl ServerCertVerifier for Judge {
             _ => false,
         };
         if proven {
+            self.ends.note(name, end_of(certificate, others)?);
             return Ok(ServerCertVerified::assertion());
         }
         let wanted = name.to_str().into_owned();

@@ -205,6 +205,20 @@ fn end_of_one_side_leaves_the_other_open() {
     assert_eq!((caller.got.as_slice(), caller.session.standing()), (&b"answer"[..], Standing::PeerClosed));
 }
 
+/// Whether a handshake with `example.org` resumes a session; or why the client refuses the server.
+fn accepted(server: &Arc<rustls::ServerConfig>, client: &Arc<rustls::ClientConfig>) -> Result<bool, Fault> {
+    let mut to_server = Vec::new();
+    let name = ServerName::try_from("example.org").unwrap();
+    let session = Session::client(client, name, &mut to_server).unwrap();
+    let mut caller = End { session, got: Vec::new() };
+    let mut callee = End { session: Session::server(server).unwrap(), got: Vec::new() };
+    for _ in 0..4 {
+        let to_client = callee.take(&to_server).unwrap();
+        to_server = caller.take(&to_client).map_err(|(fault, _)| fault)?;
+    }
+    Ok(caller.session.is_resumed())
+}
+
 /// Whether a handshake with `example.org` resumes a session, as both ends see it; or why the server refuses
 /// it.
 fn handshake(
@@ -283,6 +297,23 @@ fn session_is_not_resumed_after_the_certificate_of_its_client() {
     std::thread::sleep(end.duration_since(SystemTime::now()).unwrap_or_default() + Duration::from_secs(2));
     let fault = handshake(&config, &client).expect_err("it has expired");
     assert_eq!(fault.class(), FaultClass::Certificate, "{fault}");
+}
+
+#[test]
+fn session_is_not_resumed_after_the_certificate_of_its_server() {
+    let authority = Authority::new("server-ends");
+    let client = authority.client().config().unwrap();
+    let first = [2, 4, 8, 16, 32].into_iter().find_map(|seconds| {
+        let end = SystemTime::now() + Duration::from_secs(seconds);
+        let certificate =
+            authority.issue_until(&["example.org"], ExtendedKeyUsagePurpose::ServerAuth, Some(end));
+        let choice = Arc::new(Choice::new([(&certificate, &[][..])]));
+        let server = ServerSettings { choice, ..authority.server(&["example.org"]) }.config().unwrap();
+        accepted(&server, &client).ok().map(|_| (server, end))
+    });
+    let (server, end) = first.expect("a certificate of 32 seconds is valid at its first handshake");
+    std::thread::sleep(end.duration_since(SystemTime::now()).unwrap_or_default() + Duration::from_secs(2));
+    assert_eq!(accepted(&server, &client).expect_err("it has expired").class(), FaultClass::Certificate);
 }
 
 #[test]
