@@ -75,10 +75,12 @@ impl Identities {
     /// `*.example.org` counts for one label. The RFC forbids it, but public certificates often need it.
     pub fn prove(&self, domain: &str, wildcards: bool) -> bool {
         let domain = domain.strip_suffix('.').unwrap_or(domain);
-        self.domains().any(|name| {
-            name.eq_ignore_ascii_case(domain)
-                || (wildcards && name.strip_prefix("*.").is_some_and(|parent| is_below(domain, parent)))
-        })
+        // `*.0.2.1` is no address, and proves none.
+        !is_address(domain)
+            && self.domains().any(|name| {
+                name.eq_ignore_ascii_case(domain)
+                    || (wildcards && name.strip_prefix("*.").is_some_and(|parent| is_below(domain, parent)))
+            })
     }
 
     /// Whether it proves this address.
@@ -124,11 +126,20 @@ fn sip_domain(uri: &str) -> Option<&str> {
     is_domain(host).then_some(host)
 }
 
-/// Whether this can be the name of a domain: letters, digits, hyphens and dots, something in each label.
+/// Whether this can be the name of a domain: letters, digits, hyphens and dots, something in each label. An
+/// address is none: it is proven only by an IP entry of the alternative names (RFC 5280 section 4.2.1.6).
 pub fn is_domain(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
+    if is_address(name) {
+        return false;
+    }
     let of_label = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
     name.len() <= 253 && name.split('.').all(|label| !label.is_empty() && label.bytes().all(of_label))
+}
+
+/// Whether this is written as an address, which no name of the DNS proves.
+fn is_address(name: &str) -> bool {
+    name.parse::<IpAddr>().is_ok()
 }
 
 /// An address as certificates have it: four or sixteen bytes.

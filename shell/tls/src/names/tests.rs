@@ -73,6 +73,22 @@ fn addresses_prove_themselves() {
 }
 
 #[test]
+fn address_counts_from_an_ip_entry_alone() {
+    for found in [
+        identities(None, &[dns("127.77.0.9")]),
+        identities(None, &[dns("127.77.0.9.")]),
+        identities(None, &[dns("*.77.0.9")]),
+        identities(None, &[uri("sip:127.77.0.9")]),
+        identities(Some("127.77.0.9"), &[]),
+    ] {
+        assert!(!found.prove("127.77.0.9", true) && !found.prove("127.77.0.9.", true), "{found}");
+        assert!(found.domains().all(|name| name.starts_with("*.")), "{found}");
+    }
+    // Domains of cameras (GB/T 28181) are digits alone.
+    assert!(identities(None, &[dns("3402000000")]).prove("3402000000", false));
+}
+
+#[test]
 fn garbage_proves_nothing() {
     assert!(Identities::of(&CertificateDer::from(vec![0x30, 0x80, 1, 2])).is_empty());
 }
