@@ -8,12 +8,19 @@ use std::net::{Ipv4Addr, SocketAddr};
 struct Front {
     authority: Authority,
     ip: Ipv4Addr,
-    _balancer: Beside,
+    workers: &'static str,
+    balancer: Beside,
 }
 
 impl Front {
     /// In front of these nodes, with these keys of `[balance]`.
-    fn start(authority: Authority, ip: Ipv4Addr, workers: &str, nodes: &[String], keys: &str) -> Front {
+    fn start(
+        authority: Authority,
+        ip: Ipv4Addr,
+        workers: &'static str,
+        nodes: &[String],
+        keys: &str,
+    ) -> Front {
         authority.issue("front", &["example.com", &ip.to_string()]);
         let nodes: Vec<String> = nodes.iter().map(|node| format!("\"{node}\"")).collect();
         let places = [("udp", 5060), ("tcp", 5060), ("tls", 5061), ("ws", 5080), ("wss", 5443)];
@@ -26,7 +33,14 @@ impl Front {
         let file = authority.folder().join("front.toml");
         std::fs::write(&file, config).unwrap();
         let balancer = Beside::start(&["balance", &file.display().to_string(), "--workers", workers]);
-        Front { authority, ip, _balancer: balancer }
+        Front { authority, ip, workers, balancer }
+    }
+
+    /// Killed, and started again.
+    fn restart(&mut self) {
+        self.balancer.kill();
+        let file = self.authority.folder().join("front.toml").display().to_string();
+        self.balancer = Beside::start(&["balance", &file, "--workers", self.workers]);
     }
 
     fn link(&self, via: Via) -> Link {
@@ -184,6 +198,24 @@ fn death_of_a_node_over_tls_loses_no_call() {
     let alive: Vec<_> = alive.collect();
     assert_eq!(alive.len(), 2, "each had two");
     alive.into_iter().for_each(|up| hang_up(&mut caller, &mut bob, up));
+}
+
+/// The connections are gone, and what is in Record-Route tells the node where the balancer is and which name
+/// it has to prove.
+#[test]
+fn node_over_tls_finds_a_restarted_balancer() {
+    let (authority, ip) = (Authority::new(), fresh_ip());
+    let server = node(&authority, ip, "node.example");
+    let mut bob = Link::udp_at((fresh_ip(), 5060).into(), server.sip());
+    bob.register("bob");
+    let nodes = [format!("sip:{}:5061;transport=tls;verify=node.example", server.ip())];
+    let mut front = Front::start(authority, ip, "2", &nodes, "probe_interval = \"1h\"\n");
+    let mut caller = front.link(Via::Udp);
+    let [first, second] = [(); 2].map(|()| call(&mut caller, &mut bob, "bob"));
+    front.restart();
+    hung_up(&mut caller, &mut bob, &first);
+    hang_up(&mut caller, &mut bob, &second);
+    assert_eq!(server.metric("strowger_tls_unproven_total"), 0);
 }
 
 #[test]

@@ -96,6 +96,10 @@ impl<S: Services> Router<'_, S> {
             Some(ip) if ip == peer.remote.ip() => {
                 let size = self.site.grown(flow, request);
                 target.hops = self.dialog_hops(now, &uri, &peer, flow, size, asker);
+                if let Some(hop) = self.front_anew(&uri, &peer) {
+                    target.hops.push(hop);
+                    target.existing = false;
+                }
             }
             // The other end's, which is behind address translation.
             Some(ip) if !is_public(ip) && is_outside(peer.remote.ip()) => {
@@ -196,6 +200,21 @@ impl<S: Services> Router<'_, S> {
             hops.push(seen);
         }
         hops
+    }
+
+    /// A new connection to a trusted proxy in front of this server, whose own is gone: to the port in its
+    /// Record-Route. Over TLS alone: another program at the port that a sender names does not prove that it
+    /// is the proxy, and is sent nothing.
+    fn front_anew(&self, uri: &Uri<'_>, peer: &End) -> Option<Flow> {
+        let settings = self.site.settings();
+        let secure = [peer.transport, transport_of(uri)] == [Transport::Tls; 2];
+        if !(secure && peer.opened && settings.auth.is_front(peer.remote.ip())) {
+            return None;
+        }
+        let transport = Transport::Tls;
+        let remote = SocketAddr::new(peer.remote.ip(), uri.port.unwrap_or(transport.default_port()));
+        let listener = settings.listener_for(transport, remote, peer.listener)?;
+        Some(Flow { transport, listener, remote, conn: None })
     }
 
     /// Whether a request to `peer` may go to another port of the same host, which is its sender's word.

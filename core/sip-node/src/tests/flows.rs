@@ -302,3 +302,29 @@ fn flow_that_was_registered_anew_outlives_a_late_430() {
     let sent = lab.invite(CAROL, Req::invite().text());
     assert_eq!(requests(&sent), [("INVITE".to_owned(), edge.to_owned())]);
 }
+
+#[test]
+fn dialog_by_a_front_goes_on_over_a_new_connection() {
+    let mut lab = lab(|s| {
+        s.auth.enabled = false;
+        s.auth.fronts = vec![("192.0.2.90".parse().unwrap(), 32)];
+    });
+    lab.phones(&[BOB]);
+    let mut invite = Req::invite();
+    invite.via = "SIP/2.0/TLS 192.0.2.90:5061;branch=z9hG4bKfront".to_owned();
+    invite.from = "<sip:alice@here.example>;tag=a".to_owned();
+    invite.lines.push("Record-Route: <sip:192.0.2.90:5061;transport=tls;lr;d=02>".to_owned());
+    invite.lines.push("Contact: <sip:carol@192.0.2.99:5060>".to_owned());
+    lab.send_on(opened(Transport::Tls, "192.0.2.90:50001", 1), invite.text());
+    let got = lab.sent().into_iter().find(|sent| sent.status() == 0).expect("it rings");
+    lab.send(BOB, got.reply(200, "b", &format!("Contact: <sip:bob@{BOB}>\r\n")));
+    lab.sent();
+    lab.restart();
+    lab.send(BOB, from_callee(&got, "BYE", BOB, "<sip:bob@here.example>").text());
+    let mut ways = Vec::new();
+    while let Some(sent) = lab.sent().into_iter().find(|sent| sent.status() == 0) {
+        ways.push((sent.to(), sent.existing));
+        lab.undeliverable(&sent);
+    }
+    assert_eq!(ways.last(), Some(&("192.0.2.90:5061".to_owned(), false)), "{ways:?}");
+}
