@@ -12,6 +12,7 @@ class Hostile(Served):
     """An interface without an address leads to peers that are made of raw packets."""
 
     LISTEN = ['udp:127.0.0.1:5060', 'sctp:127.0.0.1,10.3.0.1:5060']
+    MORE = '[limits]\nmessage_bytes = 200000\n'
     SCTP = 'rto_initial = "200ms"\nrto_min = "100ms"\nrto_max = "1s"\nretransmissions = 5\n'
 
     def setUp(self):
@@ -34,7 +35,7 @@ class Hostile(Served):
         self.works()
 
     def peer(self, port=40_000):
-        peer = Endpoint('outer', 'inner', '10.3.0.2', ('10.3.0.1', 5060), port)
+        peer = Endpoint('outer', 'inner', '10.3.0.2', ('10.3.0.1', 5060), port, 2 * LIMIT)
         self.addCleanup(peer.close)
         return peer
 
@@ -113,12 +114,15 @@ class Hostile(Served):
         peer = self.peer()
         peer.connect()
         # More than the kernel keeps before it delivers a part.
-        peer.send(b'OPTIONS sip:example.com SIP/2.0\r\n' + b'x' * 70_000, end=False)
-        self.works()
-        phone = self.phone(sctp_phone, 'third')
-        phone.request('OPTIONS', 'sip:example.com')
-        self.assertEqual(phone.response().status, 200)
-        peer.send_chunks(chunk(ABORT))
+        peer.send(b'OPTIONS sip:example.com SIP/2.0\r\nSubject: ' + b'x' * 70_000, end=False)
+        # Several, so that both workers own one.
+        phones = [self.phone(sctp_phone, 'p%d' % n) for n in range(8)]
+        for phone in phones:
+            phone.request('OPTIONS', 'sip:example.com')
+            self.assertEqual(phone.response().status, 200)
+        self.assertEqual(self.server.metric('strowger_connections'), 10)
+        # It does not end in time.
+        peer.expect(ABORT)
 
     def test_stream_beyond_those_agreed_is_refused_by_the_kernel(self):
         peer = self.peer()
