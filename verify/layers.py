@@ -44,17 +44,18 @@ BELOW = {
     'sip-balancer': {'wire', 'timing', 'seal', 'sip-message', 'sip-proxy', 'sip-steering', 'sip-health'},
     # The shell handles no SIP: of the core it sees only the vocabulary, the wheel for deadlines and the form of
     # programs for the kernel.
-    'tls': set(),
+    'tls': {'regular-file'},
     'worker-runtime': {'wire', 'timing', 'kernel-programs', 'log-events', 'tls', 'websocket'},
     # ... except the location service and the store, which keep bindings and credentials as the core defines them.
     'location': {'wire', 'sip-registrar', 'log-events'},
     'store': {'wire', 'location', 'sip-registrar', 'sip-auth', 'log-events'},
     # ... and control, whose keys and counters are those of the core: it reads into the core's settings, and names
     # what a node counts.
-    'control': {'wire', 'log-events', 'sip-message', 'sip-auth', 'sip-registrar', 'sip-proxy', 'sip-node', 'sip-balancer', 'tls'},
+    'control': {'wire', 'log-events', 'sip-message', 'sip-auth', 'sip-registrar', 'sip-proxy', 'sip-node', 'sip-balancer', 'tls', 'regular-file'},
     'resolver': {'wire', 'log-events'},
-    # Below the whole shell: the log events.
+    # Below the whole shell: the log events, and how files are read.
     'log-events': set(),
+    'regular-file': set(),
     # The load generator is a machine like the node; the runtime drives it.
     'load': {'wire', 'timing', 'sip-message', 'sip-auth'},
     'load-runner': {'wire', 'load', 'worker-runtime', 'control', 'tls'},

@@ -12,6 +12,8 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::public_key::PublicKey;
 use x509_parser::x509::SubjectPublicKeyInfo;
 
+/// Bytes that a file with a chain or a key may have.
+const MAX_BYTES: u64 = 1 << 20;
 /// Certificates that a chain may have.
 const MAX_CHAIN: usize = 30;
 
@@ -96,7 +98,7 @@ impl Certificate {
     /// too long. Whether it has expired is not judged here: it may be the only one there is.
     pub fn read(chain: &Path, key: &Path) -> Result<Certificate, CertificateError> {
         let certificates = read_chain(chain)?;
-        let private = PrivateKeyDer::from_pem_slice(&bytes(key)?).map_err(|error| {
+        let private = PrivateKeyDer::from_pem_slice(&bytes(key, MAX_BYTES)?).map_err(|error| {
             let what = format!("no private key that can be read ({error}); it must be PEM, unencrypted");
             CertificateError::new(key, what)
         })?;
@@ -148,23 +150,33 @@ impl Certificate {
     }
 }
 
-fn bytes(file: &Path) -> Result<Vec<u8>, CertificateError> {
-    std::fs::read(file).map_err(|error| CertificateError::new(file, error.to_string()))
+fn bytes(file: &Path, limit: u64) -> Result<Vec<u8>, CertificateError> {
+    regular_file::read(file, limit).map_err(|error| CertificateError::new(file, error.to_string()))
 }
 
-/// The certificates in a file.
+/// The certificates of a chain.
 ///
 /// # Errors
 /// It cannot be read, has none, or too many.
-pub(crate) fn read_chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
-    let found: Result<Vec<_>, _> =
-        CertificateDer::pem_slice_iter(&bytes(file)?).take(MAX_CHAIN + 1).collect();
+fn read_chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
+    let found = read_all(file, MAX_BYTES)?;
+    match found.len() {
+        0..=MAX_CHAIN => Ok(found),
+        _ => {
+            Err(CertificateError::new(file, format!("more than {MAX_CHAIN} certificates; a chain has a few")))
+        }
+    }
+}
+
+/// The certificates in a file of at most `limit` bytes.
+///
+/// # Errors
+/// It cannot be read, or has none.
+pub(crate) fn read_all(file: &Path, limit: u64) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes(file, limit)?).collect();
     match found {
         Ok(found) if found.is_empty() => {
             Err(CertificateError::new(file, "no certificate is in it; it must be PEM (BEGIN CERTIFICATE)"))
-        }
-        Ok(found) if found.len() > MAX_CHAIN => {
-            Err(CertificateError::new(file, format!("more than {MAX_CHAIN} certificates; a chain has a few")))
         }
         Ok(found) => Ok(found),
         Err(error) => Err(CertificateError::new(file, format!("not PEM: {error}"))),

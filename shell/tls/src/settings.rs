@@ -1,7 +1,7 @@
 //! What all sessions of one server, or all towards some peers, have in common.
 
 use crate::authorities::Authorities;
-use crate::certificate::{Certificate, CertificateError, read_chain};
+use crate::certificate::{Certificate, CertificateError, read_all};
 use crate::choice::Choice;
 use crate::remembered::{Ends, Remembered};
 use crate::session::{Fault, Session};
@@ -17,6 +17,9 @@ use rustls::server::NoServerSessionStorage;
 use rustls::{ClientConfig, Error, KeyLog, RootCertStore, ServerConfig, SupportedProtocolVersion};
 use std::path::Path;
 use std::sync::Arc;
+
+/// Bytes that a file of roots may have. Those of a whole system have a quarter of a megabyte.
+const MAX_ROOTS: u64 = 8 << 20;
 
 /// Whether clients are asked for a certificate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -233,7 +236,7 @@ impl ClientSettings {
 /// It cannot be read, or has none.
 pub fn roots_in(file: &Path) -> Result<Arc<RootCertStore>, CertificateError> {
     let mut roots = RootCertStore::empty();
-    let found = read_chain(file)?;
+    let found = read_all(file, MAX_ROOTS)?;
     let (taken, _) = roots.add_parsable_certificates(found);
     match taken {
         0 => Err(CertificateError::new(file, "has no certificate of an authority that can be used")),

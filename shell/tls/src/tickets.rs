@@ -17,7 +17,6 @@ use aws_lc_rs::rand;
 use rustls::pki_types::UnixTime;
 use rustls::server::ProducesTickets;
 use std::fmt;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -54,7 +53,7 @@ impl TicketSecret {
     /// It cannot be read, or is too short.
     pub fn read(file: &Path) -> Result<TicketSecret, CertificateError> {
         let mut secret = Vec::new();
-        let read = File::open(file).and_then(|file| file.take(LONGEST).read_to_end(&mut secret));
+        let read = regular_file::open(file).and_then(|file| file.take(LONGEST).read_to_end(&mut secret));
         read.map_err(|error| CertificateError::new(file, error.to_string()))?;
         if secret.len() < SHORTEST {
             let what =

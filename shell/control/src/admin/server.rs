@@ -127,7 +127,7 @@ pub fn read_secret(path: &Path) -> io::Result<(String, bool)> {
     use std::os::unix::fs::MetadataExt;
     let mut text = String::new();
     let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
-    let file = std::fs::File::open(path).map_err(named)?;
+    let file = regular_file::open(path).map_err(named)?;
     let is_open = file.metadata().is_ok_and(|meta| meta.mode() & 0o007 != 0);
     file.take(TOKEN_BYTES).read_to_string(&mut text).map_err(named)?;
     let token = text.lines().next().unwrap_or_default().trim();

@@ -8,7 +8,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
-/// Larger files are refused unread; octets.
+/// Larger files are refused; octets.
 const LARGEST_FILE: u64 = 4 << 20;
 
 /// Octets of the secret of a cluster.
@@ -231,7 +231,7 @@ impl Config {
 fn read_secret(path: &Path) -> std::io::Result<()> {
     let named = |e: std::io::Error| std::io::Error::new(e.kind(), format!("{}: {e}", path.display()));
     let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(named)?;
+    let file = regular_file::open(path).map_err(named)?;
     file.take(SECRET_BYTES + 1).read_to_end(&mut bytes).map_err(named)?;
     if bytes.len() as u64 != SECRET_BYTES {
         let what = format!("{}: not {SECRET_BYTES} octets", path.display());
@@ -253,15 +253,7 @@ fn read_file(path: &Path) -> Result<String, ConfigFault> {
         };
         ConfigFault(format!("cannot read: {e}"), mend.into())
     };
-    let file = std::fs::File::open(path).map_err(cannot)?;
-    let mut bytes = Vec::new();
-    file.take(LARGEST_FILE + 1).read_to_end(&mut bytes).map_err(cannot)?;
-    if bytes.len() as u64 > LARGEST_FILE {
-        return Err(ConfigFault(
-            format!("larger than {LARGEST_FILE} octets"),
-            "is it the right file?".into(),
-        ));
-    }
+    let bytes = regular_file::read(path, LARGEST_FILE).map_err(cannot)?;
     String::from_utf8(bytes).map_err(|e| {
         let at = e.utf8_error().valid_up_to();
         ConfigFault(format!("not UTF-8 at octet {at}"), "save it as UTF-8".into())

@@ -108,7 +108,7 @@ pub fn keys(secret: [u8; 32], previous: Option<&Path>) -> Result<Keys, Failure> 
 
 fn read_secret(path: &Path) -> Result<[u8; 32], Failure> {
     let mend = "name a file that was `secret` in a data_dir";
-    let bytes = std::fs::read(path);
+    let bytes = regular_file::read(path, 32);
     let bytes = bytes.map_err(|error| format!("previous_secret {}: {error}; {mend}", path.display()))?;
     let bytes = <[u8; 32]>::try_from(bytes);
     Ok(bytes.map_err(|_| format!("previous_secret {}: not 32 octets; {mend}", path.display()))?)

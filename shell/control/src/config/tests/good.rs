@@ -279,6 +279,27 @@ fn paths_are_meant_from_where_the_file_is() {
 }
 
 #[test]
+fn fifo_is_no_configuration() {
+    let dir = std::env::temp_dir().join(format!("strowger-fifo-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let fifo = dir.join("fifo");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let errors = Config::load(Some(&fifo), &Overrides::default(), METHODS).unwrap_err();
+    assert!(errors[0].message.starts_with("cannot read: is a FIFO"), "{}", errors[0]);
+    let text = format!(
+        "[admin]\ntoken_file = '{0}'\n[balance]\nprevious_secret = '{0}'\n[tls]\nticket_keys = '{0}'\n\
+         [websocket]\ntoken_secret = '{0}'\n",
+        fifo.display()
+    );
+    let file = dir.join("strowger.toml");
+    std::fs::write(&file, text).unwrap();
+    let found = Config::load(Some(&file), &Overrides::default(), METHODS).unwrap().check_files();
+    assert_eq!(found.len(), 4);
+    assert!(found.iter().all(|found| found.message.contains("is a FIFO")), "{found:?}");
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
 fn what_is_rendered_reads_back_the_same() {
     for text in ["", FULL] {
         let config = good(text);

@@ -1,0 +1,99 @@
+//! Reads files that an operator names.
+//!
+//! A FIFO or a device under such a name would block whoever opens it, and a large file would fill the memory.
+//! So nothing is waited for, only regular files are read, and at most a limit of them.
+
+#![forbid(unsafe_code)]
+
+use std::fs::{File, OpenOptions};
+use std::io::{Error, ErrorKind, Read, Result};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Opens a regular file, or a link to one, without waiting. The descriptor is closed in programs that are
+/// started.
+///
+/// # Errors
+/// It cannot be opened, or is of another kind. The error does not name the file: callers do.
+pub fn open(path: &Path) -> Result<File> {
+    // The standard library adds O_CLOEXEC.
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let kind = file.metadata()?.file_type();
+    if kind.is_file() {
+        return Ok(file);
+    }
+    if kind.is_dir() {
+        return Err(Error::from_raw_os_error(libc::EISDIR));
+    }
+    let kind = match kind {
+        kind if kind.is_fifo() => "a FIFO",
+        kind if kind.is_char_device() || kind.is_block_device() => "a device",
+        _ => "something else",
+    };
+    let what = format!("is {kind}, not a regular file; write its content to a file and name that");
+    Err(Error::new(ErrorKind::InvalidInput, what))
+}
+
+/// The content of a regular file that has at most `limit` bytes.
+///
+/// # Errors
+/// As for [`open`]; it cannot be read, or is larger.
+pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        let what = format!("is larger than {limit} bytes; is it the right file?");
+        return Err(Error::new(ErrorKind::FileTooLarge, what));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+    use std::process::Command;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Folder {
+            let folder = std::env::temp_dir().join(format!("strowger-{name}-{}", std::process::id()));
+            std::fs::create_dir_all(&folder).unwrap();
+            Folder(folder)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn file_is_read_up_to_its_limit() {
+        let folder = Folder::new("limit");
+        let (file, link) = (folder.0.join("file"), folder.0.join("link"));
+        std::fs::write(&file, b"12345").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        assert_eq!(read(&link, 5).unwrap(), b"12345");
+        let error = read(&file, 4).unwrap_err();
+        assert_eq!(error.to_string(), "is larger than 4 bytes; is it the right file?");
+        // A sparse file larger than any memory.
+        File::options().write(true).open(&file).unwrap().set_len(1 << 40).unwrap();
+        assert_eq!(read(&file, 1 << 20).unwrap_err().kind(), ErrorKind::FileTooLarge);
+    }
+
+    #[test]
+    fn nothing_but_a_regular_file_is_opened() {
+        let folder = Folder::new("kind");
+        let fifo = folder.0.join("fifo");
+        assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        // Nobody writes to it, so opening it in the usual way would never end.
+        let error = open(&fifo).unwrap_err();
+        assert!(error.to_string().starts_with("is a FIFO, not a regular file"), "{error}");
+        assert!(open(Path::new("/dev/zero")).unwrap_err().to_string().starts_with("is a device"));
+        assert_eq!(open(&folder.0).unwrap_err().kind(), ErrorKind::IsADirectory);
+        assert_eq!(open(&folder.0.join("missing")).unwrap_err().kind(), ErrorKind::NotFound);
+    }
+}
