@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use wire::{ConnId, Flow, Identity};
 
-/// Peers known at one time. Those beyond are as if they had no certificate.
+/// Peers known at one time. Those beyond are as if they had no certificate, unless they are trunks.
 const MOST: usize = 65_536;
 
 /// A peer, and the trunk that its names make it.
@@ -22,11 +22,11 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    /// Notes who the peer of a connection is; `false` if too many are known.
+    /// Notes who the peer of a connection is; `false` if too many are known, and this one is no trunk.
     pub fn note(&mut self, settings: &Settings, conn: ConnId, identity: &Arc<Identity>) -> bool {
-        let room = self.by_conn.len() < MOST;
+        let trunk = trunk_named(settings, identity);
+        let room = trunk.is_some() || self.by_conn.len() < MOST;
         if room {
-            let trunk = trunk_named(settings, identity);
             self.by_conn.insert(conn, Peer { identity: Arc::clone(identity), trunk });
         }
         room

@@ -142,6 +142,19 @@ fn reload_changes_whose_a_connection_is() {
 }
 
 #[test]
+fn trunk_is_known_beside_any_number_of_peers() {
+    let mut lab = lab(|_| {});
+    let phone = identity(&["phone.example"]);
+    for conn in 10..65_550 {
+        lab.node.identified(lab.now, ConnId::accepted(0, conn), &phone);
+    }
+    assert_eq!(lab.count(Counter::PeerCrowded), 4, "their certificates count for nothing");
+    let flow = opened(CARRIER, 1);
+    lab.node.identified(lab.now, flow.conn.unwrap(), &identity(&[NAME]));
+    assert_eq!(outcome(&mut lab, flow).0, [100]);
+}
+
+#[test]
 fn trunk_ends_its_call_over_any_connection_that_it_has_proven() {
     let mut lab = lab(|_| {});
     let [first, second, third] = [opened(CARRIER, 1), opened("203.0.113.5:40009", 2), opened(OTHER, 3)];

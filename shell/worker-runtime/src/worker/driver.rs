@@ -99,7 +99,7 @@ impl<H: Host> Driver<H> {
     /// first, which may wait for room there.
     pub fn offer(&mut self, flow: Flow, bytes: &[u8]) -> bool {
         let taken = match self.other_owner(bytes) {
-            Some(_) if flow.transport.is_secure() && self.rings.has_deferred() => false,
+            Some(owner) if flow.transport.is_secure() && self.rings.defers_for(owner) => false,
             Some(owner) => self.rings.hand_over(owner, flow, bytes, None),
             None => {
                 self.deliver(flow, bytes, None);

@@ -2,6 +2,7 @@
 
 mod alarm;
 mod busy_poll;
+mod deferred;
 mod dispatch;
 mod driver;
 mod grain;

@@ -1,15 +1,12 @@
 //! One worker's side of the rings to the others.
 
+use super::deferred::Deferred;
 use crate::counters::Counters;
 use crate::shared::{Hop, Mailbox, Shared};
 use crate::transport::stream::Ticket;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use wire::{ConnId, Flow, Identity, Time};
 
-/// Control hops kept while a ring is full. Beyond it they are lost and counted; the machines' own
-/// timers have to notice then.
-const KEEP_DEFERRED: usize = 65_536;
 /// A buffer that grew beyond this is freed after its hop.
 const KEEP_CAPACITY: usize = 16 << 10;
 /// Capacity of a new buffer: most messages fit.
@@ -23,7 +20,7 @@ pub struct Rings<N> {
     /// Which workers' rings got an entry since the last [`Rings::rouse`].
     touched: Vec<bool>,
     any_touched: bool,
-    deferred: VecDeque<(u16, Hop)>,
+    deferred: Deferred,
     /// Connections of other workers to tell of at the end of the round.
     settling: Vec<ConnId>,
 }
@@ -33,15 +30,8 @@ impl<N> Rings<N> {
     pub fn new(me: u16, shared: Arc<Shared<N>>) -> Rings<N> {
         let counters = Arc::clone(&shared.counters[usize::from(me)]);
         let touched = vec![false; shared.mailboxes.len()];
-        Rings {
-            me,
-            shared,
-            counters,
-            touched,
-            any_touched: false,
-            deferred: VecDeque::new(),
-            settling: Vec::new(),
-        }
+        let deferred = Deferred::new(touched.len());
+        Rings { me, shared, counters, touched, any_touched: false, deferred, settling: Vec::new() }
     }
 
     /// The number of this worker.
@@ -122,8 +112,8 @@ impl<N> Rings<N> {
 
     /// Tells a worker something that should not be lost: kept here while its ring is full.
     pub fn tell(&mut self, to: u16, hop: Hop) {
-        // What waits already goes first.
-        if !self.deferred.is_empty() {
+        // What waits for the same worker goes first.
+        if self.defers_for(to) {
             return self.defer(to, hop);
         }
         if let Err(hop) = self.push(to, hop) {
@@ -131,12 +121,9 @@ impl<N> Rings<N> {
         }
     }
 
+    /// Beyond the limit hops are lost and counted; the machines' own timers have to notice then.
     fn defer(&mut self, to: u16, hop: Hop) {
-        if self.deferred.len() < KEEP_DEFERRED && to < self.workers() {
-            self.deferred.push_back((to, hop));
-        } else {
-            self.counters.ring_drops.one();
-        }
+        self.counters.ring_drops.add(u64::from(!self.deferred.keep(to, hop)));
     }
 
     /// Tells every other worker who the peer of a connection is.
@@ -177,21 +164,22 @@ impl<N> Rings<N> {
 
     /// Tries again what was deferred. What one worker is told keeps its order.
     pub fn retry(&mut self) {
-        let mut full = Vec::new();
-        for _ in 0..self.deferred.len() {
-            let Some((to, hop)) = self.deferred.pop_front() else { return };
-            let refused = if full.contains(&to) { Err(hop) } else { self.push(to, hop) };
-            if let Err(hop) = refused {
-                // To the end, so that one worker that takes nothing does not hold up the others.
-                self.deferred.push_back((to, hop));
-                full.push(to);
-            }
+        if self.deferred.is_empty() {
+            return;
         }
+        let mut deferred = std::mem::take(&mut self.deferred);
+        deferred.retry(|to, hop| self.push(to, hop));
+        self.deferred = deferred;
     }
 
     /// Whether something is deferred.
     pub fn has_deferred(&self) -> bool {
         !self.deferred.is_empty()
+    }
+
+    /// Whether something for this worker is deferred.
+    pub fn defers_for(&self, to: u16) -> bool {
+        self.deferred.waits_for(to)
     }
 
     /// Wakes the workers that have been given something and sleep.
