@@ -1,8 +1,8 @@
-// A phone in a page, for trying calls: one line, one call at a time, by SIP.js (MIT licence).
+// A simple phone for test calls: one line, one call at a time. It uses SIP.js (MIT licence).
 import { SimpleUser } from './node_modules/sip.js/lib/platform/web/index.js';
 
 const at = (id) => document.getElementById(id);
-// Browsers find each other on one network without a server. Elsewhere name STUN and TURN servers here.
+// STUN and TURN servers. Browsers on the same network need none.
 const iceServers = [];
 let phone;
 
@@ -34,7 +34,7 @@ at('account').addEventListener('submit', async (event) => {
       onServerDisconnect: () => show('not connected'),
       onRegistered: idle,
       onUnregistered: () => show('refused: is the password right?'),
-      onCallReceived: () => show('it rings', { answer: true, hangup: true }),
+      onCallReceived: () => show('incoming call', { answer: true, hangup: true }),
       onCallAnswered: () => show('in a call', { hangup: true }),
       onCallHangup: idle,
     },

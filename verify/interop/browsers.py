@@ -275,7 +275,7 @@ def browser_page(run):
                 one.wait('ready', 30)
             for ending in (caller, callee):
                 caller.dial(callee.uri)
-                callee.wait('it rings')
+                callee.wait('incoming call')
                 callee.click('answer')
                 for one in pair:
                     one.wait('in a call')
@@ -283,7 +283,7 @@ def browser_page(run):
                 for one in pair:
                     one.wait('ready')
             caller.dial(callee.uri)
-            callee.wait('it rings')
+            callee.wait('incoming call')
             callee.click('hangup')
             caller.wait('480 Temporarily Unavailable')
             server.kill()
