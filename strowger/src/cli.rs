@@ -118,8 +118,8 @@ const BALANCE_EXAMPLES: &str = "Examples:
 
 Algorithms: ALGORITHMS.
 A node is an address or a name; a name stands for all servers that the DNS has for it (SRV, A, AAAA).
-A node over TLS proves its address or name, or `;verify=NAME`. Calls from the nodes to others than phones that
-registered through it are not in this version.
+The certificate of a node over TLS must have its address or name, or NAME in `;verify=NAME`. Nodes can call only
+phones that registered through the balancer.
 SIGTERM ends it after `stop_delay` (3 s), until when it serves as ever, new calls too; a second one, or Ctrl-C, ends it
 at once. SIGHUP reloads the file.";
 
@@ -128,7 +128,7 @@ at once. SIGHUP reloads the file.";
 pub struct BalanceArgs {
     #[command(flatten)]
     pub config: ConfigFile,
-    /// Where to listen: udp:ADDR:PORT, or tcp, tls, ws, wss, sctp; may be repeated [default: UDP and TCP,
+    /// Listen here: udp:ADDR:PORT, or with tcp, tls, ws, wss or sctp; may be repeated [default: UDP and TCP,
     /// port 5060 of every address]
     #[arg(long, value_name = "TRANSPORT:ADDR:PORT")]
     pub listen: Vec<String>,
@@ -138,7 +138,7 @@ pub struct BalanceArgs {
     /// The key of --tls-cert, PEM
     #[arg(long, value_name = "FILE")]
     pub tls_key: Option<PathBuf>,
-    /// A server behind: sip:HOST:PORT[;weight=N][;transport=udp|tcp|tls|sctp][;verify=NAME]; may be repeated
+    /// A node: sip:HOST:PORT[;weight=N][;transport=udp|tcp|tls|sctp][;verify=NAME]; may be repeated
     #[arg(long, value_name = "URI")]
     pub node: Vec<String>,
     /// Who gets a new call [default: tlwl]

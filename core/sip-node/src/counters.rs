@@ -158,7 +158,7 @@ counters! {
         LocationRefused = "refused",
     }
 "strowger_trunk_unproven_total"[certificate]:
-        "Requests over TLS that began something and belong to no trunk, where `sources` of a trunk names certificates: `none` (the peer has shown none), `other` (it is valid, and of no trunk). `crowded` counts connections: too many peers with certificates are known, so this one counts as without." {
+        "Requests over TLS outside a dialog that belong to no trunk, if `sources` of a trunk names certificates: `none` (the peer sent no certificate), `other` (its certificate is valid, but has no name of a trunk). `crowded` counts connections that are treated as without a certificate, because too many peers with certificates are connected." {
         /// A peer of no trunk has shown no certificate.
         PeerUnknown = "none",
         /// A peer has shown a certificate of no trunk.

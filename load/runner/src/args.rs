@@ -150,7 +150,7 @@ pub struct LoadArgs {
     pub local_port: Option<u16>,
     /// u1: UDP; un: UDP, a socket for each call; ui: UDP, a socket for each local address (-i, or -ip_field
     /// of -inf). One connection for all calls: t1: TCP; l1: TLS; w1: WebSocket; wss1: WebSocket over TLS; s1:
-    /// SCTP. With n in place of 1: one for each call
+    /// SCTP. One connection for each call: n in place of 1
     #[arg(
         short = 't',
         value_name = "u1|un|ui|t1|tn|l1|ln|w1|wn|wss1|wssn|s1|sn",
@@ -292,9 +292,9 @@ pub const EXAMPLES: &str = "Examples:
   strowger load -sn uas -t l1 -tls_cert cert.pem -tls_key key.pem
       the answering side over TLS, at port 5061
   strowger load -sn options -t ln sip.example.com -r 500 --timeout 30s --tls-resume off
-      500 full handshakes of TLS a second, each with one request; without --tls-resume off resumed ones
+      500 full TLS handshakes a second, each with one request; without --tls-resume off most are resumed
   strowger load -sn register -t wss1 pbx.example.com:5443 -inf users.csv -key domain example.com -r 100 -m 1000
-      registrations over one WebSocket connection, as a browser's
+      registrations over one WebSocket connection, like those of a browser
   strowger load -sn uac --answer uas 192.0.2.1 --find-peak -r 500 --html peak.html
       the highest rate at which 99.99 % of the calls succeed
   strowger load --users 10000 --domain example.com --compress 60 192.0.2.1 --html users.html

@@ -427,7 +427,7 @@ fn drive<M: Generator<Notice = Notice> + Send + 'static>(
     Ok((report, ending.ended))
 }
 
-/// Why the first connection failed that failed in a handshake, and the mend.
+/// The reason of the first failed handshake, of TLS or WebSocket, and the mend.
 fn connection_fault(args: &LoadArgs, handle: &RuntimeHandle<Notice>) -> Option<String> {
     let of_tls = handle.tls_fault().map(|why| secure::fault(args, why));
     of_tls.or_else(|| handle.websocket_fault().map(|why| ways::fault(args, why)))

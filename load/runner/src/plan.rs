@@ -272,7 +272,7 @@ impl Plan {
     }
 }
 
-/// Settings of a runtime with what its connections begin with. `answers`: calls come in.
+/// Settings of a runtime, with those of TLS and WebSocket. `answers`: calls come in.
 pub(super) fn secured(
     args: &LoadArgs,
     answers: bool,

@@ -92,11 +92,11 @@ impl Secure {
         let own = &args.tls;
         if !args.over().is_secure() {
             return match own.given() {
-                Some(option) => Err(format!("{option}: TLS is {WAYS}; add one of them")),
+                Some(option) => Err(format!("{option} needs TLS: add {WAYS}")),
                 None => Ok(Secure::default()),
             };
         }
-        // Over WebSocket calls come in on connections that begin here, if any do.
+        // Over WebSocket, calls come in on connections that we open.
         let connects = ways::is_web(args.over()) && args.target.is_some();
         if answers && !connects && own.tls_cert.is_none() {
             return Err(format!(
@@ -124,8 +124,8 @@ impl Secure {
     }
 }
 
-/// The transports that have it.
-pub const WAYS: &str = "-t l1 or -t ln, or with WebSocket -t wss1 or -t wssn";
+/// The transports with TLS, for messages.
+pub const WAYS: &str = "-t l1 or -t ln, or -t wss1 or -t wssn for WebSocket";
 
 /// What a report says of TLS.
 pub fn fact(args: &LoadArgs) -> Option<Fact> {
@@ -165,7 +165,7 @@ pub fn counted(report: &mut Report, args: &LoadArgs, counts: &Counts) {
     }
     let each = microseconds as f64 / 1_000.0 / done.max(1) as f64;
     report.notes.push(format!(
-        "{HANDSHAKES}{done} ({full} full, {resumed} resumed), failed: {failed}; {each:.1} ms each, from the connect on"
+        "{HANDSHAKES}{done} ({full} full, {resumed} resumed), failed: {failed}; {each:.1} ms each, counted from the connect"
     ));
 }
 

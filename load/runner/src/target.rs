@@ -17,18 +17,18 @@ pub fn remote(args: &LoadArgs, needed: bool) -> Result<SocketAddr, String> {
     find(target, args.over())
 }
 
-/// Schemes that a target may have, the transport that each says, and what to do where that is not chosen.
+/// Schemes that a target may have, their transports, and what to do if `-t` has another transport.
 const SCHEMES: [(&str, Transport, &str); 7] = [
-    ("sips:", Transport::Tls, "TLS is -t l1 or -t ln; add one of them"),
-    ("tls:", Transport::Tls, "TLS is -t l1 or -t ln; add one of them"),
-    ("wss://", Transport::Wss, "WebSocket over TLS is -t wss1 or -t wssn; add one of them"),
-    ("wss:", Transport::Wss, "WebSocket over TLS is -t wss1 or -t wssn; add one of them"),
-    ("ws://", Transport::Ws, "WebSocket is -t w1 or -t wn; add one of them"),
-    ("ws:", Transport::Ws, "WebSocket is -t w1 or -t wn; add one of them"),
-    ("sctp:", Transport::Sctp, "SCTP is -t s1 or -t sn; add one of them"),
+    ("sips:", Transport::Tls, "this is TLS: add -t l1 or -t ln"),
+    ("tls:", Transport::Tls, "this is TLS: add -t l1 or -t ln"),
+    ("wss://", Transport::Wss, "this is WebSocket over TLS: add -t wss1 or -t wssn"),
+    ("wss:", Transport::Wss, "this is WebSocket over TLS: add -t wss1 or -t wssn"),
+    ("ws://", Transport::Ws, "this is WebSocket: add -t w1 or -t wn"),
+    ("ws:", Transport::Ws, "this is WebSocket: add -t w1 or -t wn"),
+    ("sctp:", Transport::Sctp, "this is SCTP: add -t s1 or -t sn"),
 ];
 
-/// A target and the scheme that says its transport, if it has one.
+/// A target without its scheme, and the transport of the scheme, if it has one.
 fn parts(target: &str) -> (&str, Option<(Transport, &'static str)>) {
     let own = SCHEMES
         .into_iter()
@@ -48,7 +48,7 @@ pub fn find(target: &str, over: Transport) -> Result<SocketAddr, String> {
         return Err(format!("{target}: {mend}"));
     }
     if let Some((_, path)) = host.split_once('/').filter(|_| is_web(over)) {
-        return Err(format!("{target}: give the path by --websocket-path /{path}"));
+        return Err(format!("{target}: give the path with --websocket-path /{path}"));
     }
     let found = look_up(host, over)?;
     // Systems take these for this machine, or for nothing (RFC 1122 section 3.2.1.3).
@@ -69,7 +69,7 @@ fn look_up(target: &str, over: Transport) -> Result<SocketAddr, String> {
     if let Some(("sip" | "udp" | "tcp", rest)) = target.split_once(':')
         && !rest.bytes().all(|byte| byte.is_ascii_digit())
     {
-        return Err(format!("{target}: write HOST or HOST:PORT; -t says which transport it is"));
+        return Err(format!("{target}: write HOST or HOST:PORT; -t selects the transport"));
     }
     if let Ok(address) = target.parse::<SocketAddr>() {
         return Ok(address);
@@ -147,10 +147,7 @@ mod tests {
             ("sctp:127.0.0.1", Transport::Sctp, "127.0.0.1:5060"),
         ] {
             assert_eq!(super::find(target, over), Ok(want.parse().expect("an address")), "{target}");
-            assert!(
-                super::find(target, Transport::Tls).is_err_and(|why| why.contains("add one")),
-                "{target}"
-            );
+            assert!(super::find(target, Transport::Tls).is_err_and(|why| why.contains("add -t")), "{target}");
         }
         let path = super::find("ws://127.0.0.1/sip", Transport::Ws);
         assert!(path.is_err_and(|why| why.contains("--websocket-path /sip")));

@@ -96,12 +96,12 @@ pub struct UsersArgs {
 }
 
 impl UsersArgs {
-    /// What users speak over.
+    /// The transport of the users.
     fn transport(&self, args: &LoadArgs) -> Result<Transport, String> {
         let way = Way::of(args)?;
         if way.sockets != Kind::One {
             return Err(format!(
-                "-t {}: users share a connection; use u1 (UDP), t1 (TCP), l1 (TLS), w1, wss1 (WebSocket) or s1 (SCTP)",
+                "-t {}: users share one connection; use u1 (UDP), t1 (TCP), l1 (TLS), w1, wss1 (WebSocket) or s1 (SCTP)",
                 args.transport
             ));
         }

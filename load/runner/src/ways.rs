@@ -1,4 +1,4 @@
-//! What `-t` says: the transport, and how calls share sockets.
+//! The option `-t`: the transport, and how calls share sockets.
 
 use super::args::LoadArgs;
 use super::target::with_port;
@@ -9,11 +9,11 @@ use worker_runtime::WebSocketClient;
 /// How calls share sockets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sockets {
-    /// All have one. With datagrams each worker has one.
+    /// All calls share one. Over UDP each worker has one.
     One,
-    /// Each call has one.
+    /// Each call has its own.
     Call,
-    /// Each local address has one.
+    /// Each local address has its own.
     Address,
 }
 
@@ -28,7 +28,7 @@ const fn way(transport: Transport, sockets: Sockets) -> Way {
     Way { transport, sockets }
 }
 
-/// All of them, SIPp's under SIPp's names.
+/// All values of `-t`. Those that SIPp has keep SIPp's names.
 const WAYS: [(&str, Way); 13] = [
     ("u1", way(Transport::Udp, Sockets::One)),
     ("un", way(Transport::Udp, Sockets::Call)),
@@ -45,35 +45,37 @@ const WAYS: [(&str, Way); 13] = [
     ("sn", way(Transport::Sctp, Sockets::Call)),
 ];
 
-/// What `-t` can be.
+/// The values of `-t`, for messages.
 const ALL: &str = "u1, un, ui (UDP), t1, tn (TCP), l1, ln (TLS), w1, wn (WebSocket), wss1, wssn (WebSocket over TLS), \
                    s1 or sn (SCTP)";
 
 impl Way {
-    /// The one of this name.
+    /// The value with this name.
     fn named(name: &str) -> Option<Way> {
         WAYS.iter().find(|(own, _)| *own == name).map(|(_, way)| *way)
     }
 
-    /// What `-t` says.
+    /// The value of `-t`.
     pub fn of(args: &LoadArgs) -> Result<Way, String> {
         let name = args.transport.as_str();
         Way::named(name).ok_or_else(|| match name {
             "c1" | "cn" => format!("-t {name}: not in this version; use {ALL}"),
-            "ws" => "-t ws: one WebSocket connection is w1, and wn is one for each call".to_owned(),
-            "wss" => "-t wss: one WebSocket connection is wss1, and wssn is one for each call".to_owned(),
+            "ws" => "-t ws: use w1 (one WebSocket connection) or wn (one for each call)".to_owned(),
+            "wss" => {
+                "-t wss: use wss1 (one WebSocket connection over TLS) or wssn (one for each call)".to_owned()
+            }
             _ => format!("-t {name}: no such transport; use {ALL}"),
         })
     }
 }
 
 impl LoadArgs {
-    /// What `-t` says, or its default.
+    /// The value of `-t`, or its default.
     fn way(&self) -> Way {
         Way::named(&self.transport).unwrap_or(way(Transport::Udp, Sockets::One))
     }
 
-    /// What `-t` says that calls go over.
+    /// The transport of calls.
     pub fn over(&self) -> Transport {
         self.way().transport
     }
@@ -83,7 +85,7 @@ impl LoadArgs {
         self.way().sockets
     }
 
-    /// Whether each call has a connection for itself.
+    /// Whether each call has its own connection.
     pub fn has_connections_of_calls(&self) -> bool {
         self.over() != Transport::Udp && self.sockets() == Sockets::Call
     }
@@ -93,7 +95,7 @@ impl LoadArgs {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "From where")]
 pub struct WebArgs {
-    /// What a WebSocket connection asks the server for [default: /]
+    /// Request this path when a WebSocket connection is opened [default: /]
     #[arg(long, value_name = "PATH", conflicts_with = "backend")]
     pub websocket_path: Option<String>,
 }
@@ -103,37 +105,35 @@ pub fn is_web(transport: Transport) -> bool {
     matches!(transport, Transport::Ws | Transport::Wss)
 }
 
-/// What connections of WebSocket begin with, if there are any.
+/// What the requests of WebSocket connections contain, if any are opened.
 pub fn websocket(args: &LoadArgs) -> Result<Option<WebSocketClient>, String> {
     let over = args.over();
     let path = args.web.websocket_path.as_deref();
     if let Some(path) = path.filter(|_| !is_web(over)) {
-        return Err(format!(
-            "--websocket-path {path}: WebSocket is -t w1, wn, wss1 or wssn; add one of them"
-        ));
+        return Err(format!("--websocket-path {path} needs WebSocket: add -t w1, wn, wss1 or wssn"));
     }
     let path = path.unwrap_or("/");
     if !path.starts_with('/') || !path.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(format!("--websocket-path {path}: a path begins with / and has no blanks"));
+        return Err(format!("--websocket-path {path}: a path begins with / and has no spaces"));
     }
     let Some(target) = args.target.as_deref().filter(|_| is_web(over)) else { return Ok(None) };
-    // The port of the scheme is not named (RFC 6455 section 4.1).
+    // The default port of the scheme is left out (RFC 6455 section 4.1).
     let host = with_port(target, over);
     let usual = format!(":{}", over.default_port());
     Ok(Some(WebSocketClient::new(host.strip_suffix(&usual).unwrap_or(&host), path)))
 }
 
-/// What this side calls itself in messages, where nobody can connect to it (RFC 7118 section 5).
+/// The host name of this side in messages, if nobody can connect to it (RFC 7118 section 5).
 pub fn alias(transport: Transport, calls: bool, number: u32) -> Option<String> {
     (is_web(transport) && calls).then(|| format!("{number:08x}.invalid"))
 }
 
-/// That a connection over WebSocket failed, for this reason, and the mend.
+/// The message that a WebSocket connection failed, with the reason and the mend.
 pub fn fault(args: &LoadArgs, why: &str) -> String {
     let target = super::advice::target(args).unwrap_or_default();
     let path = args.web.websocket_path.as_deref().unwrap_or("/");
     format!(
-        "{}{target} over WebSocket: {why}; is {path} its path (--websocket-path)?",
+        "{}{target} over WebSocket: {why}; is the path {path} right (--websocket-path)?",
         super::advice::UNCONNECTED
     )
 }

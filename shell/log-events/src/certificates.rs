@@ -22,11 +22,11 @@ events! {
         "{what} on a TLS port: the connection is closed"
         "Point the client at the port of its transport, or have it use TLS (`transport=tls`).";
     warn handshakes_full(connections: u64)
-        "too many TLS handshakes at a time, of all or of one source: connections are closed that make no progress"
+        "too many TLS handshakes at a time, in total or from one source: closing connections that make no progress"
         "Raise `handshakes` or `handshakes_per_source` in `[tls]` if these are your phones; else find who connects.";
     warn tls_peer_refused(remote: &dyn Display, error: &dyn Display, connections: u64)
-        "a peer is not believed, and its connection is closed"
-        "If it is one of yours: its certificate must be valid and of an authority in `roots` of `[tls]`, or of its trunk. With `client_certificates = \"required\"` it must have one.";
+        "the certificate of a peer is not accepted: its connection is closed"
+        "If it is your peer: its certificate must be valid, and its authority must be in `roots` of `[tls]` or of its trunk. With `client_certificates = \"required\"` it must have a certificate.";
     warn key_log_on(file: &dyn Display)
         "keys of TLS sessions are written to a file: who has it can decrypt all of them"
         "Take `key_log` out of [tls] and restart when the search is over. Delete the file.";

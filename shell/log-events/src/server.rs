@@ -7,7 +7,7 @@ events! {
         "requests from any address may call our users: for users and trunks only, set `strangers = \"refuse\"` in [proxy] of {file}"
         "Set it, or accept calls of strangers: see docs/guide/who-may-call.md.";
     warn token_secret_open(path: &dyn Display)
-        "the secret of tokens for WebSocket is open to every user; `chmod 600` it"
+        "other users can read the secret of WebSocket tokens; `chmod 600` it"
         "Run `chmod 600` on the file. Replace the secret if others may have read it.";
     warn no_subscribers(; data_dir: &dyn Display)
         "there are no subscribers yet, so no phone can register; add one: strowger user add USER@DOMAIN --data-dir {data_dir}"
@@ -43,8 +43,8 @@ events! {
         "trunk call answered with 404, it is to no user, [[route]] or prefix: add a [[route]] whose `user` is the number as it stands here, with or without `+`"
         "Add the route, if that number is one of yours.";
     info trunk_not_proven(source: &dyn Display, wanted: &str, found: &str, before: u64)
-        "a request over TLS belongs to no trunk: the peer has not proven one of the names wanted"
-        "If it is your carrier: write the name that was found into `sources` as `\"tls:NAME\"`. Without a certificate found, have the carrier show one.";
+        "a request over TLS belongs to no trunk: the certificate of the peer has none of the wanted names"
+        "If it is your carrier: write the name in `found` into `sources` as `\"tls:NAME\"`. If no certificate was found, ask the carrier to send one.";
     info login_refused(source: &dyn Display, before: u64, about: &dyn Display; what: &str)
         "login refused: {what}"
         "If it is one of your phones, give it the password: see docs/guide/passwords.md.";

@@ -22,7 +22,7 @@ events! {
         "the system gives no larger receive buffers (net.core.rmem_max), so datagrams are lost when the process stops for a moment"
         "Raise `net.core.rmem_max` (`sysctl`) to at least `wanted_kb`, then restart.";
     warn sctp_buffers_shared(address: &dyn Display)
-        "the associations of a worker share one buffer of the kernel, so that peers who send or take slowly delay others"
+        "the associations of a worker share one buffer in the kernel, so slow peers delay others"
         "Set `net.sctp.rcvbuf_policy` and `net.sctp.sndbuf_policy` to 1 (`sysctl`), then restart; or set `sockets = \"one-to-one\"` in `[sctp]`.";
     warn connections_refused(refused: u64, why: &str)
         "stream connections refused"

@@ -1,7 +1,7 @@
 //! Reads files that an operator names.
 //!
-//! A FIFO or a device under such a name would block whoever opens it, and a large file would fill the memory.
-//! So nothing is waited for, only regular files are read, and at most a limit of them.
+//! Opening a FIFO or a device could block, and a large file would fill the memory. So files are opened
+//! without blocking, only regular files are accepted, and a size limit applies.
 
 #![forbid(unsafe_code)]
 
@@ -10,11 +10,10 @@ use std::io::{Error, ErrorKind, Read, Result};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Opens a regular file, or a link to one, without waiting. The descriptor is closed in programs that are
-/// started.
+/// Opens a regular file, or a link to one, without blocking. Child processes do not inherit the descriptor.
 ///
 /// # Errors
-/// It cannot be opened, or is of another kind. The error does not name the file: callers do.
+/// It cannot be opened, or is not a regular file. The error does not name the file; the caller must add it.
 pub fn open(path: &Path) -> Result<File> {
     // The standard library adds O_CLOEXEC.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
@@ -37,7 +36,7 @@ pub fn open(path: &Path) -> Result<File> {
 /// The content of a regular file that has at most `limit` bytes.
 ///
 /// # Errors
-/// As for [`open`]; it cannot be read, or is larger.
+/// As for [`open`]; it cannot be read, or has more than `limit` bytes.
 pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
@@ -89,7 +88,7 @@ mod tests {
         let folder = Folder::new("kind");
         let fifo = folder.0.join("fifo");
         assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-        // Nobody writes to it, so opening it in the usual way would never end.
+        // It has no writer, so a blocking open would never return.
         let error = open(&fifo).unwrap_err();
         assert!(error.to_string().starts_with("is a FIFO, not a regular file"), "{error}");
         assert!(open(Path::new("/dev/zero")).unwrap_err().to_string().starts_with("is a device"));

@@ -146,9 +146,9 @@ counters! {
     tcp_closed_error,
     /// Paths of SCTP associations that became unreachable. Others of the same association may still work.
     sctp_paths_lost,
-    /// Associations whose peer began anew. Each counts as a new connection.
+    /// Associations that were restarted by the peer. Each counts as a new connection.
     sctp_restarts,
-    /// Associations of shared sockets that got sockets of their own, because they had to wait.
+    /// Associations on a shared socket that got their own socket, because they had to wait.
     sctp_peeled_off,
     /// TLS handshakes that were completed, with clients and with servers.
     tls_handshakes,
@@ -165,7 +165,7 @@ counters! {
     websocket_faults,
     /// TLS handshakes with clients that resumed an earlier session; they are among the completed ones.
     tls_resumed,
-    /// TLS handshakes with servers that resumed an earlier session; they are among the completed ones.
+    /// TLS handshakes with servers that resumed an earlier session. They also count as completed.
     tls_resumed_servers,
     /// TLS connections that failed because the ends have no version, cipher suite or other parameter in
     /// common.
@@ -180,18 +180,17 @@ counters! {
     tls_failed_timeout,
     /// TLS connections that failed for another fault of the peer.
     tls_failed_other,
-    /// Connections refused because too many TLS handshakes were under way, of all or of one source, and none
-    /// of them could make room.
+    /// Connections refused because there were too many TLS handshakes, in total or from one source, and none
+    /// of them could be closed to make room.
     tls_refused,
-    /// TLS handshakes ended to make room for another: of those under way they had made no progress for the
-    /// longest time.
+    /// TLS handshakes without progress that were closed to make room for another.
     tls_gave_way,
     /// TLS handshakes that waited for a later round, because those before them had taken their time.
     tls_deferred,
     /// Microseconds from accept to the end of completed TLS handshakes with clients, all together.
     tls_handshake_us,
-    /// Microseconds from the begin of a connection to the end of completed TLS handshakes with servers, all
-    /// together.
+    /// Microseconds from the start of a connection to a server to the end of its TLS handshake, summed over
+    /// completed handshakes.
     tls_connect_us,
     /// Microseconds that workers spent on TLS handshakes with clients.
     tls_busy_us,

@@ -212,7 +212,7 @@ fn refused_websocket_is_reported_with_the_mend() {
     let said = text(&out);
     assert_eq!((out.status.code(), figure(&said, "Calls failed")), (Some(1), 5.0), "{said}");
     assert!(
-        said.contains("over WebSocket: status 404 instead of 101; is / its path (--websocket-path)?"),
+        said.contains("over WebSocket: status 404 instead of 101; is the path / right (--websocket-path)?"),
         "{said}"
     );
     let out = load(&[&args[..], &["--websocket-path", "/sip"]].concat());

@@ -118,7 +118,7 @@ fn read_token(path: &Path) -> io::Result<String> {
     Ok(token)
 }
 
-/// The first line of a file as a secret, of at least 16 characters, and whether other users can read it.
+/// The secret in the first line of a file, at least 16 characters, and whether other users can read the file.
 ///
 /// # Errors
 /// The file cannot be read, or the line is too short.

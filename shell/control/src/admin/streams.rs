@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 /// A certificate of TLS listeners.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CertificateStatus {
-    /// The trunk whose servers alone are shown it.
+    /// The trunk, if it is sent to the servers of one trunk only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trunk: Option<String>,
     /// The file of its chain.

@@ -54,9 +54,9 @@ impl fmt::Display for NodePlace {
 pub struct BalanceNode {
     /// Where it is.
     pub place: NodePlace,
-    /// How it is reached, but not WebSocket; `None`: over UDP, and over TCP what is too long for a datagram.
+    /// Its transport, never WebSocket; `None`: UDP, and TCP for messages that are too long for a datagram.
     pub transport: Option<Transport>,
-    /// The name that it has to prove over TLS, if that is another than its own.
+    /// The name that it must prove over TLS, if this is not its own name.
     pub verify: Option<String>,
     /// Its share beside the others', 1 to 1000.
     pub weight: u32,
@@ -74,7 +74,7 @@ impl BalanceNode {
         })
     }
 
-    /// The name that it has to prove over TLS: what is written for that, or the host (RFC 5922 section 4).
+    /// The name that it must prove over TLS: `verify`, or the host (RFC 5922 section 4).
     pub fn name_to_prove(&self) -> String {
         match (&self.verify, &self.place) {
             (Some(name), _) => name.clone(),
@@ -99,12 +99,13 @@ section! {
     /// `[balance]`: the load balancer.
     pub struct Balance = "balance" {
         /// The servers behind it: `"sip:192.0.2.1:5060"`, with `;weight=N` (1 to 1000) for a share of N, and
-        /// `;transport=` `udp`, `tcp`, `tls` or `sctp`, each of which takes a listener of that transport.
-        /// Without a transport: over UDP, and over TCP what is longer than `mtu`. A node over TLS has to
-        /// prove its address or name, or what `;verify=NAME` says, and is shown the first certificate of
-        /// `[tls]` if it asks ([nodes over TLS](../guide/balance-tls.md)). A name in place of the address
-        /// stands for all servers that the DNS names ([nodes by name](../guide/balance-names.md)). At most
-        /// 256. A reload adds those that are new in the list and removes those that are no longer in it.
+        /// `;transport=` `udp`, `tcp`, `tls` or `sctp`. Each transport needs a listener of the same
+        /// transport. Without a transport: UDP, and TCP for messages longer than `mtu`. The certificate of a
+        /// node over TLS must have its address or name, or the name in `;verify=NAME`. If such a node asks
+        /// for a certificate, the balancer sends the first one of `[tls]` ([nodes over
+        /// TLS](../guide/balance-tls.md)). A name in place of the address means all servers that the DNS
+        /// lists for it ([nodes by name](../guide/balance-names.md)). At most 256. A reload adds those that
+        /// are new in the list and removes those that are no longer in it.
         nodes: Vec<BalanceNode> = Vec::new(), list(text("SIP URI", node)), live;
         /// Who gets a new call ([algorithms](../design/balance-algorithms.md)).
         algorithm: Algorithm = Algorithm::Tlwl, choice(&Algorithm::ALL), live;
@@ -119,11 +120,11 @@ section! {
         /// A REGISTER goes to the home of its address-of-record, or to `"any"` node as calls do.
         register: RegisterBy = RegisterBy::Aor, choice(REGISTER), live;
         /// Whether the balancer puts itself into the Path of a REGISTER (RFC 3327), so that calls to the
-        /// phone come back through it. `"auto"`: where the phone says `Supported: path`, and is behind
-        /// address translation, on a connection of TLS, WebSocket or SCTP, or has flows (`reg-id`, RFC 5626).
-        /// The Path of a flow has `ob` if no proxy is before the balancer. `"always"`: for servers that
-        /// take Path from all phones, as `strowger serve` does from a balancer in its `auth.fronts`; others
-        /// answer 420 to a phone that does not say so. `"never"`. See [phones behind address
+        /// phone come back through it. `"auto"`: if the phone sends `Supported: path`, and is behind address
+        /// translation, uses TLS, WebSocket or SCTP, or has flows (`reg-id`, RFC 5626). The Path of a flow
+        /// has `ob` if no proxy is before the balancer. `"always"`: for all phones. The nodes must then
+        /// accept Path from phones without `Supported: path`, as `strowger serve` does from a balancer in its
+        /// `auth.fronts`; others answer 420. `"never"`: for no phone. See [phones behind address
         /// translation](../guide/balance-registrations.md#phones-behind-address-translation).
         path: PathBy = PathBy::Auto, choice(PATH), live;
         /// Requests of calls whose node is down go to another node, or are refused with 503 (`"refuse"`).
@@ -291,7 +292,7 @@ fn twice(reader: &mut Reader<'_>, list: &[At<BalanceNode>]) {
     }
 }
 
-/// How a node is written.
+/// The form of a node, for messages.
 const NODE: &str =
     "write it as \"sip:192.0.2.1:5060\", \"sip:[2001:db8::1]:5060;weight=2\" or \"sip:cluster.example.com\"";
 
@@ -322,15 +323,12 @@ fn node(written: &str) -> Result<BalanceNode, Fault> {
             "verify" => verify = Some(host(value)?),
             _ => {
                 let what = format!("unknown parameter \"{}\"", shown(name));
-                return Err(Fault::new(what, "weight, transport and verify"));
+                return Err(Fault::new(what, "the parameters are weight, transport and verify"));
             }
         }
     }
     if verify.is_some() && transport != Some(Transport::Tls) {
-        return Err(Fault::new(
-            "verify: only a node over TLS proves a name",
-            "add transport=tls, or leave it out",
-        ));
+        return Err(Fault::new("verify is only for nodes over TLS", "add transport=tls, or leave it out"));
     }
     let port = transport.unwrap_or(Transport::Udp).default_port();
     let bare = place.strip_prefix('[').and_then(|p| p.strip_suffix(']')).unwrap_or(place);
@@ -345,14 +343,15 @@ fn node(written: &str) -> Result<BalanceNode, Fault> {
     Ok(BalanceNode { place, transport, verify, weight })
 }
 
-/// How a node is reached; `None`: that is none that there is.
+/// The transport of a node; `None`: there is no such transport.
 fn node_transport(value: &str, secure: bool) -> Result<Option<Transport>, Fault> {
     match Transport::from_name(value.as_bytes()) {
         Some(found @ (Transport::Ws | Transport::Wss)) => {
-            let what = format!("nodes over {found}: servers do not speak it with each other (RFC 7118)");
+            let what =
+                format!("nodes over {found} are not possible: WebSocket is for clients only (RFC 7118)");
             Err(Fault::new(what, "use transport=tls or transport=tcp"))
         }
-        // As TLS was written with `sips:` (RFC 3261 section 26.2.2).
+        // `sips:` already means TLS (RFC 3261 section 26.2.2).
         Some(Transport::Tcp | Transport::Tls) if secure => Ok(Some(Transport::Tls)),
         Some(found) if secure => {
             Err(Fault::new(format!("sips: means TLS, not {found}"), "use sip:, or leave transport out"))

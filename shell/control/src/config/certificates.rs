@@ -9,7 +9,7 @@ use wire::Transport;
 /// Days before the end of a certificate from which on it is mentioned.
 const SOON: i64 = 30;
 
-/// Where `[tls]` lists certificates.
+/// Where `[tls]` lists its certificates.
 const LISTED: &str = "tls.certificates";
 
 /// What is found: what a start would fail for, and what it would not.
@@ -42,13 +42,13 @@ impl Loaded {
             let lacking = server.domains.iter().filter(|domain| !is_covered(domain, &good));
             found.warnings.extend(lacking.map(|domain| {
                 let message = format!("no certificate is for the served domain {domain}");
-                self.at(LISTED, message, "phones verify the name: get a certificate with it in it")
+                self.at(LISTED, message, "phones verify the name: get a certificate that has it")
             }));
         }
         found
     }
 
-    /// The files of trunks.
+    /// Checks the files of trunks.
     fn check_trunks(&self, now: i64, found: &mut CertificateFindings) {
         for trunk in &self.config.trunks {
             let place = |key: &str| format!("trunk {} {key}", trunk.name);
@@ -90,7 +90,7 @@ impl Loaded {
         let foreign = files.domains.iter().filter(|domain| !covers(certificate, domain));
         let foreign = foreign.map(move |domain| {
             let message = format!("{file} is to be shown for {domain}, which is not in it: {}", facts.names);
-            self.at(place, message, "correct `domains` of the entry, or get a certificate with it in it")
+            self.at(place, message, "correct `domains` of the entry, or get a certificate that has the name")
         });
         expiry.into_iter().chain(rsa).chain(foreign)
     }

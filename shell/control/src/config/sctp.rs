@@ -12,7 +12,7 @@ use std::time::Duration;
 /// How long a retransmission timeout may be.
 const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(120);
 
-/// The styles of sockets: whether associations share them.
+/// The styles of sockets. `true`: associations share a socket.
 const SOCKETS: &[(&str, bool)] = &[("one-to-one", false), ("one-to-many", true)];
 
 section! {
@@ -33,8 +33,8 @@ section! {
         /// Retransmissions in a row, over all paths, after which an association ends.
         retransmissions: u16 = 10, number(1..=100), restart;
         /// The style of the listening sockets (RFC 6458). `one-to-one`: each association that a peer opens
-        /// has a socket, thus a descriptor, of its own. `one-to-many`: associations share the listening
-        /// socket of their worker; one that must wait gets a socket of its own.
+        /// has its own socket, so it uses a descriptor. `one-to-many`: the associations of a worker share its
+        /// listening socket; an association that must wait gets its own socket.
         sockets: bool = false, choice(SOCKETS), restart;
         /// Streams that a peer may use towards this server. Messages are accepted on each. This server sends
         /// over stream 0, without order (RFC 4168 section 5.1).

@@ -89,13 +89,13 @@ section! {
         busy_poll: Duration = Duration::ZERO, length(Duration::ZERO..=Duration::from_millis(10)), restart;
         /// Whether consecutive datagrams of one length to one peer go through the kernel as one, which is cut
         /// where it leaves the machine (`UDP_SEGMENT`, Linux 4.18 or later). Messages that come together are
-        /// then answered together. `true` spares a trunk, gateway or balancer that brings
-        /// thousands of messages a second up to a quarter of what they cost, and changes nothing where
-        /// messages come one by one. Then a capture on this machine (`tcpdump`, `sngrep`) may show several
-        /// messages as one packet, of which most tools read the first; a capture on the network shows each.
-        /// Leave it `false` where the kernel rewrites SIP for address translation (`nf_nat_sip`), because
-        /// that reads the first message only. If the kernel cannot cut for a peer (a narrow path, IPsec, a
-        /// device that leaves checksums to the kernel), each datagram is sent alone, and the log says so.
+        /// then answered together. With `true`, thousands of messages a second from one trunk, gateway or
+        /// balancer cost up to a quarter less processor time. Nothing changes where messages come one by one.
+        /// With `true` a capture on this machine (`tcpdump`, `sngrep`) may show several messages as one
+        /// packet, of which most tools read the first; a capture on the network shows each. Leave it `false`
+        /// where the kernel rewrites SIP for address translation (`nf_nat_sip`), because that reads the first
+        /// message only. If the kernel cannot cut for a peer (a narrow path, IPsec, a device that leaves
+        /// checksums to the kernel), each datagram is sent alone, and the log says so.
         /// `strowger_udp_segmented_total` counts.
         udp_segmentation: bool = false, flag(), restart;
         /// Folder of the database and of the server's secret. Made if it does not exist, readable only by its
@@ -292,7 +292,8 @@ impl Server {
     }
 }
 
-/// Whether browsers refuse the port of a listener for them, as one of SIP (Fetch Standard, bad ports).
+/// Whether browsers refuse the port of this WebSocket listener, because it is a SIP port (Fetch Standard,
+/// bad ports).
 fn is_no_port_of_browsers(listener: &Listener) -> bool {
     matches!(listener.transport, Transport::Ws | Transport::Wss)
         && matches!(listener.address.port(), 5060 | 5061)

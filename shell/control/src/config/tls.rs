@@ -43,8 +43,8 @@ section! {
         roots: Option<PathBuf> = None, path().optional(), restart;
         /// How long a handshake with a client may take.
         handshake_timeout: Duration = Duration::from_secs(10), length(HANDSHAKE), restart;
-        /// Handshakes with clients that may be under way at a time. Where more begin, those make room that
-        /// have made no progress for the longest time.
+        /// The largest number of handshakes with clients at a time. If more begin, handshakes that have made
+        /// no progress for the longest time are closed.
         handshakes: usize = 10_000, number(1..=1_000_000), restart;
         /// The same from one source: an IPv4 address or an IPv6 /56.
         handshakes_per_source: usize = 1_000, number(1..=1_000_000), restart;
@@ -76,7 +76,7 @@ pub(super) fn pair() -> One<CertificateFiles> {
     certificate().except(|value| match value {
         DeValue::Table(table) if table.contains_key("domains") => {
             let what = "unknown key \"domains\" of a certificate for one trunk";
-            Some(Fault::new(what, "it has chain and key"))
+            Some(Fault::new(what, "the keys are chain and key"))
         }
         _ => None,
     })
@@ -183,8 +183,7 @@ impl Checks for Tls {
     }
 }
 
-/// Reports a listener that has to show a certificate where there is none, by its name and where it is
-/// written.
+/// Reports the first listener that needs a certificate if `[tls]` has none.
 pub(super) fn check_listeners(
     reader: &mut Reader<'_>,
     top: &Section<'_, '_>,

@@ -26,22 +26,23 @@ section! {
         name: String = String::new(), text("text", plain).no_default(), live;
         /// SIP URIs in failover order. Required.
         targets: Vec<Target> = Vec::new(), targets(), live;
-        /// Whose requests are trusted as this trunk's: addresses, blocks, and names in certificates as
-        /// `"tls:NAME"`. Any one is enough. A peer with such a certificate is known at any address; it needs
-        /// `client_certificates` in `[tls]`. The DNS makes no source: of a target that is a name, list the
-        /// addresses or the name in its certificate, or its requests are treated as a stranger's. See
-        /// [guide/trunks.md](../guide/trunks.md). Default: the targets that are addresses.
+        /// The sources whose requests are trusted as this trunk's: addresses, blocks, and names in
+        /// certificates as `"tls:NAME"`. A request needs to match only one of them. `"tls:NAME"` matches at
+        /// any address and needs `client_certificates` in `[tls]`. The DNS is not used: for a target that is
+        /// a host name, list its addresses or the name in its certificate. Otherwise its requests are treated
+        /// as those of an unknown sender. See [guide/trunks.md](../guide/trunks.md). Default: the targets
+        /// that are addresses.
         sources: Vec<Source> =
             Vec::new(), list(text("address, block, or `tls:` and a name", source)).once("source"), live;
-        /// The certificate that its servers are shown over TLS, if they ask for one: `{ chain =
-        /// "chain.pem", key = "key.pem" }`, in PEM. Without it they are shown the first of `[tls]`. A reload
-        /// reads the files anew, and so does the server when they change.
+        /// The certificate that is sent to the trunk's servers over TLS, if they ask for one: `{ chain =
+        /// "chain.pem", key = "key.pem" }`, in PEM. Without this key it is the first one in `[tls]`. The
+        /// files are read again at each reload and when they change.
         certificate: Option<CertificateFiles> = None, pair().optional(), live;
-        /// The name that its servers have to prove over TLS (RFC 5922), and that they are asked for (SNI).
-        /// Without it the host of each target.
+        /// The name that the certificate of the trunk's servers must have (RFC 5922), and that is sent as
+        /// SNI. Without this key it is the host of each target.
         verify: Option<String> = None, text("host name", host).optional(), live;
-        /// A file of the authorities, in PEM, that are believed about this trunk in place of those of
-        /// `[tls]`: about its servers, and about peers that prove a name in its `sources`.
+        /// A file with the authorities, in PEM, that are trusted for this trunk in place of those of `[tls]`.
+        /// They apply to its servers, and to peers with a name in its `sources`.
         roots: Option<PathBuf> = None, path().optional(), live;
         /// Beginnings of the called numbers it serves. The longest prefix of all trunks wins. How a character
         /// is written does not matter: `*21#` and `*21%23` are the same.
@@ -146,8 +147,8 @@ impl Checks for Trunk {
         }
         for target in self.targets.iter().filter(|target| target.ip().is_none()) {
             let message = format!("requests from \"{}\" are treated as a stranger's", target.host);
-            let mend = "its target is a name; list its addresses in `sources`, or \"tls:NAME\" if it shows a \
-                        certificate";
+            let mend = "the target is a host name; list its addresses in `sources`, or \"tls:NAME\" if it sends \
+                        a certificate";
             reader.warn(&section.span_of("targets"), Fault::new(message, mend));
         }
         let addresses = self.targets.iter().filter_map(Target::ip);
@@ -160,7 +161,7 @@ impl Checks for Trunk {
     }
 }
 
-/// What keeps a source from being one.
+/// Why a source is not usable, if it is not.
 fn source_fault(source: &Source, context: &Context<'_>) -> Option<Fault> {
     match source {
         Source::Block(block) if block.length == 0 => {
@@ -168,12 +169,11 @@ fn source_fault(source: &Source, context: &Context<'_>) -> Option<Fault> {
             Some(Fault::new(message, "list the addresses of the trunk"))
         }
         Source::Name(_) if context.tls.client_certificates == ClientCertificates::Off => {
-            let message =
-                format!("\"{source}\" can be proven by nobody: peers are not asked for a certificate");
+            let message = format!("no peer can prove \"{source}\": peers are not asked for a certificate");
             Some(Fault::new(message, "set client_certificates = \"offered\" in [tls]"))
         }
         Source::Name(_) if !context.server.listen.iter().any(|l| l.transport.is_secure()) => {
-            let message = format!("\"{source}\" can be proven by nobody: there is no tls listener");
+            let message = format!("no peer can prove \"{source}\": there is no tls listener");
             Some(Fault::new(message, "add one, such as \"tls:0.0.0.0:5061\", to `listen`"))
         }
         _ => None,
@@ -189,7 +189,7 @@ impl Trunk {
         })
     }
 
-    /// The names in certificates that its requests are known by.
+    /// The names in certificates that make a peer this trunk.
     pub fn source_names(&self) -> impl Iterator<Item = &str> {
         self.sources.iter().filter_map(|source| match source {
             Source::Block(_) => None,
@@ -204,7 +204,7 @@ impl Trunk {
         }
         for At { value, span } in section.places("sources", &text("", source)) {
             if let Source::Name(_) = value {
-                let mend = "a certificate is of one trunk; remove it from one of them";
+                let mend = "a name can belong to one trunk only; remove it from the others";
                 claim(reader, claims, format!("source \"{value}\""), &span, mend);
             }
         }
@@ -229,7 +229,7 @@ impl Trunk {
         }
     }
 
-    /// Does something with each path.
+    /// Calls `act` with each path.
     pub(super) fn each_path(&mut self, mut act: impl FnMut(&mut PathBuf)) {
         if let Some(files) = &mut self.certificate {
             act(&mut files.chain);
@@ -238,12 +238,12 @@ impl Trunk {
         self.roots.iter_mut().for_each(act);
     }
 
-    /// The name of the roots that are believed about it; empty: those of the whole server.
+    /// The name of the roots that are trusted for it; empty: those of the whole server.
     pub fn authority(&self) -> String {
         self.roots.as_ref().map_or_else(String::new, |file| file.display().to_string())
     }
 
-    /// The names that its servers prove over TLS, as hosts are written in URIs.
+    /// The names that its servers must prove over TLS, written like hosts in URIs.
     pub fn proven_names(&self) -> Vec<&str> {
         if let Some(name) = &self.verify {
             return vec![name];
@@ -281,19 +281,19 @@ impl Trunk {
     }
 }
 
-/// Reports keys of TLS of a trunk that no connection over TLS leads to.
+/// Reports TLS keys of a trunk without a target over TLS.
 fn check_tls_keys(trunk: &Trunk, section: &Section<'_, '_>, reader: &mut Reader<'_>) {
     if trunk.targets.iter().any(Target::may_be_secure) {
         return;
     }
     for key in ["certificate", "verify"].into_iter().filter(|key| section.has(key)) {
-        let message = format!("`{key}` is of TLS, and no target of this trunk is reached over TLS");
+        let message = format!("`{key}` is for TLS, but no target of this trunk uses TLS");
         let mend = "write ;transport=tls after the target, or remove the key";
         reader.error(&section.span_of(key), Fault::new(message, mend));
     }
 }
 
-/// What decides about connections to a server, and the trunk that says so.
+/// The TLS settings for connections to a server of a trunk.
 #[derive(PartialEq)]
 struct Peer {
     verify: Option<String>,
@@ -301,8 +301,8 @@ struct Peer {
     roots: Option<PathBuf>,
 }
 
-/// Servers of trunks, by host and by the name that they prove. What is said of one must not depend on the
-/// trunk by which a call goes there.
+/// Servers of trunks, by host and by the name that they must prove. The settings for a server must not depend
+/// on the trunk that a call uses.
 struct Peers(BTreeMap<String, (Peer, Span)>);
 
 impl Peers {
@@ -310,8 +310,8 @@ impl Peers {
         Peers(BTreeMap::new())
     }
 
-    /// Reports what this trunk says of a server otherwise than an earlier one, and notes where its files are
-    /// named.
+    /// Reports settings that differ from those of an earlier trunk with the same server, and notes where the
+    /// files are named.
     fn add(&mut self, reader: &mut Reader<'_>, section: &Section<'_, '_>, trunk: &Trunk) {
         let keys = ["certificate", "roots", "verify"];
         for key in keys.iter().filter(|key| section.has(key)) {
@@ -331,7 +331,7 @@ impl Peers {
                         "connections to {name} differ from those of the trunk at {line}:{column} in verify, \
                          certificate or roots"
                     );
-                    let mend = "write the same in both trunks; requests to a server share its connections";
+                    let mend = "use the same values in both trunks, because they share connections";
                     reader.error(&span, Fault::new(message, mend));
                 }
                 Some(_) => {}

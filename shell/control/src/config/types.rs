@@ -56,7 +56,7 @@ pub struct HostPort {
     pub port: Option<u16>,
 }
 
-/// A `sip:` or `sips:` URI to send to.
+/// A `sip:` or `sips:` URI that requests are sent to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
     /// The URI as written.
@@ -85,7 +85,7 @@ pub struct Cidr {
 pub enum Source {
     /// These addresses.
     Block(Cidr),
-    /// A peer whose certificate has this name: a domain in small letters, or an address.
+    /// A peer whose certificate has this name: a domain in lower case, or an address.
     Name(String),
 }
 
@@ -97,7 +97,7 @@ impl Target {
 }
 
 impl Target {
-    /// Whether it may be reached over TLS. Of a name without transport the DNS may say so.
+    /// Whether it may be reached over TLS. For a host name without transport the DNS decides.
     pub fn may_be_secure(&self) -> bool {
         self.transport.map_or(self.ip().is_none(), Transport::is_secure)
     }

@@ -258,7 +258,7 @@ pub(super) fn target(written: &str) -> Result<Target, Fault> {
             over = Some(transport(value)?);
         }
     }
-    // RFC 5630 section 5.3: `transport=tcp` in a sips: URI says what is below TLS.
+    // RFC 5630 section 5.3: `transport=tcp` in a sips: URI is the transport below TLS.
     if written.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("sips:")) {
         if let Some(other) = over.filter(|over| !matches!(over, Transport::Tcp | Transport::Tls)) {
             let mend = "leave the transport out, or write sip:";
@@ -294,17 +294,15 @@ pub(super) fn source(written: &str) -> Result<Source, Fault> {
         let is_name = host(written).is_ok_and(|name| name.contains(|c: char| c.is_ascii_lowercase()));
         return cidr(written).map(Source::Block).map_err(|fault| match is_name && !written.contains(':') {
             true => Fault::new(
-                format!("\"{}\" is a name, which makes no source", shown(written)),
-                format!(
-                    "list its addresses, or write \"tls:{written}\" if it shows a certificate with this name"
-                ),
+                format!("\"{}\" is a host name, which cannot be a source", shown(written)),
+                format!("list its addresses, or write \"tls:{written}\" if its certificate has this name"),
             ),
             false => fault,
         });
     };
     if name.starts_with("*.") {
-        let mend = "name each host; a certificate with a wildcard proves no name (RFC 5922)";
-        return Err(Fault::new(format!("\"{}\" is no name of one host", shown(name)), mend));
+        let mend = "write each host name; a wildcard in a certificate does not count (RFC 5922)";
+        return Err(Fault::new(format!("\"{}\" is not the name of one host", shown(name)), mend));
     }
     let name = host(name)?;
     let bare = name.trim_start_matches('[').trim_end_matches(']');

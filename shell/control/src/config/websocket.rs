@@ -20,11 +20,10 @@ section! {
         /// The path that clients must name, such as `"/ws"`. Others get 404. Without it any path will do.
         /// `GET /healthz` is answered in any case: 200, or 503 while the server stops.
         path: Option<String> = None, text("path", path_of_url).optional(), restart;
-        /// A file with a secret of 16 characters and more. With it a client must show in the query of its
-        /// request that your page let one of the subscribers connect:
-        /// `?user=alice@example.com&expires=1767225600&token=HEX`. HEX is the HMAC-SHA-256 of
-        /// `alice@example.com:1767225600` by this secret; `expires` is in seconds since 1970. Others get 403.
-        /// Passwords are asked for all the same.
+        /// A file with a secret of at least 16 characters. With it a client can connect only with a token of
+        /// a subscriber in the query of its request: `?user=alice@example.com&expires=1767225600&token=HEX`.
+        /// HEX is the HMAC-SHA-256 of `alice@example.com:1767225600` with this secret as the key; `expires`
+        /// is in seconds since 1970. Other clients get 403. Registrations and calls still need the password.
         token_secret: Option<PathBuf> = None, path().optional(), restart;
     }
 }

@@ -344,13 +344,13 @@ fn names_in_certificates_must_be_provable() {
     };
     let asking = format!("{tls}client_certificates = 'offered'\n");
     let found = errors(&format!("{tls}{}", trunk("a", "tls:sip.carrier.example")));
-    let want = "7:12: \"tls:sip.carrier.example\" can be proven by nobody: peers are not asked for a certificate; \
+    let want = "7:12: no peer can prove \"tls:sip.carrier.example\": peers are not asked for a certificate; \
                 set client_certificates = \"offered\" in [tls]\n";
     assert_eq!(found, want);
     let found = errors(&trunk("a", "sip.carrier.example"));
     assert!(found.starts_with("4:12: ") && found.contains("write \"tls:sip.carrier.example\""), "{found}");
     let found = errors(&format!("{asking}{}", trunk("a", "tls:*.carrier.example")));
-    assert!(found.starts_with("8:12: ") && found.contains("no name of one host"), "{found}");
+    assert!(found.starts_with("8:12: ") && found.contains("not the name of one host"), "{found}");
     let found = errors(&format!("{asking}{}", trunk("a", "tls:a b")));
     assert!(found.contains("not a host name"), "{found}");
     let two = format!("{asking}{}{}", trunk("a", "tls:x.example"), trunk("b", "tls:X.example"));
@@ -370,9 +370,9 @@ fn keys_of_tls_belong_to_trunks_over_tls() {
         |name: &str, rest: &str| format!("[[trunk]]\nname = '{name}'\nprefixes = ['{name}']\n{rest}\n");
     let find = |rest: &str| errors(&format!("{head}{}", trunk("1", rest)));
     let found = find("targets = ['sip:192.0.2.1']\nverify = 'sip.carrier.example'");
-    assert!(found.starts_with("8:10: `verify` is of TLS, and no target"), "{found}");
+    assert!(found.starts_with("8:10: `verify` is for TLS, but no target"), "{found}");
     let found = find("targets = ['sip:h.example;transport=tcp']\ncertificate = { chain = 'a', key = 'b' }");
-    assert!(found.starts_with("8:15: `certificate` is of TLS"), "{found}");
+    assert!(found.starts_with("8:15: `certificate` is for TLS"), "{found}");
     let found = find("targets = ['sips:h.example']\ncertificate = { chain = 'a' }");
     assert!(found.starts_with("8:15: a certificate without key"), "{found}");
     let found =
@@ -597,10 +597,10 @@ fn nodes_of_a_balancer_are_checked() {
     let cases = [
         ("sip:app1.example.com:0", "has no usable address"),
         ("sip:app_.-example.com", "has no usable address"),
-        ("sip:192.0.2.1;transport=wss", "nodes over wss: servers do not speak it with each other"),
+        ("sip:192.0.2.1;transport=wss", "nodes over wss are not possible"),
         ("sip:192.0.2.1;transport=x", "names an unknown transport"),
         ("sips:192.0.2.1;transport=sctp", "sips: means TLS, not sctp"),
-        ("sip:192.0.2.1;verify=a.example", "verify: only a node over TLS proves a name"),
+        ("sip:192.0.2.1;verify=a.example", "verify is only for nodes over TLS"),
         ("sip:192.0.2.1;transport=tls;verify=a b", "a b"),
         ("sip:192.0.2.1;weight=0", "weight is out of range"),
         ("sip:192.0.2.1;wieght=1", "unknown parameter \"wieght\""),
