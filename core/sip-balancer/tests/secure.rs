@@ -280,3 +280,49 @@ fn sips_is_secure_on_both_sides_or_refused() {
     let told = one(World::new().receive(CALLER, &sips(&common::invite("u"))));
     assert_eq!(told.start(), "SIP/2.0 416 Unsupported URI Scheme");
 }
+
+/// A call from UDP to a node over UDP whose phone has a `sips:` Contact; the Route of each side.
+fn call_to_sips_contact() -> (World, String, Vec<String>) {
+    let mut world = World::with(nodes(1), keys(2), all_transports());
+    let sent = one(world.receive(CALLER, &invite("x")));
+    let routes: Vec<String> = values(&sent, "Record-Route").into_iter().map(str::to_owned).collect();
+    world.answer(&sent, "200 OK", "Contact: <sips:bob@192.0.2.77>\r\n");
+    let mine = routes.iter().rev().map(|route| format!("Route: {route}\r\n")).collect();
+    (world, mine, routes)
+}
+
+#[test]
+fn sips_contact_does_not_keep_a_dialog_from_ending() {
+    let to_sips = |text: String| text.replacen(" sip:", " sips:", 1);
+    let (mut world, mine, _) = call_to_sips_contact();
+    for (cseq, method) in [(1, "ACK"), (2, "PRACK"), (3, "INVITE"), (4, "UPDATE"), (5, "BYE")] {
+        let text = to_sips(request(method, "x", cseq, &format!("b{method}"), ";tag=callee", &mine));
+        let there = world.receive(CALLER, &text);
+        let there = there.iter().find(|sent| sent.start().starts_with(method));
+        assert_eq!(there.map(|sent| sent.to.as_str()), Some(NODE), "{method}");
+        if method == "INVITE" {
+            let cancel = to_sips(request("CANCEL", "x", cseq, "bINVITE", ";tag=callee", &mine));
+            let sent = world.receive(CALLER, &cancel);
+            assert!(sent.iter().any(|sent| sent.start().starts_with("CANCEL")), "{sent:?}");
+        }
+    }
+    // And the node hangs up, towards a caller who has such a Contact.
+    let (mut world, _, routes) = call_to_sips_contact();
+    let routes: Vec<&str> = routes.iter().map(String::as_str).collect();
+    let bye = from_node("BYE", "sips:alice@198.51.100.7", ("callee", ";tag=caller"), 1, &routes);
+    let bye = one(world.receive(NODE, &bye));
+    assert_eq!((bye.start(), bye.to.as_str()), ("BYE sips:alice@198.51.100.7 SIP/2.0", CALLER));
+}
+
+#[test]
+fn request_refused_for_sips_does_not_end_its_call() {
+    let transparent = Settings { record_route: false, ..all_transports() };
+    let mut world = World::with(nodes(1), keys(2), transparent);
+    let sent = one(world.receive_over(TLS, PHONE, &over("TLS", &invite("x"))));
+    one(world.answer(&sent, "200 OK", ""));
+    assert_eq!(world.load(), (1, 0));
+    let bye = over("TLS", &request("BYE", "x", 2, "b", ";tag=callee", "")).replace("BYE sip:", "BYE sips:");
+    let told = one(world.receive_over(TLS, PHONE, &bye));
+    assert_eq!(told.start(), "SIP/2.0 480 Temporarily Unavailable");
+    assert_eq!(world.load(), (1, 0), "the node has the call still");
+}

@@ -31,8 +31,10 @@ pub(crate) struct Checked<'a> {
 
 impl<'a> Checked<'a> {
     /// Whether the request asks for security on every hop, and so may not go this way (RFC 5630 section 5.3).
+    /// Within a dialog of ours the scheme is that of the other end's Contact, and the dialog goes on the way
+    /// that it began: its end is not refused.
     pub fn bars(&self, way: &Flow) -> bool {
-        self.uri.scheme == Scheme::Sips && !way.transport.is_secure()
+        self.is_sips() && !way.transport.is_secure() && self.dialog.is_none()
     }
 
     /// Whether it is for a `sips:` URI.

@@ -84,7 +84,7 @@ impl Balancer {
                     return self.goes_nowhere(now, flow, request, c, out);
                 };
                 if c.bars(&way) {
-                    return self.is_barred(now, flow, request, (c, wanted.sealed), out);
+                    return self.is_barred(now, flow, request, c, out);
                 }
                 let (failover, mut step) = self.parts(now, out);
                 let token = match failover.keep_inward(&mut step, flow, request, &wanted, (assigned, way)) {
@@ -149,19 +149,13 @@ impl Balancer {
         }
     }
 
-    /// A request for a `sips:` URI does not go on in the clear (RFC 5630 section 5.3): 480.
-    fn is_barred(
-        &mut self,
-        now: Time,
-        flow: Flow,
-        request: &Message<'_>,
-        (c, sealed): (&Checked<'_>, bool),
-        out: &mut Outbox,
-    ) {
+    /// A request for a `sips:` URI does not go on in the clear (RFC 5630 section 5.3): 480. Its node has the
+    /// call still, if it has one, and so has the record.
+    fn is_barred(&mut self, now: Time, flow: Flow, request: &Message<'_>, c: &Checked<'_>, out: &mut Outbox) {
         let class = MethodClass::of(request.method());
         self.forwarder.counts.forbidden += 1;
         self.forwarder.refuse_again(flow, request, 480, out);
-        self.dispatcher.calls_mut().abandon(now, c.call, c.id, class, sealed);
+        self.dispatcher.calls_mut().refused_here(now, c.call, c.id, class);
         let (failover, mut step) = self.parts(now, out);
         failover.refused_here(&mut step, c.id, class, 480);
     }
@@ -230,10 +224,6 @@ impl Balancer {
             self.forwarder.counts.forbidden += 1;
             return self.forwarder.refuse(from, request, 403, b"", b"", out);
         };
-        if c.bars(&way) {
-            self.forwarder.counts.forbidden += 1;
-            return self.forwarder.refuse_again(from, request, 480, out);
-        }
         let branch = Branch {
             epoch: c.epoch,
             node: dialog.node,

@@ -214,18 +214,24 @@ impl Calls {
         }
     }
 
-    /// A request was refused here after all. Whoever hung up is gone all the same (RFC 3261 section 15.1.1),
-    /// if it shows that it is of the dialog (`sealed`), now or when it came.
+    /// A request was refused here because there is no node for it. Whoever hung up is gone all the same (RFC
+    /// 3261 section 15.1.1), if it shows that it is of the dialog (`sealed`), now or when it came.
     pub fn abandon(&mut self, now: Time, call: CallKey, id: u64, class: MethodClass, sealed: bool) {
         let Some(at) = self.sessions.find(call) else { return };
-        let place = self.sessions.find_txn(at, id, class);
-        let sealed = sealed || place.and_then(|at| self.sessions.txn(at)).is_some_and(|txn| txn.sealed);
-        if let Some(place) = place {
-            self.sessions.close(place, now + LATE);
-        }
+        let txn = self.sessions.find_txn(at, id, class).and_then(|place| self.sessions.txn(place));
+        let sealed = sealed || txn.is_some_and(|txn| txn.sealed);
         if class == MethodClass::Bye && sealed && matches!(self.sessions.phase(at), Phase::Setup | Phase::Up)
         {
             self.end(now, at);
+        }
+        self.refused_here(now, call, id, class);
+    }
+
+    /// A request was refused here after all, and what it belongs to goes on.
+    pub fn refused_here(&mut self, now: Time, call: CallKey, id: u64, class: MethodClass) {
+        let Some(at) = self.sessions.find(call) else { return };
+        if let Some(place) = self.sessions.find_txn(at, id, class) {
+            self.sessions.close(place, now + LATE);
         }
         self.settle(now, at);
         self.sessions.arm(now, at);
