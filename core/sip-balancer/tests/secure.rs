@@ -326,3 +326,20 @@ fn request_refused_for_sips_does_not_end_its_call() {
     assert_eq!(told.start(), "SIP/2.0 480 Temporarily Unavailable");
     assert_eq!(world.load(), (1, 0), "the node has the call still");
 }
+
+#[test]
+fn response_sent_again_to_a_node_proves_the_name_of_the_node() {
+    let mut world = tls_nodes(1);
+    let sent = one(world.receive(CALLER, &invite("x")));
+    let routes = values(&sent, "Record-Route");
+    world.receive_over(TLS, &sent.to, &response(&sent, "200 OK", ""));
+    // The node hangs up on a connection of its own, which is gone before the answer.
+    let bye = from_node("BYE", "sip:alice@198.51.100.7", ("callee", ";tag=caller"), 1, &routes);
+    let bye = one(world.receive_over(TLS, "192.0.2.1:40001", &over("TLS", &bye)));
+    assert_eq!((bye.over, bye.to.as_str()), (Transport::Udp, CALLER));
+    let back = one(world.receive(CALLER, &response(&bye, "200 OK", "")));
+    assert_eq!((back.over, back.conn), (Transport::Tls, conn()));
+    let other = one(world.lost(&back));
+    let shown = (other.to.as_str(), other.over, other.conn, other.name.as_str());
+    assert_eq!(shown, (NODE, Transport::Tls, None, "n0.example"));
+}

@@ -350,7 +350,9 @@ impl Failover {
             }
             TransmitToken::Response(number) => {
                 let mut index = step.forwarder.take_index();
-                self.responses().resend(step.now, number, &mut index, step.out);
+                let node = self.responses().node_of(number);
+                let name = node.map_or(&b""[..], |node| step.forwarder.name_of(node));
+                self.responses().resend(step.now, number, (name, &mut index), step.out);
                 step.forwarder.return_index(index);
                 None
             }

@@ -21,6 +21,8 @@ struct StreamResponse {
     bytes: Vec<u8>,
     at: Time,
     call: Option<CallKey>,
+    /// The node that it goes to, by its id; none: to a caller.
+    node: Option<u32>,
 }
 
 /// The last of them.
@@ -34,10 +36,10 @@ impl StreamResponses {
     /// Sends a response over a stream to `to`. If that is dead, it goes to `otherwise` (RFC 3261 section
     /// 18.2.2), if there is such a place. That is known at once of a connection that is closed already. If it
     /// is closed later, most callers have read what was sent before: only the answer to an INVITE of this
-    /// `call` may still be wanted, until [`StreamResponses::acknowledged`].
+    /// `call` may still be wanted, until [`StreamResponses::acknowledged`]. `node`: the node that is there.
     pub fn write(
         &mut self,
-        (now, call): (Time, Option<CallKey>),
+        (now, call, node): (Time, Option<CallKey>, Option<u32>),
         to: Flow,
         otherwise: Option<Flow>,
         out: &mut Outbox,
@@ -59,11 +61,12 @@ impl StreamResponses {
         let bytes = bytes.unwrap_or_default();
         let at = number as usize % MOST;
         if self.kept.len() <= at {
-            let empty = || StreamResponse { number: 0, to, bytes: Vec::new(), at: now, call: None };
+            let empty = || StreamResponse { number: 0, to, bytes: Vec::new(), at: now, call: None, node };
             self.kept.resize_with(at + 1, empty);
         }
         if let Some(response) = self.kept.get_mut(at) {
-            (response.number, response.to, response.at, response.call) = (number, otherwise, now, call);
+            (response.number, response.to, response.at) = (number, otherwise, now);
+            (response.call, response.node) = (call, node);
             response.bytes.clear();
             response.bytes.shrink_to(KEEP_CAPACITY);
             response.bytes.extend_from_slice(bytes);
@@ -77,19 +80,27 @@ impl StreamResponses {
         }
     }
 
+    /// The node that a message goes to.
+    pub fn node_of(&self, number: u64) -> Option<u32> {
+        self.kept.get(number as usize % MOST).filter(|response| response.number == number)?.node
+    }
+
     /// A message that was written could not be sent: it is sent to the other place, unless it was long ago.
-    /// Over TLS that has to prove the name in its Via, which led there.
-    pub fn resend(&mut self, now: Time, number: u64, index: &mut Index, out: &mut Outbox) {
+    /// Over TLS that has to prove `name`, or if that is empty the name in its Via, which led there.
+    pub fn resend(&mut self, now: Time, number: u64, (name, index): (&[u8], &mut Index), out: &mut Outbox) {
         let wanted =
             |l: &&mut StreamResponse| l.number == number && (l.call.is_some() || now.since(l.at) <= AT_ONCE);
         let response = self.kept.get_mut(number as usize % MOST).filter(wanted);
         if let Some(response) = response {
             out.send(response.to, 0, &response.bytes);
             response.number = 0;
-            // It was good when it was written.
-            if response.to.transport.is_secure()
+            let secure = response.to.transport.is_secure();
+            if secure && !name.is_empty() {
+                out.verifies(name);
+            } else if secure
                 && let Parsed::Good(message) = parse(&response.bytes, index, &Limits::READ_BEFORE)
             {
+                // It was good when it was written.
                 out.verifies(message.via().host);
             }
         }
@@ -113,7 +124,9 @@ mod tests {
         let (mut out, mut index) = (Outbox::new(), Index::new());
         let (now, call) = (Time::from_secs(1), CallKey(1, 2));
         let sent = |responses: &mut StreamResponses, out: &mut Outbox, call| {
-            responses.write((now, call), flow(1), Some(flow(2)), out, |buf| buf.extend_from_slice(b"answer"));
+            responses.write((now, call, None), flow(1), Some(flow(2)), out, |buf| {
+                buf.extend_from_slice(b"answer")
+            });
             let Some(TransmitToken::Response(number)) = TransmitToken::from_u64(out.transmits()[0].token)
             else {
                 panic!("its token")
@@ -122,25 +135,25 @@ mod tests {
             number
         };
         let number = sent(&mut responses, &mut out, Some(call));
-        (0..2).for_each(|_| responses.resend(now + T1, number, &mut index, &mut out));
+        (0..2).for_each(|_| responses.resend(now + T1, number, (b"", &mut index), &mut out));
         assert_eq!(out.transmits().len(), 1);
         assert_eq!((out.transmits()[0].flow, out.bytes()), (flow(2), &b"answer"[..]));
         out.clear();
         let number = sent(&mut responses, &mut out, Some(call));
         responses.acknowledged(call);
-        responses.resend(now + T1, number, &mut index, &mut out);
+        responses.resend(now + T1, number, (b"", &mut index), &mut out);
         // Whatever is no answer to an INVITE: only where the connection was gone already.
         let number = sent(&mut responses, &mut out, None);
-        responses.resend(now + 3 * T1, number, &mut index, &mut out);
+        responses.resend(now + 3 * T1, number, (b"", &mut index), &mut out);
         assert!(out.is_empty());
-        responses.resend(now + T1, number, &mut index, &mut out);
+        responses.resend(now + T1, number, (b"", &mut index), &mut out);
         assert_eq!(out.transmits().len(), 1);
         let number = sent(&mut responses, &mut Outbox::new(), Some(call));
         for _ in 0..MOST {
             sent(&mut responses, &mut Outbox::new(), None);
         }
         out.clear();
-        responses.resend(now, number, &mut index, &mut out);
+        responses.resend(now, number, (b"", &mut index), &mut out);
         assert!(out.is_empty(), "too long ago");
     }
 }

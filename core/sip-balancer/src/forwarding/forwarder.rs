@@ -62,6 +62,11 @@ impl Forwarder {
         Asks { settings, cluster, sealer, names }
     }
 
+    /// The name that a node has to prove over TLS; empty: none is known.
+    pub fn name_of(&mut self, node: u32) -> &[u8] {
+        self.names.of(self.cluster.names(), node)
+    }
+
     /// What seals and opens.
     pub fn sealer(&self) -> &Sealer {
         &self.sealer

@@ -29,7 +29,7 @@ impl Balancer {
             // A refusal once more, which whoever has got the first one leaves aside.
             let relay_as = self.passes(now, &branch, response);
             if self.may_go((now, place), &branch, to, response, out) {
-                self.send_back(now, response, (to, port), relay_as, out);
+                self.send_back(now, &branch, response, (to, port), relay_as, out);
             }
             return;
         }
@@ -66,7 +66,7 @@ impl Balancer {
             let (failover, mut step) = self.parts(now, out);
             failover.keep_refusal(&mut step, from, response, branch.id);
         }
-        self.send_back(now, response, (to, port), relay_as, out);
+        self.send_back(now, &branch, response, (to, port), relay_as, out);
     }
 
     /// A response that claims to be a node's: how it is forwarded to the caller, if at all.
@@ -172,6 +172,7 @@ impl Balancer {
     fn send_back(
         &mut self,
         now: Time,
+        branch: &Branch,
         response: &Message<'_>,
         (to, port): (Flow, u16),
         relay_as: RelayAs,
@@ -185,7 +186,8 @@ impl Balancer {
             out.send_with(to, 0, write);
             return;
         }
-        self.failover.responses().write((now, call), to, otherwise(to, port), out, write);
+        let node = branch.to_caller.then_some(branch.node);
+        self.failover.responses().write((now, call, node), to, otherwise(to, port), out, write);
         self.mark_conn(to, response, out);
     }
 
