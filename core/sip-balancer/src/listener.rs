@@ -1,15 +1,15 @@
-//! Listeners, and what messages and tokens call them.
+//! Listeners, and their names in messages and tokens.
 
 use core::net::{IpAddr, SocketAddr};
 use sip_message::Uri;
 use sip_proxy::transport::{listener_uri, secure_listener_uri, transport_of};
 use wire::Transport;
 
-/// What tokens call a listener: its transport, and twelve bits of a hash of what it is called in messages. So
-/// it is found again wherever it stands in the list, at another balancer too, as long as it is called the
-/// same.
+/// The id of a listener in tokens: its transport, and twelve bits of a hash of its name in messages. So it
+/// is found again at any place in the list, and at another balancer, as long as its name is the same.
 ///
-/// Builds that knew UDP and TCP alone wrote 0 and 1 for these, as this one does: their tokens are read.
+/// Earlier builds, which had only UDP and TCP, wrote 0 and 1 for these, as this one does: their tokens are
+/// accepted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Mark(pub u16);
 
@@ -19,7 +19,7 @@ const APART: u16 = 0x0fff;
 const KIND: u32 = APART.count_ones();
 
 impl Mark {
-    /// Of a listener that messages call so.
+    /// Of a listener with this name in messages.
     fn new(transport: Transport, sent_by: &str) -> Mark {
         let kind: u16 = match transport {
             Transport::Udp => 0,
@@ -33,7 +33,7 @@ impl Mark {
         Mark(kind << KIND | hash as u16 & APART)
     }
 
-    /// The transport; `None`: one that only later builds know.
+    /// The transport; `None`: one that only later builds have.
     pub fn transport(self) -> Option<Transport> {
         match self.0 >> KIND {
             0 => Some(Transport::Udp),
@@ -50,7 +50,7 @@ impl Mark {
 /// One listener: the socket at index [`ListenerId`](wire::ListenerId) of the runtime.
 #[derive(Clone, Debug)]
 pub struct Listener {
-    /// How requests come in.
+    /// The transport on which requests come in.
     pub transport: Transport,
     /// The bound address; never the unspecified one.
     pub address: SocketAddr,
@@ -58,13 +58,13 @@ pub struct Listener {
     pub advertise: Option<(Vec<u8>, Option<u16>)>,
     via: Vec<u8>,
     record_route: Vec<u8>,
-    /// The same as a `sips:` URI, of a listener that may be in one.
+    /// The same as a `sips:` URI, if the listener may be in one.
     secure: Option<Vec<u8>>,
     sent_by: Vec<u8>,
     mark: Mark,
 }
 
-/// Begins the line of a Record-Route.
+/// The beginning of a Record-Route line.
 const RECORD_ROUTE: &[u8] = b"Record-Route: ";
 
 impl Listener {
@@ -92,7 +92,7 @@ impl Listener {
         }
     }
 
-    /// What tokens call it, in the list that it is in.
+    /// Its id in tokens, within its list.
     pub fn mark(&self) -> Mark {
         self.mark
     }
@@ -108,12 +108,12 @@ impl Listener {
         self.secure.as_ref().filter(|_| secure).unwrap_or(&self.record_route)
     }
 
-    /// What a Route value begins with that brings our Record-Route back.
+    /// The beginning of a Route value that was our Record-Route.
     pub(crate) fn route_prefix(&self, secure: bool) -> &[u8] {
         self.record_route_prefix(secure).get(RECORD_ROUTE.len()..).unwrap_or_default()
     }
 
-    /// What stands in a Route value after [`Listener::route_prefix`].
+    /// The part of a Route value after [`Listener::route_prefix`].
     pub(crate) fn strip_route<'a>(&self, value: &'a [u8]) -> Option<&'a [u8]> {
         let secure = || value.strip_prefix(self.secure.as_deref()?.get(RECORD_ROUTE.len()..)?);
         value.strip_prefix(self.route_prefix(false)).or_else(secure)
@@ -124,7 +124,7 @@ impl Listener {
         &self.sent_by
     }
 
-    /// Whether a URI names it, whose host is this address, if it is one.
+    /// Whether a URI names it. The host of the URI is given as an address, if it is one.
     pub(crate) fn is(&self, uri: &Uri<'_>, ip: Option<IpAddr>) -> bool {
         let named = self.advertise.as_ref().is_some_and(|(name, at)| {
             let own = || at.unwrap_or(self.transport.default_port());
@@ -135,14 +135,15 @@ impl Listener {
     }
 }
 
-/// Gives listeners whose marks are the same by chance others, in an order that the list has no part in.
+/// Gives other marks to listeners whose marks are equal by chance, in an order that does not depend on the
+/// list.
 pub(crate) fn tell_apart(listeners: &mut [Listener]) {
     let mut order: Vec<usize> = (0..listeners.len()).collect();
     order.sort_by(|a, b| listeners[*a].via.cmp(&listeners[*b].via));
     let mut taken: Vec<Mark> = Vec::with_capacity(listeners.len());
     for at in order {
         let Mark(mut mark) = listeners[at].mark;
-        // There are at most as many steps as listeners, of which there are far fewer than marks.
+        // There are at most as many steps as listeners, and far more marks than listeners.
         for _ in 0..listeners.len() {
             if !taken.contains(&Mark(mark)) {
                 break;
@@ -193,7 +194,7 @@ mod tests {
 
     #[test]
     fn marks_of_earlier_builds_mean_what_they_meant() {
-        // As they were written when UDP and TCP were all there was.
+        // The marks of builds that had only UDP and TCP.
         let hash =
             |sent_by: &str| crate::hash::scramble(crate::hash::fnv1a(sent_by.as_bytes())) as u16 & APART;
         for (transport, kind) in [(Transport::Udp, 0), (Transport::Tcp, 1 << 12)] {

@@ -48,8 +48,8 @@ pub(crate) fn answer_of(response: &Message<'_>, class: MethodClass) -> Answer {
     Answer { status, wait: wait(response, class), dialog }
 }
 
-/// Where a response goes whose connection is gone: to the port in `sent-by`, over a new one (section 18.2.2).
-/// To a client of WebSocket none leads (RFC 7118 section 5).
+/// Where a response goes whose connection is gone: to the port in `sent-by`, over a new one (section
+/// 18.2.2). A WebSocket client accepts no connections (RFC 7118 section 5).
 pub(crate) fn otherwise(back: Flow, port: u16) -> Option<Flow> {
     let web = matches!(back.transport, Transport::Ws | Transport::Wss);
     (!web).then(|| Flow { conn: None, remote: SocketAddr::new(back.remote.ip(), port), ..back })

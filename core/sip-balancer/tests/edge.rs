@@ -41,7 +41,7 @@ fn path_of_a_flow_has_ob_at_the_first_hop_only() {
     let with = |path| World::with(nodes(3), keys(2), Settings { path, ..settings() });
     let path = |by, text: &str| with(by).one(CALLER, text).header("Path").map(str::to_owned);
     let (tags, own) = ("path, outbound", CALLER);
-    // No translation is between.
+    // There is no address translation.
     let has = path(PathBy::Auto, &register(own, FLOW, tags)).expect("a Path");
     assert!(has.starts_with("<sip:192.0.2.100:5060;lr;d=p02") && has.ends_with(";ob>"), "{has}");
     for text in [register(own, "", tags), register(own, FLOW, "outbound")] {
@@ -113,7 +113,7 @@ fn caller_with_ob_is_reached_on_its_connection_or_not_at_all() {
                 assert_eq!((next[0].to.as_str(), next[0].start()), (node.as_str(), "SIP/2.0 430 Flow Failed"))
             }
         }
-        // So it is in another process.
+        // The same in another process.
         let mut other = World::with(tcp_nodes(2), keys(2), settings);
         let again = other.one_tcp(&node, &bye);
         let failed = again.start() == "SIP/2.0 430 Flow Failed";

@@ -1,5 +1,5 @@
-//! TLS, WebSocket and SCTP on either side: what messages call us, which connections lead where, names that
-//! nodes prove, and `sips:`.
+//! TLS, WebSocket and SCTP on both sides: our names in messages, the connections that are used, the names
+//! that nodes prove, and `sips:`.
 
 #[allow(dead_code, reason = "each of the tests needs a part of it")]
 mod common;
@@ -113,7 +113,7 @@ fn registered(world: &mut World, way: (Transport, u16), via: &str, contact: &str
 #[test]
 fn phone_on_any_connection_is_called_on_it_and_on_no_other() {
     for (way, via, contact) in [
-        // An address of its own, at which no server is that could prove a name.
+        // The phone's own address: no server there could prove a name.
         (TLS, "TLS", "sip:p@198.51.100.7:40001;transport=tls"),
         (WSS, "WSS", "sip:p@df7jal23ls0d.invalid;transport=ws"),
         (WS, "WS", "sip:p@df7jal23ls0d.invalid;transport=ws"),
@@ -136,7 +136,7 @@ fn phone_on_any_connection_is_called_on_it_and_on_no_other() {
         let bye = over(via, &request("BYE", "x", 5, "pbye", ";tag=node", &mine));
         let bye = bye.replace("tag=caller", "tag=callee");
         assert_eq!(one(world.receive_over(way, PHONE, &bye)).to, NODE);
-        // Its connection ends: the node hears so, and nothing goes to the port that it came from.
+        // Its connection ends: the node gets 430, and nothing is sent to its source port.
         let again =
             from_node("INVITE", contact, ("node", ""), 7, &[&path]).replace("Call-ID: x", "Call-ID: y");
         let rings = one(world.receive(NODE, &again));
@@ -183,10 +183,10 @@ fn response_without_its_connection_goes_to_the_via() {
     let other = one(world.lost(&back));
     let shown = (other.to.as_str(), other.over, other.conn, other.name.as_str());
     assert_eq!(shown, ("198.51.100.7:5071", Transport::Tls, None, "sbc.example"));
-    // Of a connection that is not known any more only one that is there is used.
+    // If the connection is no longer known, only an existing one is used.
     let again = one(world.answer(&sent, "200 OK", ""));
     assert_eq!((again.to.as_str(), again.conn, again.existing), (PHONE, None, true));
-    // To a browser nothing else leads.
+    // A browser cannot be reached in another way.
     let sent = one(world.receive_over(WSS, PHONE, &over("WSS", &invite("d2"))));
     let back = one(world.answer(&sent, "200 OK", ""));
     assert_eq!((back.conn, back.token), (conn(), 0));
@@ -260,7 +260,7 @@ fn sips_is_secure_on_both_sides_or_refused() {
     let routes = values(&sent, "Record-Route");
     assert!(routes[0].starts_with("<sips:192.0.2.100:5061;lr;d="), "{routes:?}");
     assert!(routes[1].starts_with("<sips:192.0.2.100:443;transport=ws;lr;d="), "{routes:?}");
-    // It has come in the clear, or would go on so.
+    // It came unencrypted, or would be forwarded unencrypted.
     assert_eq!(
         one(world.receive(CALLER, &sips(&invite("c")))).start(),
         "SIP/2.0 400 SIPS Over Insecure Transport"
@@ -273,7 +273,7 @@ fn sips_is_secure_on_both_sides_or_refused() {
         assert_eq!(told.header("Warning"), Some("380 proxy \"SIPS Not Allowed\""));
     }
     assert_eq!((world.load(), world.balancer.report(true).exact), ((0, 0), Some(true)));
-    // Nor to a phone, and not where there is no TLS at all.
+    // The same for a phone, and if there is no TLS at all.
     let (_, path) = (0, registered(&mut world, WS, "WS", "sip:p@a.invalid;transport=ws").0);
     let invite = from_node("INVITE", "sips:p@a.invalid;transport=ws", ("node", ""), 9, &[&path]);
     assert_eq!(one(world.receive(NODE, &invite)).start(), "SIP/2.0 400 SIPS Over Insecure Transport");

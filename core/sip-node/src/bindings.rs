@@ -144,8 +144,8 @@ impl<S: Services> Bindings<'_, S> {
         carried.map_err(Unserved::Store)
     }
 
-    /// Removes the binding of a flow that the proxy before its phone has lost (RFC 5626 section 7). Where the
-    /// store fails, it stays, and the next request finds that out again.
+    /// Removes the binding of a flow that the edge proxy of the phone has lost (RFC 5626 section 7). If the
+    /// store fails, the binding stays, and the next request gets 430 again.
     pub(crate) fn flow_is_gone(&self, flow: &FlowBinding) {
         let _ = self.site.services().register(&flow.aor, true, &mut |table, changes| {
             table.remove_flow(flow, changes);
@@ -165,8 +165,8 @@ impl<S: Services> Bindings<'_, S> {
         }
     }
 
-    /// Whether a Path is taken that a phone does not know of: from a trusted proxy in front of this server,
-    /// which is the one that added it (RFC 3327 section 5.3).
+    /// Whether a Path is accepted although the phone does not support it: only from a trusted proxy in front
+    /// of this server, which added the Path (RFC 3327 section 5.3).
     fn path_policy(&self, flow: Flow, request: &Message<'_>) -> PathPolicy {
         let trusted =
             request.header(Name::Path).is_some() && self.site.settings().auth.is_front(flow.remote.ip());

@@ -281,7 +281,7 @@ impl<S: Services> Machine for Node<S> {
         self.base.site_mut().identified(conn, identity);
     }
 
-    /// Bindings stay: their phones are tried at their Contacts' addresses (see `reach`).
+    /// Bindings stay: their phones are tried at the addresses of their Contacts (see `reach`).
     fn disconnected(&mut self, _now: Time, conn: ConnId, _out: &mut Outbox) {
         self.base.site_mut().disconnected(conn);
     }

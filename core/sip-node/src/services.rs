@@ -125,8 +125,8 @@ pub trait Services {
         let _ = (uri, address);
     }
 
-    /// Called for a request over TLS of no trunk. A trunk would have proven one of the names `wanted`.
-    /// `found`: what the peer has proven, if it has shown a certificate.
+    /// Called for a request over TLS that belongs to no trunk. The certificate of a trunk has one of the
+    /// names `wanted`. `found`: what the peer has proven, if it sent a certificate.
     fn unproven(&self, source: SocketAddr, wanted: &[&[u8]], found: Option<&Identity>) {
         let _ = (source, wanted, found);
     }

@@ -238,11 +238,11 @@ pub struct Trunk {
     pub targets: Vec<Vec<u8>>,
     /// Blocks of addresses, with prefix lengths, whose requests are trusted as this trunk's.
     pub sources: Vec<(IpAddr, u8)>,
-    /// Names that peers prove by a certificate whose requests are trusted as this trunk's.
+    /// Names in certificates. A peer that proves one of them is this trunk.
     pub source_names: Vec<Vec<u8>>,
     /// The authorities that vouch for these names; empty: those of the whole server.
     pub authority: Vec<u8>,
-    /// The name that its servers have to prove where it is not the host of the target.
+    /// The name that its servers must prove, if it is not the host of the target.
     pub verify: Option<Vec<u8>>,
     /// Beginnings of the called numbers it serves.
     pub prefixes: Vec<Vec<u8>>,

@@ -5,8 +5,8 @@ use core::net::SocketAddr;
 use sip_message::{Message, Scheme, Uri};
 use wire::{Credit, Flow, FrameError, Transport};
 
-/// The transport that a URI means by itself; for `sips:` it is TLS whatever runs below (RFC 5630 section
-/// 5.3), with WebSocket above it where the parameter says so (RFC 7118 section 5.2).
+/// The transport that a URI means. For `sips:` it is TLS, whatever the transport below (RFC 5630 section
+/// 5.3), with WebSocket above it if the parameter says so (RFC 7118 section 5.2).
 pub fn transport_of(uri: &Uri<'_>) -> Transport {
     match (uri.scheme, uri.transport()) {
         (Scheme::Sips, Some(Transport::Ws | Transport::Wss)) => Transport::Wss,
@@ -15,12 +15,12 @@ pub fn transport_of(uri: &Uri<'_>) -> Transport {
     }
 }
 
-/// The Warning line of a 480 for a request that would go on in the clear although its URI is `sips:` (RFC
+/// The Warning line of a 480 for a request to a `sips:` URI that could only be forwarded unencrypted (RFC
 /// 5630 section 5.3).
 pub const SIPS_NOT_ALLOWED: &[u8] = b"Warning: 380 proxy \"SIPS Not Allowed\"\r\n";
 
-/// `sip:HOST:PORT;transport=…`, by which requests come to a listener with this `sent-by`. WebSocket has one
-/// name in URIs, with TLS below it and without (RFC 7118 section 5.2).
+/// `sip:HOST:PORT;transport=…`, the URI of a listener with this `sent-by`. In URIs WebSocket has one name,
+/// with and without TLS (RFC 7118 section 5.2).
 pub fn listener_uri(transport: Transport, sent_by: &str) -> String {
     match transport {
         Transport::Udp => format!("sip:{sent_by}"),
@@ -29,8 +29,8 @@ pub fn listener_uri(transport: Transport, sent_by: &str) -> String {
     }
 }
 
-/// The same as a `sips:` URI, of a listener that may be in one. The scheme says TLS, and the parameter what
-/// is above it (RFC 5630 section 5.3, RFC 7118 section 5.2).
+/// The same as a `sips:` URI, if the listener may be in one. The scheme means TLS, and the parameter names
+/// what is above it (RFC 5630 section 5.3, RFC 7118 section 5.2).
 pub fn secure_listener_uri(transport: Transport, sent_by: &str) -> Option<String> {
     match transport {
         Transport::Tls => Some(format!("sips:{sent_by}")),

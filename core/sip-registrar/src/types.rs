@@ -137,7 +137,7 @@ impl BindingView<'_> {
     }
 }
 
-/// What names the registration of one flow of a phone (RFC 5626), as its last REGISTER made it.
+/// Identifies the registration of one flow of a phone (RFC 5626), as of its last REGISTER.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FlowBinding {
     /// The address-of-record.

@@ -3,14 +3,15 @@
 /// The names in the certificate of a peer (RFC 5922 section 7.1), and the authorities that vouch for them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Identity {
-    /// Domains in small letters, and addresses.
+    /// Domains in lower case, and addresses.
     names: Vec<Box<str>>,
-    /// Of the sets of roots that the operator names, those under which the certificate is valid.
+    /// The configured sets of roots under which the certificate is valid.
     authorities: Vec<Box<str>>,
 }
 
 impl Identity {
-    /// These names, vouched for by these authorities. The empty name stands for those of the whole server.
+    /// These names, and the sets of roots that vouch for them. The empty name means the roots of the whole
+    /// server.
     pub fn new(names: Vec<Box<str>>, authorities: Vec<Box<str>>) -> Identity {
         Identity { names, authorities }
     }

@@ -1,4 +1,4 @@
-//! Tokens of clients that connect by WebSocket: a page that knows a subscriber lets it connect for a while.
+//! Tokens of WebSocket clients: a web site that knows a subscriber lets it connect for a limited time.
 
 use crate::startup::Failure;
 use aws_lc_rs::hmac;
@@ -6,12 +6,12 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use store::CredentialCache;
 
-/// Judges what clients show of themselves when they connect.
+/// Checks the tokens of clients when they connect.
 pub struct Tokens {
     key: hmac::Key,
     /// Seconds since 1970.
     clock: fn() -> u64,
-    /// Without them every name will do.
+    /// Without them any name is accepted.
     subscribers: OnceLock<Arc<CredentialCache>>,
 }
 
@@ -35,8 +35,9 @@ impl Tokens {
         invariant::holds!(first, "a server has its subscribers once");
     }
 
-    /// Whether a query such as `user=alice@example.com&expires=1767225600&token=HEX` lets its sender connect.
-    /// The time that it takes says nothing about the token, nor about who is a subscriber.
+    /// Whether a query such as `user=alice@example.com&expires=1767225600&token=HEX` lets its sender
+    /// connect. The time that this takes does not depend on the token, nor on whether the user is a
+    /// subscriber.
     pub fn admit(&self, query: &[u8]) -> bool {
         let Some([user, expires, token]) = read(query) else { return false };
         let (Some(user), Some(token)) = (unescaped(user), unhex(token)) else { return false };
@@ -50,7 +51,7 @@ impl Tokens {
     }
 }
 
-/// The values of user, expires and token, each of which is there once.
+/// The values of user, expires and token. Each must be there exactly once.
 fn read(query: &[u8]) -> Option<[&[u8]; 3]> {
     let value = |name: &[u8]| {
         let mut all =
@@ -60,7 +61,7 @@ fn read(query: &[u8]) -> Option<[&[u8]; 3]> {
     Some([value(b"user")?, value(b"expires")?, value(b"token")?])
 }
 
-/// A value of a query without its escapes.
+/// A value of a query, with percent-encoding decoded.
 fn unescaped(value: &[u8]) -> Option<Vec<u8>> {
     let mut plain = Vec::with_capacity(value.len());
     let mut rest = value.iter();

@@ -37,7 +37,7 @@ pub struct Sockets {
     /// What TLS listeners show, if there is something.
     pub certificates: Option<Certificates>,
     pub admin: Option<AdminSocket>,
-    /// What clients of WebSocket must show, if something.
+    /// The check of WebSocket clients, if tokens are configured.
     pub tokens: Option<Arc<Tokens>>,
 }
 

@@ -1,4 +1,5 @@
-//! What a client costs a server that asks for certificates: one that is served, and such as are refused.
+//! The cost of a client for a server that asks for certificates: of one that is served, and of several that
+//! are refused.
 //!
 //! ```text
 //! refused COUNT
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tls::{Certificate, Choice, ClientCertificates, ServerSettings, Session};
 
-/// Handshakes before those that count.
+/// Handshakes before the measured ones.
 const WARM_UP: usize = 20;
 
 fn key() -> KeyPair {
@@ -117,7 +118,7 @@ fn main() {
     };
     let server = server.server().unwrap();
     let broken = {
-        // The first of the chain is signed by another than the next.
+        // The first certificate of the chain is not signed by the next one.
         let (mut chain, _) = chain(&good, 5);
         let stranger = Issuer::new(params("authority 1", true), key());
         let (first, key) = self::chain(&stranger, 1);

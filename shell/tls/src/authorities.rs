@@ -1,4 +1,5 @@
-//! Who is believed about clients: the roots of the whole server, and sets of roots for some peers.
+//! Trusted authorities for peers that connect: the roots of the whole server, and sets of roots for some
+//! peers.
 
 use crate::names::Identities;
 use crate::session::Session;
@@ -11,8 +12,8 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Judges of clients. A peer is believed if one of them believes it; [`Authorities::identify`] says which
-/// ones do. The sets for some peers may be exchanged while the server runs. Clones share them.
+/// Verifiers of client certificates. A peer is accepted if one of them accepts it; [`Authorities::identify`]
+/// returns those that do. The sets for some peers may be replaced while the server runs. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Authorities(Arc<Inner>);
 
@@ -42,7 +43,7 @@ impl Authorities {
         Ok(Authorities(Arc::new(Inner { common, own: RwLock::default() })))
     }
 
-    /// Exchanges the sets for some peers. A set without roots believes nobody.
+    /// Replaces the sets for some peers. A set without roots accepts no peer.
     pub fn replace<'a>(&self, sets: impl IntoIterator<Item = (&'a str, Arc<RootCertStore>)>) {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let judge = |(name, roots): (&str, Arc<RootCertStore>)| {
@@ -54,8 +55,9 @@ impl Authorities {
     }
 
     /// The names that the peer of a session has proven, and the sets of roots under which its certificate is
-    /// valid now; the empty name stands for those of the whole server. `None`: it has shown none, or none
-    /// that is valid. A session that was resumed is judged anew, because its certificate may have expired.
+    /// valid now. The empty name means the roots of the whole server. `None`: the peer sent no certificate,
+    /// or none that is valid. For a resumed session the chain is verified again, because the certificate may
+    /// have expired.
     pub fn identify(&self, session: &Session) -> Option<(Identities, Vec<Box<str>>)> {
         let (first, others) = session.chain()?.split_first()?;
         let now = UnixTime::now();
@@ -71,7 +73,7 @@ impl Authorities {
         Some((found?, vouching))
     }
 
-    /// Asks each judge, until one answers that it is enough.
+    /// Asks each verifier, until one accepts.
     fn each(&self, mut ask: impl FnMut(&str, &Judge) -> bool) {
         if !ask("", &self.0.common) {
             let own = self.0.own.read().unwrap_or_else(PoisonError::into_inner);
@@ -95,7 +97,7 @@ impl ClientCertVerifier for Authorities {
         others: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        // What the whole server says of it is what is reported.
+        // The error under the roots of the whole server is reported.
         let mut first = None;
         let mut verified = None;
         self.each(|_, judge| {

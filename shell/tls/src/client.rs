@@ -10,7 +10,7 @@ use std::fmt::Display;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
-/// Servers of which it is remembered why a connection to them failed.
+/// The largest number of servers whose last failure is kept.
 const MOST_FAULTS: usize = 1_000;
 
 /// What connections that we open begin from. It may be exchanged while they run. Clones share it.
@@ -22,7 +22,7 @@ struct Inner {
     table: RwLock<Table>,
     /// The one server that all connections lead to, where there is only one.
     only: Option<Only>,
-    /// Why the last connection to a server failed, by its name. One that succeeds takes it away.
+    /// Why the last connection to a server failed, by its name. A successful connection removes the entry.
     faults: Mutex<BTreeMap<Box<str>, String>>,
 }
 
@@ -77,7 +77,8 @@ impl Client {
         self.0.only.as_ref().map(|only| &*only.name)
     }
 
-    /// A connection to the server of this name failed. Where all lead to one server the first reason is kept.
+    /// A connection to the server with this name failed. If all connections go to one server, the first
+    /// reason is kept.
     pub fn failed(&self, name: &str, why: &dyn Display) {
         if let Some(only) = &self.0.only {
             only.fault.get_or_init(|| why.to_string());

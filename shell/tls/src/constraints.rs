@@ -1,9 +1,8 @@
 //! Chains that peers show: how long they may be, and the names that their authorities may vouch for.
 //!
 //! webpki applies name constraints (RFC 5280 section 4.2.1.10) to names of the DNS and to addresses. It
-//! refuses URIs under constraints of URIs. SIP domains in URIs and common names are names of the DNS in
-//! another place (RFC 5922 section 7.1), and an authority that may not vouch for a domain in one of the
-//! places may not in the others.
+//! refuses URIs under constraints of URIs. SIP domains in URIs and common names are also DNS names (RFC 5922
+//! section 7.1). If an authority may not vouch for a domain as a DNS name, it may not do so there either.
 
 use crate::names::Identities;
 use rustls::pki_types::{CertificateDer, TrustAnchor};
@@ -13,16 +12,16 @@ use std::sync::Arc;
 use x509_parser::extensions::{GeneralName, GeneralSubtree, NameConstraints};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// Certificates beside the first that a peer may show. Public authorities need two. Each may cost a signature
-/// before the peer is refused.
+/// The largest number of certificates after the first in a chain. Public authorities need two. Each may cost
+/// a signature check before the peer is refused.
 pub const MAX_OTHERS: usize = 4;
 
-/// Why a chain is not even looked at, or its names do not count.
+/// Why a chain is refused before its signatures are verified, or because of its names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Refused {
     /// It has this number of certificates.
     Long(usize),
-    /// An authority of the chain may not vouch for this domain.
+    /// A name constraint of an authority in the chain excludes this domain.
     Excluded(String),
 }
 
@@ -45,7 +44,7 @@ impl From<Refused> for Error {
     }
 }
 
-/// The certificates beside the first that a peer shows, read.
+/// The certificates after the first in a chain, parsed.
 pub struct Others<'a>(Vec<(&'a [u8], X509Certificate<'a>)>);
 
 fn read<'a>(certificate: &'a CertificateDer<'_>) -> Result<X509Certificate<'a>, Error> {
@@ -65,8 +64,8 @@ pub fn end_of(certificate: &CertificateDer<'_>, others: &[CertificateDer<'_>]) -
 }
 
 impl<'a> Others<'a> {
-    /// Those of a chain. Of several with the same subject the first is taken. So there is one path to follow,
-    /// and a refusal costs a few signatures at most: webpki would try a hundred.
+    /// Those of a chain. Of several with the same subject only the first is used. So there is one path to
+    /// verify, and a refusal costs a few signature checks at most. webpki would try a hundred.
     ///
     /// # Errors
     /// There are too many, or one cannot be read.
@@ -89,8 +88,8 @@ impl<'a> Others<'a> {
         self.0.iter().map(|(der, _)| CertificateDer::from_slice(der)).collect()
     }
 
-    /// Whether all of them, and the roots that they and `certificate` lead to, may vouch for the domains of
-    /// `certificate`, whose path is verified.
+    /// Checks the name constraints of these certificates, and of the roots that they and `certificate` lead
+    /// to, against the domains of `certificate`. The path is verified already.
     ///
     /// # Errors
     /// One may not, or its constraints cannot be read.
@@ -145,8 +144,8 @@ fn allow(constraints: &NameConstraints<'_>, found: &Identities) -> Result<(), Er
     bad.map_or(Ok(()), |domain| Err(Refused::Excluded(domain.to_owned()).into()))
 }
 
-/// Whether a domain is one of a subtree: the parent itself, or below it. With a dot at its beginning only
-/// below.
+/// Whether a domain belongs to a subtree: the parent itself, or a domain below it. If the parent begins with
+/// a dot, only domains below it.
 fn is_within(domain: &str, parent: &str) -> bool {
     match domain.strip_suffix(parent) {
         Some("") => true,
@@ -155,7 +154,7 @@ fn is_within(domain: &str, parent: &str) -> bool {
     }
 }
 
-/// What webpki keeps of a sequence, with its header again (ITU-T X.690 section 8.1.3).
+/// A sequence with its header, which webpki removes (ITU-T X.690 section 8.1.3).
 fn sequence(content: &[u8]) -> Vec<u8> {
     let len = content.len().to_be_bytes();
     let len = len.iter().position(|byte| *byte > 0).and_then(|at| len.get(at..)).unwrap_or(&[0]);

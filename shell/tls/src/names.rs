@@ -75,7 +75,7 @@ impl Identities {
     /// `*.example.org` counts for one label. The RFC forbids it, but public certificates often need it.
     pub fn prove(&self, domain: &str, wildcards: bool) -> bool {
         let domain = domain.strip_suffix('.').unwrap_or(domain);
-        // `*.0.2.1` is no address, and proves none.
+        // `*.0.2.1` is not an address and proves none.
         !is_address(domain)
             && self.domains().any(|name| {
                 name.eq_ignore_ascii_case(domain)
@@ -100,7 +100,7 @@ impl std::fmt::Display for Identities {
     }
 }
 
-/// Whether a certificate may be a client's by its purposes. One without any may be everybody's.
+/// Whether the purposes of a certificate allow clients. A certificate without purposes allows all.
 pub(crate) fn is_for_clients(certificate: &CertificateDer<'_>) -> bool {
     let Ok((_, read)) = X509Certificate::from_der(certificate) else { return false };
     match read.extended_key_usage() {
@@ -126,8 +126,8 @@ fn sip_domain(uri: &str) -> Option<&str> {
     is_domain(host).then_some(host)
 }
 
-/// Whether this can be the name of a domain: letters, digits, hyphens and dots, something in each label. An
-/// address is none: it is proven only by an IP entry of the alternative names (RFC 5280 section 4.2.1.6).
+/// Whether this can be a domain name: letters, digits, hyphens and dots, no empty label. An address is not
+/// one: only an IP entry of the alternative names proves it (RFC 5280 section 4.2.1.6).
 pub fn is_domain(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     if is_address(name) {
@@ -137,7 +137,7 @@ pub fn is_domain(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(|label| !label.is_empty() && label.bytes().all(of_label))
 }
 
-/// Whether this is written as an address, which no name of the DNS proves.
+/// Whether this is written as an address, which a DNS name cannot prove.
 fn is_address(name: &str) -> bool {
     name.parse::<IpAddr>().is_ok()
 }

@@ -1,32 +1,32 @@
-//! Until when a client's certificate counts for the tickets of its session.
+//! How long a client's certificate is valid, for the tickets of its session.
 //!
 //! rustls puts a client's chain into its tickets and does not verify it again when a session is resumed. It
-//! tells the maker of tickets nothing about the session. Verifier and maker are called while a session takes
-//! bytes, on the thread of that call. So the session lends this thread what it knows for as long as the call
-//! takes.
+//! gives the ticketer no information about the session. Verifier and ticketer are called while a session
+//! processes bytes, on the same thread. So the session keeps the time in a thread-local value during that
+//! call.
 
 use std::cell::Cell;
 
-/// Of a client that has shown no certificate. Else seconds since 1970.
+/// The value for a client without a certificate. Otherwise seconds since 1970.
 pub const UNBOUNDED: u64 = u64::MAX;
 
 thread_local! {
     static UNTIL: Cell<u64> = const { Cell::new(UNBOUNDED) };
 }
 
-/// Runs `call` for a session of which `until` is known; what is known after it.
+/// Runs `call` for a session with the time `until`; returns the time after the call.
 pub fn within<T>(until: u64, call: impl FnOnce() -> T) -> (u64, T) {
     let earlier = UNTIL.replace(until);
     let result = call();
     (UNTIL.replace(earlier), result)
 }
 
-/// What the present session has proven counts until then.
+/// Sets the time until which the certificate of the present session is valid.
 pub fn counts_until(until: u64) {
     UNTIL.set(until);
 }
 
-/// Until when what the present session has proven counts.
+/// The time until which the certificate of the present session is valid.
 pub fn until() -> u64 {
     UNTIL.get()
 }

@@ -1,5 +1,5 @@
-//! Sessions with servers that may be resumed, no longer than the certificates of these servers count: nobody
-//! verifies a certificate again when its session is resumed.
+//! Sessions with servers that may be resumed, only while the certificates of these servers are valid: rustls
+//! does not verify a certificate again when its session is resumed.
 
 use rustls::NamedGroup;
 use rustls::client::{
@@ -9,20 +9,20 @@ use rustls::pki_types::{ServerName, UnixTime};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Sessions that are kept: servers that we connect to are few.
+/// The number of sessions that are kept. We connect to few servers.
 const MOST: usize = 256;
 
-/// Until when the certificate of each server counts, seconds since 1970.
+/// The end of validity of each server's certificate, seconds since 1970.
 #[derive(Clone, Debug, Default)]
 pub struct Ends(Arc<Mutex<BTreeMap<Box<str>, u64>>>);
 
 impl Ends {
-    /// A server has proven its name by a certificate that counts until then.
+    /// A server has proven its name by a certificate that is valid until then.
     pub fn note(&self, server: &ServerName<'_>, until: u64) {
         let mut ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let server = server.to_str();
         if ends.len() >= MOST && !ends.contains_key(&*server) {
-            // They cost a full handshake each.
+            // Each of them then costs a full handshake.
             ends.clear();
         }
         ends.insert(server.into(), until);
@@ -42,7 +42,7 @@ pub struct Remembered {
 }
 
 impl Remembered {
-    /// None yet. `ends` is what the verifier of servers notes.
+    /// Empty. The verifier of servers fills `ends`.
     pub fn new(ends: Ends) -> Remembered {
         Remembered { sessions: ClientSessionMemoryCache::new(MOST), ends }
     }

@@ -66,7 +66,7 @@ impl Fault {
                 | Alert::CertificateExpired
                 | Alert::CertificateUnknown
                 | Alert::UnknownCA
-                // An authority of that name is known, with another key.
+                // An authority with that name is known, but with another key.
                 | Alert::DecryptError
                 | Alert::AccessDenied
                 | Alert::CertificateRequired
@@ -157,9 +157,10 @@ pub struct Session {
     standing: Standing,
     /// Bytes of a record, or of a handshake message, whose rest has not come.
     kept: Vec<u8>,
-    /// Whether a fault has ended it. rustls must not be called then: it would read on in bytes that are gone.
+    /// Whether a fault has ended it. rustls must not be called then: it would read bytes that were
+    /// discarded.
     over: bool,
-    /// Until when the certificate of the client counts, [for its tickets](proven).
+    /// The end of validity of the client's certificate, [for its tickets](proven).
     proven_until: u64,
 }
 
@@ -266,7 +267,7 @@ impl Session {
                     return self.keep(bytes.get(done..).unwrap_or_default());
                 }
                 Some(Err(fault)) => {
-                    // The end of the handshake, and data, may have come right before the fault.
+                    // The end of the handshake, and data, may have come directly before the fault.
                     let over = self.common().is_some_and(|common| !common.is_handshaking());
                     if over && self.standing == Standing::Handshake {
                         self.standing = Standing::Open;
@@ -350,7 +351,7 @@ impl Session {
         self.common().and_then(|common| common.handshake_kind()) == Some(HandshakeKind::Resumed)
     }
 
-    /// The certificates that the peer has shown, its own first.
+    /// The certificate chain of the peer, its own certificate first.
     pub fn chain(&self) -> Option<&[CertificateDer<'static>]> {
         self.common()?.peer_certificates()
     }

@@ -156,8 +156,8 @@ impl ServerSettings {
         Ok(Server { config: Arc::new(config), authorities })
     }
 
-    /// What is asked of clients, and who is believed about them, in a digest: what a ticket proves is proven
-    /// only where the same is asked.
+    /// A digest of the settings for client certificates and of the trusted authorities. A ticket is accepted
+    /// only where these are the same.
     fn scope(&self) -> Digest {
         let mut scope = Context::new(&SHA256);
         scope.update(&[self.clients as u8]);
@@ -170,7 +170,7 @@ impl ServerSettings {
     }
 }
 
-/// A digest of what an authority is trusted by.
+/// A digest of a trust anchor.
 fn anchor(anchor: &TrustAnchor<'_>) -> [u8; SHA256_OUTPUT_LEN] {
     let constraints = anchor.name_constraints.as_deref().unwrap_or_default();
     let mut whole = Context::new(&SHA256);
@@ -219,7 +219,7 @@ impl ClientSettings {
         };
         config.resumption = match self.resume {
             true if own => Resumption::store(Arc::new(Remembered::new(ends))),
-            // Another judge believes every certificate, at any time.
+            // The other verifier accepts every certificate, at any time.
             true => Resumption::default(),
             false => Resumption::disabled(),
         };

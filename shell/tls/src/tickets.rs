@@ -1,12 +1,12 @@
 //! Session tickets (RFC 5077, RFC 8446 section 4.6.1): what a client keeps to resume a session, under keys
 //! that rotate.
 //!
-//! The key of a period follows from a secret, the number of the period, and what is asked of clients. So
-//! nodes that share the secret accept each other's tickets without any word between them, and nothing but the
-//! secret is kept. Nodes that ask for other certificates, or believe other authorities, do not.
+//! The key of a period is derived from a secret, the number of the period, and the settings for client
+//! certificates. So nodes that share the secret accept each other's tickets without any communication, and
+//! only the secret is stored. Nodes with other settings or other trusted authorities do not accept them.
 //!
-//! What a client has proven by its certificate is in its ticket. It counts there no longer than the
-//! certificate, or else a client could resume its session for ever.
+//! The ticket of a client contains its certificate. The ticket is valid no longer than the certificate;
+//! otherwise a client could resume its session for ever.
 
 use crate::certificate::CertificateError;
 use crate::proven;
@@ -26,7 +26,7 @@ const PERIOD: u64 = 6 * 3600;
 const NUMBER: usize = 8;
 /// Bytes of a ticket before its encrypted part.
 const HEAD: usize = NUMBER + NONCE_LEN;
-/// Bytes of the encrypted part that say until when it counts, at its end.
+/// Bytes at the end of the encrypted part: the time until which the ticket is valid.
 const UNTIL: usize = 8;
 /// Fewer bytes are no secret.
 const SHORTEST: usize = 32;
@@ -67,14 +67,14 @@ impl TicketSecret {
 /// Makes tickets and opens them.
 pub struct Tickets {
     secret: TicketSecret,
-    /// What is asked of clients, in a digest.
+    /// A digest of the settings for client certificates.
     scope: Digest,
     /// Seconds since 1970.
     clock: fn() -> u64,
 }
 
 impl Tickets {
-    /// From this secret, by the wall clock. Tickets of another `scope` are not opened.
+    /// With keys from this secret, and the wall clock. Tickets of another `scope` are not accepted.
     pub fn new(secret: TicketSecret, scope: Digest) -> Tickets {
         Tickets { secret, scope, clock: || UnixTime::now().as_secs() }
     }

@@ -46,7 +46,7 @@ pub struct Judge {
     mandatory: bool,
     /// The judge of certificates that are for clients, where this judges clients.
     clients: Option<Arc<dyn ClientCertVerifier>>,
-    /// Until when certificates of servers count.
+    /// The ends of validity of servers' certificates.
     ends: Ends,
 }
 
@@ -57,7 +57,7 @@ impl Judge {
         Judge { roots, algorithms, wildcards, mandatory: false, clients: None, ends: Ends::default() }
     }
 
-    /// Notes until when the certificate of each server counts.
+    /// Notes the end of validity of each server's certificate.
     pub(crate) fn noting(self, ends: Ends) -> Judge {
         Judge { ends, ..self }
     }
@@ -77,8 +77,8 @@ impl Judge {
         Ok(Judge { roots, algorithms, wildcards: false, mandatory, clients, ends })
     }
 
-    /// Whether a chain leads to a root, is valid now, and may be a server's; or a client's, if this judges
-    /// clients and the certificate is for them. The names that it proves.
+    /// Verifies that a chain leads to a root, is valid now, and is for servers; or for clients, if this
+    /// verifies clients and the certificate is for them. Returns the names that it proves.
     pub(crate) fn chain(
         &self,
         certificate: &CertificateDer<'_>,

@@ -90,7 +90,7 @@ pub struct RuntimeConfig {
     pub tls_client: Option<tls::Client>,
     /// What WebSocket listeners accept.
     pub websocket: WebSocket,
-    /// What WebSocket connections begin with that we open. Only a load generator opens any.
+    /// The settings of WebSocket connections that we open. Only a load generator opens any.
     pub websocket_client: Option<WebSocketClient>,
     /// Associations of SCTP.
     pub sctp: SctpSettings,
@@ -222,10 +222,10 @@ pub struct StreamLimits {
     pub max_connections: usize,
     /// Accepted connections from one source: an IPv4 address or an IPv6 /56.
     pub max_per_source: u32,
-    /// From accept to the end of a handshake of TLS, without the time that it waits for its turn.
+    /// The time from accept to the end of a TLS handshake, without waiting in this server.
     pub handshake: Duration,
-    /// Handshakes of TLS that clients have begun and that are not over, of the whole process. Where more
-    /// begin, those make room that have made no progress for the longest time.
+    /// The largest number of TLS handshakes with clients at a time, for the whole process. If more begin,
+    /// handshakes that have made no progress for the longest time are closed.
     pub max_handshakes: usize,
     /// The same from one source.
     pub max_handshakes_per_source: u32,
@@ -312,15 +312,15 @@ impl Default for StreamLimits {
     }
 }
 
-/// Asked with the query of a request.
+/// Called with the query of a request.
 type Judge = dyn Fn(&[u8]) -> bool + Send + Sync;
 
-/// Says by the query of a client's request whether it may connect, once path and origin fit.
+/// Decides by the query of a client's request whether it may connect, after path and origin were checked.
 #[derive(Clone)]
 pub struct Admission(Arc<Judge>);
 
 impl Admission {
-    /// Asked on the threads of the workers, for each client that connects: it must return at once.
+    /// Called on the threads of the workers, for each client that connects: it must return at once.
     pub fn new(judge: impl Fn(&[u8]) -> bool + Send + Sync + 'static) -> Admission {
         Admission(Arc::new(judge))
     }
@@ -345,7 +345,7 @@ pub struct WebSocket {
     /// Web pages that may connect, by their origins as browsers write them (RFC 6454 section 6.2); none: all.
     /// A client that sends no Origin is no browser and is not asked.
     pub origins: Vec<String>,
-    /// What the query must show; `None`: nothing.
+    /// The check of the query; `None`: no check.
     pub admission: Option<Admission>,
     /// Longest message, in bytes. A longer one ends the connection with the code 1009.
     pub max_message: u32,
@@ -357,10 +357,10 @@ impl Default for WebSocket {
     }
 }
 
-/// What a load generator asks a server of WebSocket for (RFC 6455 section 4.1).
+/// The request of a load generator to a WebSocket server (RFC 6455 section 4.1).
 #[derive(Clone, Debug)]
 pub struct WebSocketClient {
-    /// Host, and the port if it is not that of the scheme.
+    /// Host, and the port if it is not the default of the scheme.
     host: String,
     /// Path and query.
     path: String,
@@ -369,7 +369,7 @@ pub struct WebSocketClient {
 }
 
 impl WebSocketClient {
-    /// Of connections to this host and path.
+    /// For connections to this host and path.
     pub fn new(host: &str, path: &str) -> WebSocketClient {
         WebSocketClient { host: host.to_owned(), path: path.to_owned(), fault: Arc::default() }
     }

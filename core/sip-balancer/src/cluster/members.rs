@@ -21,8 +21,8 @@ pub struct NodeIndex(pub u16);
 pub struct Node {
     /// Where it is reached.
     pub address: SocketAddr,
-    /// How it is reached: UDP, TCP, TLS or SCTP. `None`: over UDP, and over TCP what is too long for a
-    /// datagram (RFC 3261 section 18.1.1). Over TLS it has to prove a name: see
+    /// Its transport: UDP, TCP, TLS or SCTP. `None`: UDP, and TCP for messages that are too long for a
+    /// datagram (RFC 3261 section 18.1.1). Over TLS it must prove a name: see
     /// [`NodeNames`](crate::NodeNames).
     pub transport: Option<Transport>,
     /// Its share of the calls beside the others', 1 to 1000.
@@ -78,7 +78,7 @@ fn rest(node: &Node) -> u32 {
         Some(Transport::Tcp) => 2,
         Some(Transport::Tls) => 3,
         Some(Transport::Sctp) => 4,
-        // Nobody opens a connection of WebSocket to a server of SIP.
+        // Connections to SIP servers are never WebSocket.
         Some(Transport::Ws) => 5,
         Some(Transport::Wss) => 6,
     };

@@ -152,7 +152,7 @@ impl Cluster {
         Ok(at)
     }
 
-    /// What nodes over TLS have to prove.
+    /// The names that nodes over TLS must prove.
     pub fn names(&self) -> &NodeNames {
         &self.names
     }

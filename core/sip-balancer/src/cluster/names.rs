@@ -1,7 +1,7 @@
 //! The names that nodes have to prove over TLS (RFC 5922 section 4).
 //!
-//! They change while it runs, and only messages to such nodes need them. So each worker has the list as it
-//! was last, and looks at a number to see if there is another.
+//! The names change while the balancer runs, and only messages to such nodes need them. So each worker keeps
+//! a copy of the list, and compares a version number to see if there is a newer one.
 
 use crate::Node;
 use core::sync::atomic::{
@@ -11,7 +11,7 @@ use core::sync::atomic::{
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Names by what tokens call their nodes.
+/// The names, by the ids of nodes in tokens.
 type List = BTreeMap<u32, Box<[u8]>>;
 
 /// The names that nodes over TLS have to prove, shared by all workers.
@@ -26,9 +26,9 @@ impl NodeNames {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Each of these nodes has to prove its name from now on, a domain or an address; without one it is not
-    /// reached over TLS. To be said before a node is added, by the thread that adds it. Names of others are
-    /// forgotten that the cluster does not know, by [`Cluster::by_id`](crate::Cluster::by_id).
+    /// Each of these nodes must prove its name from now on, a domain or an address. A node without a name is
+    /// not reached over TLS. The thread that adds a node must call this first. Names of nodes that the
+    /// cluster no longer has ([`Cluster::by_id`](crate::Cluster::by_id)) are removed.
     pub fn prove(&self, nodes: &[(Node, String)], is_known: impl Fn(u32) -> bool) {
         let mut list = self.lock();
         let known = list.iter().filter(|(id, _)| is_known(**id));
@@ -46,7 +46,7 @@ impl NodeNames {
     }
 }
 
-/// The list as a worker has it.
+/// The copy of the list that a worker keeps.
 #[derive(Default, Debug)]
 pub(crate) struct KnownNames {
     version: u32,
@@ -54,7 +54,7 @@ pub(crate) struct KnownNames {
 }
 
 impl KnownNames {
-    /// The name that a node has to prove; empty: none is known.
+    /// The name that a node must prove; empty: none is known.
     pub fn of(&mut self, names: &NodeNames, node: u32) -> &[u8] {
         let version = names.version.load(Acquire);
         if version != self.version {

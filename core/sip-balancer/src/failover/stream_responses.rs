@@ -45,8 +45,8 @@ impl StreamResponses {
         out: &mut Outbox,
         write: impl FnOnce(&mut Vec<u8>),
     ) {
-        // To the port that a connection came from nobody proves a name, and no connection leads to a client
-        // of WebSocket but its own.
+        // A peer cannot prove a name at its source port, and a WebSocket client can be reached only over its
+        // own connection.
         let existing = to.conn.is_none() && !matches!(to.transport, Transport::Tcp | Transport::Sctp);
         let delivery = Delivery { existing, ..Delivery::default() };
         let other = otherwise.filter(|other| existing || other.remote != to.remote || to.conn.is_some());
@@ -86,7 +86,7 @@ impl StreamResponses {
     }
 
     /// A message that was written could not be sent: it is sent to the other place, unless it was long ago.
-    /// Over TLS that has to prove `name`, or if that is empty the name in its Via, which led there.
+    /// Over TLS it must prove `name`, or if that is empty the name in its Via.
     pub fn resend(&mut self, now: Time, number: u64, (name, index): (&[u8], &mut Index), out: &mut Outbox) {
         let wanted =
             |l: &&mut StreamResponse| l.number == number && (l.call.is_some() || now.since(l.at) <= AT_ONCE);
@@ -100,7 +100,7 @@ impl StreamResponses {
             } else if secure
                 && let Parsed::Good(message) = parse(&response.bytes, index, &Limits::READ_BEFORE)
             {
-                // It was good when it was written.
+                // It was valid when it was written.
                 out.verifies(message.via().host);
             }
         }

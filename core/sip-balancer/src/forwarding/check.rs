@@ -30,9 +30,9 @@ pub(crate) struct Checked<'a> {
 }
 
 impl<'a> Checked<'a> {
-    /// Whether the request asks for security on every hop, and so may not go this way (RFC 5630 section 5.3).
-    /// Within a dialog of ours the scheme is that of the other end's Contact, and the dialog goes on the way
-    /// that it began: its end is not refused.
+    /// Whether the request must be secure on every hop, so that this way is not allowed (RFC 5630 section
+    /// 5.3). Within a dialog of ours the scheme is that of the other end's Contact. The dialog continues as
+    /// it began, and its BYE is not refused.
     pub fn bars(&self, way: &Flow) -> bool {
         self.is_sips() && !way.transport.is_secure() && self.dialog.is_none()
     }
@@ -42,7 +42,7 @@ impl<'a> Checked<'a> {
         self.uri.scheme == Scheme::Sips
     }
 
-    /// Where it goes by itself: the next Route, or the Request-URI.
+    /// Its next hop: the next Route, or the Request-URI.
     pub fn next(&self) -> Uri<'a> {
         self.routing.next.and_then(|next| Uri::parse(next).ok()).unwrap_or(self.uri)
     }
@@ -76,7 +76,7 @@ impl Forwarder {
         };
         let known = match uri.scheme {
             Scheme::Sip | Scheme::Tel => true,
-            // Without TLS it could only go on in the clear, which it must not (section 26.2.2).
+            // Without TLS it could only be forwarded unencrypted, which is forbidden (section 26.2.2).
             Scheme::Sips => settings.listeners.iter().any(|l| l.transport.is_secure()),
             Scheme::Other(_) => inside,
         };
@@ -107,8 +107,9 @@ impl Forwarder {
                 return Err((403, whose, Vec::new()));
             }
         }
-        // Sent on, it would look as if it had been safe on every hop (RFC 5630 section 5.3). Within a dialog
-        // of ours the scheme comes from the other end's Contact, and the dialog has to end.
+        // If it were forwarded, it would look as if every hop had been secure (RFC 5630 section 5.3). Within
+        // a dialog of ours it is accepted: the scheme comes from the other end's Contact, and a BYE must
+        // work.
         if uri.scheme == Scheme::Sips && !flow.transport.is_secure() && dialog.is_none() {
             return malformed(self, b"SIPS Over Insecure Transport");
         }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub(crate) struct Forwarder {
     pub(super) settings: Arc<Settings>,
     pub(super) cluster: Arc<Cluster>,
-    /// What nodes over TLS have to prove.
+    /// The names that nodes over TLS must prove.
     pub(super) names: KnownNames,
     pub(super) sealer: Sealer,
     /// The same for all workers, and another one from start to start.
@@ -56,7 +56,7 @@ impl Forwarder {
         &self.cluster
     }
 
-    /// What probes are written from.
+    /// The data that probes are written from.
     pub fn asks(&mut self) -> Asks<'_> {
         let Forwarder { settings, cluster, sealer, names, .. } = self;
         Asks { settings, cluster, sealer, names }

@@ -87,7 +87,7 @@ impl Forwarder {
         let own_conn = (transport == own && !failed).then(|| self.alive(dialog.conn)).flatten();
         let remote = match own_conn {
             None if dialog.is_bound() => return None,
-            // To the port that it came from nobody proves a name.
+            // A peer cannot prove a name at its source port.
             None if own == Transport::Tls => named?,
             _ => remote,
         };
@@ -151,8 +151,8 @@ impl Forwarder {
     }
 }
 
-/// Whether nothing but its connection leads to a phone, whatever address it names: no server is there that
-/// could prove a name, or that takes WebSocket (RFC 7118 section 5).
+/// Whether a phone can be reached only over its own connection: at its address there is no server that could
+/// prove a name, or that accepts WebSocket (RFC 7118 section 5).
 fn is_tied(from: Flow) -> bool {
     !matches!(from.transport, Transport::Udp | Transport::Tcp)
 }
@@ -163,8 +163,8 @@ pub(super) fn has_flows(request: &Message<'_>) -> bool {
     request.via_count() == 1 && request.values(Name::Contact).any(flow)
 }
 
-/// Whether a Contact asks for what follows in the dialog to come the way that the request came (RFC 5626
-/// section 5.3.2).
+/// Whether a Contact asks for later requests of the dialog to use the flow of this request (RFC 5626 section
+/// 5.3.2).
 pub(super) fn asks_for_flow(request: &Message<'_>) -> bool {
     let asks = |value: &[u8]| {
         // Few do.
@@ -177,8 +177,8 @@ pub(super) fn asks_for_flow(request: &Message<'_>) -> bool {
     request.values(Name::Contact).any(asks)
 }
 
-/// Where on the caller's own host the next hop of a request is. A host that is a name is the caller's if that
-/// is what it proves, over TLS.
+/// The next hop of a request, if it is on the caller's own host. A host name is the caller's if the caller
+/// proves it over TLS.
 fn named_place(next: &Uri<'_>, own: Transport, dialog: &Dialog) -> Option<SocketAddr> {
     let alike = next.transport().is_none_or(|t| t == own) || transport_of(next) == own;
     let same = match next.host_ip() {

@@ -159,9 +159,8 @@ impl Forwarder {
         self.scratch = lines;
     }
 
-    /// Our Record-Route; two of them where the sides have different addresses or transports of ours (RFC
-    /// 5658). Of a request for a `sips:` URI both are `sips:`, for it goes that way on either side (RFC 3261
-    /// section 16.6 step 4).
+    /// Our Record-Route; two of them if our address or transport differs between the sides (RFC 5658). For a
+    /// request to a `sips:` URI both are `sips:`, because both sides use TLS (RFC 3261 section 16.6 step 4).
     fn push_routes(
         &self,
         dialog: &Dialog,

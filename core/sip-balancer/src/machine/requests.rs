@@ -149,8 +149,8 @@ impl Balancer {
         }
     }
 
-    /// A request for a `sips:` URI does not go on in the clear (RFC 5630 section 5.3): 480. Its node has the
-    /// call still, if it has one, and so has the record.
+    /// A request for a `sips:` URI is not forwarded unencrypted (RFC 5630 section 5.3): 480. The node and
+    /// the record keep their call, if there is one.
     fn is_barred(&mut self, now: Time, flow: Flow, request: &Message<'_>, c: &Checked<'_>, out: &mut Outbox) {
         let class = MethodClass::of(request.method());
         self.forwarder.counts.forbidden += 1;
@@ -212,7 +212,7 @@ impl Balancer {
                 > 0;
         let way = self.forwarder.way_out(from, request, c, &dialog, failed).filter(|_| node);
         let Some(way) = way else {
-            // Its connection was the only way.
+            // It could be reached only over its connection.
             if node && dialog.is_flow() {
                 self.failover.messages_mut().forget_by(
                     c.id,

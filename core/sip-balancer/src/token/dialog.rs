@@ -18,22 +18,21 @@ pub struct Dialog {
     pub natted: bool,
     /// The node's side began the dialog: it is the one whose tag is sealed, and the caller is who was called.
     pub by_node: bool,
-    /// Its Contact has `ob`: it is reached the way that its request came, or not at all (RFC 5626 section
-    /// 5.3.2).
+    /// Its Contact has `ob`: it is reached only over the flow of its request (RFC 5626 section 5.3.2).
     pub tied: bool,
     /// The connection that the caller's requests come on.
     pub conn: Option<Held>,
 }
 
 impl Dialog {
-    /// Whether a way of its own leads there, which may end (RFC 5626 section 5.3.1): that of a phone, or a
+    /// Whether it is reached over a flow that may end (RFC 5626 section 5.3.1): that of a phone, or a
     /// connection.
     pub(crate) fn is_flow(&self) -> bool {
         self.by_node || self.listener.transport().is_none_or(Transport::is_reliable)
     }
 
-    /// Whether nothing but the connection in it leads there: a phone that was called on it (RFC 5626 section
-    /// 5.3.1) or asks for it, or a client of WebSocket (RFC 7118 section 5).
+    /// Whether it can be reached only over the connection in the token: a phone that was called on it (RFC
+    /// 5626 section 5.3.1) or asks for it, or a WebSocket client (RFC 7118 section 5).
     pub(crate) fn is_bound(&self) -> bool {
         match self.listener.transport() {
             Some(Transport::Ws | Transport::Wss) => true,
@@ -57,7 +56,8 @@ pub(super) fn read_flow(token: &[u8]) -> Option<(u8, u8, Dialog, Seal)> {
     let mut read = Fields::new(token);
     let (epoch, flags) = (read.octet()?, read.octet()?);
     let head = read.number(16)?;
-    // As it is written here: an address in the one form that is hashed, and no flag but these five.
+    // Only in the form that is written here: the address in the form that is hashed, and no flags but these
+    // five.
     let ip = match flags {
         32.. => return None,
         _ if flags & 1 == 0 => IpAddr::V4(Ipv4Addr::from_bits(read.number(8)? as u32)),

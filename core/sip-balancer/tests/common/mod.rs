@@ -67,7 +67,7 @@ pub struct Sent {
     /// For how long its connection matters, and whether it is in use from now on.
     pub keeps: u32,
     pub uses: bool,
-    /// The name that its peer has to prove, and whether no connection is made for it.
+    /// The name that its peer must prove, and whether a new connection is forbidden.
     pub name: String,
     pub existing: bool,
 }
@@ -249,7 +249,7 @@ pub fn one_sent(out: &Outbox, t: &wire::Transmit) -> Sent {
     }
 }
 
-/// Over UDP, and nobody wants to know of it.
+/// Over UDP, without a report of failure.
 impl Default for Sent {
     fn default() -> Sent {
         let flow = Flow::udp(ListenerId(0), ([0, 0, 0, 0], 0).into());

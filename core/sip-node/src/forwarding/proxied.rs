@@ -393,7 +393,7 @@ impl Proxied {
         }
     }
 
-    /// The binding to be removed because the proxy before its phone has lost the flow (RFC 5626 section 7).
+    /// The binding to remove, because the edge proxy of its phone has lost the flow (RFC 5626 section 7).
     pub fn lost_flow(&mut self, branch: BranchId, status: u16) -> Option<Box<FlowBinding>> {
         if status != 430 || self.has_more(branch) {
             return None;

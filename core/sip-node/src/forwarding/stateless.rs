@@ -97,8 +97,8 @@ impl Forwarder {
         }
     }
 
-    /// Sends an ACK over the other connection of a phone that may have [moved](crate::routing), too. Nobody
-    /// answers an ACK, so which of the two leads there does not show; a phone ignores one of no call.
+    /// Sends an ACK over both connections of a phone that may have [moved](crate::routing). An ACK has no
+    /// response, so it does not show which connection works. A phone ignores an ACK that belongs to no call.
     fn send_to_moved<S: Services>(
         &mut self,
         step: &mut Step<'_, S>,

@@ -89,8 +89,8 @@ impl Gate {
     }
 }
 
-/// The trunk that sent a request, if one did. Phones may share an address with a trunk; what they register
-/// has to be proven like any other.
+/// The trunk that sent a request, if one did. Phones may share an address with a trunk; they must prove
+/// their registrations like others.
 fn trunk<S: Services>(
     step: &Step<'_, S>,
     flow: Flow,

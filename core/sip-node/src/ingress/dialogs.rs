@@ -26,12 +26,12 @@ fn leads_to_peer(uri: &Uri<'_>, routing: &Routing<'_>, dialog: &Dialog) -> bool 
 }
 
 impl<S: Services> Ingress<'_, S> {
-    /// The sender of a request within a dialog, if it is a user of ours under the name that it bears there,
-    /// and the request goes to the other end. It comes from the very address that our token names, or on the
-    /// connection that its phone has registered on since. Many gateways cannot answer a challenge there, and
-    /// their calls would never end. The token and a source address may be known to the other end, so they
-    /// give no choice of the next hop: such a request is [borrowed](Caller::borrowed). One that leads
-    /// elsewhere is challenged.
+    /// The sender of a request within a dialog, if it is our user with its name in the dialog, and the
+    /// request goes to the other end. It must come from the address in our token, or on the connection on
+    /// which its phone has registered since. Many gateways cannot answer a challenge there, and their calls
+    /// would never end. The token and a source address may be known to the other end, so they give no choice
+    /// of the next hop: such a request is [borrowed](Caller::borrowed). One that leads elsewhere is
+    /// challenged.
     ///
     /// Credentials are always checked: they are valid once, and an eavesdropper could use unchecked ones.
     pub(crate) fn caller_within(
@@ -77,7 +77,8 @@ impl<S: Services> Ingress<'_, S> {
         })
     }
 
-    /// Whether a phone of this user has registered on this very connection. One of a trusted proxy has many.
+    /// Whether a phone of this user has registered on this connection. A connection of a trusted proxy has
+    /// many phones.
     fn is_registered_on(&self, now: Time, flow: Flow, aor: &Aor<'_>) -> bool {
         let mut found = false;
         // The connections of this node are known here.

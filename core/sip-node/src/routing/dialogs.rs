@@ -202,9 +202,9 @@ impl<S: Services> Router<'_, S> {
         hops
     }
 
-    /// A new connection to a trusted proxy in front of this server, whose own is gone: to the port in its
-    /// Record-Route. Over TLS alone: another program at the port that a sender names does not prove that it
-    /// is the proxy, and is sent nothing.
+    /// A new connection to a trusted proxy in front of this server, if its old one is gone: to the port in
+    /// its Record-Route. Only over TLS: another program at that port cannot prove the name of the proxy, so
+    /// it receives nothing.
     fn front_anew(&self, uri: &Uri<'_>, peer: &End) -> Option<Flow> {
         let settings = self.site.settings();
         let secure = [peer.transport, transport_of(uri)] == [Transport::Tls; 2];

@@ -1,6 +1,6 @@
-//! Phones that have another connection than the one that their dialog began on: after a restart of this
-//! server, or a change of their network. RFC 5626 leaves such dialogs to fail. Here they go on over the
-//! connection that the phone has registered on since.
+//! Phones whose connection is not the one on which their dialog began: after a restart of this server, or a
+//! change of their network. Under RFC 5626 such dialogs fail. Here they continue over the connection on
+//! which the phone has registered since.
 
 use super::Router;
 use super::reach::is_dialled_never;
@@ -16,8 +16,7 @@ pub(super) struct Moved {
     pub flow: Flow,
     /// The one in the token is certainly gone.
     pub only: bool,
-    /// It is certainly that of the phone, so it is tried first: a lost connection shows that only when its
-    /// time is up.
+    /// It is certainly that of the phone, so it is tried first: a lost connection shows only by a timeout.
     pub first: bool,
 }
 
@@ -34,9 +33,9 @@ impl Earlier {
         Earlier { call_id, instance, expires: binding.expires }
     }
 
-    /// Whether the same phone has registered again, with another Contact. Without a reg-id that makes a
-    /// second binding (RFC 5626 section 6). The Call-ID is the same from one boot of a phone to the next
-    /// (RFC 3261 section 10.2).
+    /// Whether the same phone has registered again, with another Contact. Without a reg-id this makes a
+    /// second binding (RFC 5626 section 6). A phone keeps its Call-ID until it reboots (RFC 3261 section
+    /// 10.2).
     fn is_followed_by(&self, binding: &BindingView<'_>) -> bool {
         let same = match (&*self.instance, binding.instance) {
             (b"", b"") => self.call_id == binding.call_id,
@@ -63,10 +62,10 @@ impl Only {
     }
 }
 
-/// Which connection of a user leads to the phone of a dialog: the one that registered its Contact, else the
-/// only one with the user name of its Contact, else the only one of these at its address. Where none has this
-/// user name, the only one of all. None while a phone is registered on the connection that the dialog began
-/// on, unless it has registered again on another.
+/// Finds the connection of a user that leads to the phone of a dialog. It is the one that registered the
+/// Contact; else the only one with the user name of the Contact; else the only one of these at the address.
+/// If none has this user name, it is the only one of all. There is none while a phone is registered on the
+/// connection of the dialog, unless it has registered again on another.
 #[derive(Default)]
 struct Search {
     exact: Option<Flow>,
@@ -99,7 +98,7 @@ impl Search {
         self.all.note(flow);
     }
 
-    /// Looks at a binding again, now that the one from before is known.
+    /// Looks at a binding again, now that the earlier one is known.
     fn note_again(&mut self, end: &End, binding: &BindingView<'_>) {
         let follows = self.earlier.as_ref().is_some_and(|earlier| earlier.is_followed_by(binding));
         if follows && binding.flow.is_only_way() && binding.path.is_empty() && !began_on(end, binding) {
@@ -129,8 +128,9 @@ pub(crate) fn is_same_end(one: SocketAddr, other: SocketAddr) -> bool {
 }
 
 impl<S: Services> Router<'_, S> {
-    /// The connection that a user's phone has registered on since the dialog began. Only for phones that are
-    /// reached by their own connection alone; over TCP after a restart, so that no look-up is added to calls.
+    /// The connection on which a user's phone has registered since the dialog began. Only for phones that
+    /// can be reached only over their own connection; over TCP only after a restart, so that calls need no
+    /// further look-up.
     pub(super) fn moved(
         &self,
         now: Time,

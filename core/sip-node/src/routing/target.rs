@@ -68,8 +68,8 @@ pub(crate) struct Target {
     pub last_route: Vec<u8>,
     /// The instance that the binding belongs to (RFC 5626); empty: none.
     pub instance: Vec<u8>,
-    /// The binding of one flow of a phone that is reached through another proxy, to be removed where that
-    /// has lost the flow (RFC 5626 section 7).
+    /// The binding of one flow of a phone behind another proxy. It is removed if that proxy has lost the
+    /// flow (RFC 5626 section 7).
     pub flow: Option<Box<FlowBinding>>,
     /// Only the flow of the registration leads there (RFC 5626).
     pub flow_only: bool,

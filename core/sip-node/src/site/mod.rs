@@ -119,15 +119,15 @@ impl<S: Services> Site<S> {
         self.peers.forget(conn);
     }
 
-    /// The trunk whose requests come this way: the one that the peer has proven to be, or whose address it
-    /// has.
+    /// The trunk whose requests come over this flow: by the name that the peer has proven, or by its
+    /// address.
     #[inline]
     pub fn trunk_of(&self, flow: Flow) -> Option<usize> {
         self.peers.trunk_of(flow).or_else(|| self.settings.trunk_of(flow.remote.ip()))
     }
 
-    /// Whether a flow leads to a trunk, or to a proxy or balancer in front of this server: to one that brings
-    /// the calls of others, and may learn how this server is (RFC 7339).
+    /// Whether a flow leads to a trunk, or to a proxy or balancer in front of this server. These send calls
+    /// of others, and may get the load of this server (RFC 7339).
     pub fn is_neighbour(&self, flow: Flow) -> bool {
         self.trunk_of(flow).is_some() || self.settings.auth.is_front(flow.remote.ip())
     }

@@ -57,8 +57,8 @@ impl<'a> Aor<'a> {
 impl<S: Services> Site<S> {
     /// The name that the peer of a flow has to prove where its transport is secure: the host of the next
     /// hop, which was looked up (RFC 5922 section 4), or its address, if that is all that is known. Within a
-    /// dialog that may be the address of a target which the operator, and its certificate, know by name. The
-    /// operator may say that the servers of a trunk have another name.
+    /// dialog that may be the address of a target that has a name in the configuration and in its
+    /// certificate. The configuration may give the servers of a trunk another name (`verify`).
     pub(crate) fn name_at<'a>(&'a self, flow: Flow, next_hop: &'a [u8]) -> Cow<'a, [u8]> {
         if !flow.transport.is_secure() || flow.conn.is_some() {
             return Cow::Borrowed(b"");

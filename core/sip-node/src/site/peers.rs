@@ -8,7 +8,7 @@ use wire::{ConnId, Flow, Identity};
 /// Peers known at one time. Those beyond are as if they had no certificate, unless they are trunks.
 const MOST: usize = 65_536;
 
-/// A peer, and the trunk that its names make it.
+/// A peer, and the trunk that it is by its names.
 #[derive(Debug)]
 struct Peer {
     identity: Arc<Identity>,

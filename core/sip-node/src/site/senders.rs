@@ -12,7 +12,7 @@ use sip_proxy::loops::read_branch;
 use sip_proxy::token::{Dialog, End, Role};
 use wire::Flow;
 
-/// Names of trunks that are reported with a peer that has proven none of them.
+/// The largest number of wanted names in one report.
 const NAMES_TOLD: usize = 8;
 
 impl<S: Services> Site<S> {
@@ -43,7 +43,7 @@ impl<S: Services> Site<S> {
     pub(crate) fn is_borrowed_by(&self, trunk: usize, flow: Flow, dialog: Option<&Dialog>) -> bool {
         let settings = &self.settings;
         let may_transit = settings.trunks.get(trunk).is_some_and(|t| t.may_transit);
-        // The token has an address. Of a trunk that is known by its certificate it is no source.
+        // The token has an address, which is not a source of a trunk that is known by its certificate.
         let is_own = |end: End| match settings.trunk_of(end.remote.ip()) {
             Some(at) => at == trunk,
             None => {
@@ -54,8 +54,8 @@ impl<S: Services> Site<S> {
         dialog.is_some_and(|d| !may_transit && !is_own(d.sender))
     }
 
-    /// Notes that a request which comes over TLS and begins something is of no trunk, where names of
-    /// certificates make trunks. One of a user of ours (`ours`) is of interest only where a trunk is.
+    /// Reports that a request outside a dialog, over TLS, belongs to no trunk, if trunks are known by names
+    /// in certificates. A request of our own user (`ours`) is reported only from the address of a trunk.
     #[inline]
     pub(crate) fn note_unproven(&self, flow: Flow, ours: bool) {
         if flow.transport.is_secure() && self.settings.trunks.iter().any(|t| !t.source_names.is_empty()) {

@@ -279,7 +279,7 @@ fn flow_that_an_edge_has_lost_is_tried_no_more() {
     assert_eq!(statuses(&lab.sent()), [200]);
     let sent = lab.invite(CAROL, Req::invite().text());
     assert_eq!(requests(&sent), [("INVITE".to_owned(), other.to_owned())]);
-    // What speaks is the phone, and its flow works.
+    // The 430 is from the phone, so its flow works.
     lab.send(other, sent[0].reply(486, "b", ""));
     lab.sent();
     let sent = lab.invite(CAROL, Req::invite().text());

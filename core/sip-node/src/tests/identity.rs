@@ -70,7 +70,7 @@ fn call_belongs_to_the_trunk_whose_name_is_proven() {
     assert_eq!(outcome(&mut lab, opened(CARRIER, 2)).0, [403]);
     lab.send(CARRIER, call(CARRIER).text());
     assert_eq!(statuses(&lab.sent()), [403]);
-    // Nor has a connection that bears the number of one that is gone.
+    // Nor has a connection with the number of one that is gone.
     lab.node.disconnected(lab.now, flow.conn.unwrap(), &mut lab.out);
     assert_eq!(outcome(&mut lab, flow).0, [403]);
 }
@@ -108,7 +108,7 @@ fn call_without_the_name_is_a_strangers_and_the_reason_is_told() {
         assert_eq!(lab.count(counter), before + 1, "{names:?}");
         assert_eq!(lab.world.news.take(), [format!("unproven {CARRIER} {told}")]);
     }
-    // A phone of ours over TLS needs no certificate, and nobody misses it.
+    // A phone of ours over TLS needs no certificate, and nothing is reported.
     let phone = opened(ALICE, 9);
     lab.send_on(phone, Req::invite().alice().sent_by("TLS", ALICE).text());
     assert_eq!(statuses(&lab.sent()), [407]);
@@ -233,7 +233,7 @@ fn sips_target_carries_both_schemes_over_tls() {
         assert_eq!((sent.flow.transport, sent.to().as_str()), (Transport::Tls, "203.0.113.5:5061"));
         assert_eq!(sent.uri(), leaves);
     }
-    // A sip: target does not do for a sips: call, even over TLS (RFC 5630 section 5.3).
+    // A sip: target is not used for a sips: call, even over TLS (RFC 5630 section 5.3).
     let mut lab = lab(|s| {
         s.auth.enabled = false;
         s.trunks[0].targets = vec![b"sip:203.0.113.5;transport=tls".to_vec()];

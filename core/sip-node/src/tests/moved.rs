@@ -29,8 +29,8 @@ fn lab() -> Lab {
     })
 }
 
-/// The Contact of bob's phone on this connection: a browser's stays, and others name the port that the
-/// server sees.
+/// The Contact of bob's phone on this connection. A browser keeps its Contact; other phones use the port
+/// that the server sees.
 fn contact(transport: Transport, from: &str) -> String {
     match transport {
         Transport::Ws | Transport::Wss => "<sip:k3v1@df7jal23ls0d.invalid;transport=ws>".to_owned(),
@@ -41,8 +41,8 @@ fn contact(transport: Transport, from: &str) -> String {
 
 const TRANSPORTS: [Transport; 4] = [Transport::Tls, Transport::Wss, Transport::Ws, Transport::Tcp];
 
-/// A call between carol, over UDP, and bob's phone on a connection, from either side. What carol needs to
-/// send more, and what bob does.
+/// A call between carol, over UDP, and bob's phone on a connection, begun by either side. Returns what carol
+/// and bob need to send further requests.
 struct Call {
     lab: Lab,
     transport: Transport,
@@ -124,7 +124,7 @@ fn dialog_goes_on_over_the_new_connection_after_a_restart() {
     for call in TRANSPORTS.into_iter().flat_map(Call::both) {
         let mut call = call;
         call.lab.restart();
-        // The phone is not back: nobody is called in its place.
+        // The phone is not back: no other phone is called in its place.
         let sent = call.carol_sends("INVITE");
         assert!(sent[0].existing && sent[0].to() == BEFORE, "{sent:?}");
         call.lab.undeliverable(&sent[0]);
@@ -159,7 +159,7 @@ fn phone_on_a_new_connection_is_known_in_its_dialog() {
         call.lab.send_on(flow, call.bobs.text());
         let sent = call.lab.one();
         assert_eq!((sent.method(), sent.status(), sent.to().as_str()), ("BYE", 0, CAROL), "{}", sent.text);
-        // From another connection the same has to be proven.
+        // From another connection the phone must prove its name.
         let other = opened(call.transport, "192.0.2.20:53000", 3);
         call.bobs.via =
             format!("SIP/2.0/{} x.invalid;branch=z9hG4bKn{}", call.transport.via_name(), number());
@@ -178,7 +178,7 @@ fn tries(call: &mut Call, wanted: [&str; 2]) {
             sent = call.lab.sent();
         }
     }
-    // Nobody says whether an ACK came: it goes over both.
+    // No response shows whether an ACK arrived: it goes over both.
     call.carols.method = "ACK".to_owned();
     call.carols.via = format!("SIP/2.0/UDP {CAROL};branch=z9hG4bKa{}", number());
     call.lab.send(CAROL, call.carols.text());
@@ -231,7 +231,7 @@ fn other_phones_of_the_user_get_nothing_of_a_dialog() {
         let sent = call.carol_sends("INVITE");
         assert_eq!((sent.len(), sent[0].flow), (1, flow));
     }
-    // Which of two it is does not show.
+    // It is unknown which of two it is.
     let mut call = Call::to_phone(Transport::Tls);
     call.lab.restart();
     call.moves();
@@ -264,7 +264,7 @@ fn other_phones_of_the_user_get_nothing_of_a_dialog() {
 
 #[test]
 fn dialog_follows_nobody_to_another_users_phone() {
-    // The name in To is the sender's word; the token has a mark of the one that was called.
+    // The sender can write any name into To; the token has a mark of the callee.
     let mut call = Call::to_phone(Transport::Wss);
     call.lab.restart();
     call.moves();

@@ -293,8 +293,8 @@ impl Table {
         count
     }
 
-    /// Removes the binding of a flow that is gone (RFC 5626 section 7). One that has been registered anew
-    /// since stays. Answers whether it was there.
+    /// Removes the binding of a flow that is gone (RFC 5626 section 7). A binding that was registered again
+    /// since then stays. Returns whether it was removed.
     pub fn remove_flow(&mut self, flow: &FlowBinding, changes: &mut Vec<Change>) -> bool {
         let mut snapshot = self.snapshot(&flow.aor);
         let old = std::mem::take(&mut snapshot.body);

@@ -122,12 +122,12 @@ pub fn is_listed(config: &c::Config, node: &Node) -> bool {
     })
 }
 
-/// What a node has to prove that is reached in this way: nothing but over TLS.
+/// The name that a node with this transport must prove; none except over TLS.
 pub fn proof(transport: Option<Transport>, name: String) -> String {
     if transport == Some(Transport::Tls) { name } else { String::new() }
 }
 
-/// Says what the nodes of the list have to prove that are there by their addresses.
+/// Sets the names that the nodes must prove which are listed by address.
 pub fn prove_listed(cluster: &Cluster, list: &[c::BalanceNode]) {
     let one = |node: &c::BalanceNode| match node.place {
         c::NodePlace::Address(address) => {

@@ -21,8 +21,8 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// What is wrong now, after what was wrong `before`. It is logged if it was `asked` for or is found again
-    /// in files that have not `changed`; `kept`: what was read before stays.
+    /// The fault now, after the fault `before`. It is logged if a check was `asked` for, or if it is found
+    /// again in files that have not `changed`. `kept`: the content read earlier stays in use.
     pub fn next(
         before: Option<Fault>,
         error: &CertificateError,
@@ -42,7 +42,7 @@ impl Fault {
         Fault { text, told: told || tell }
     }
 
-    /// What an operator should look at, once the log has it.
+    /// The alarm for operators, once the fault was logged.
     pub fn alarm(&self) -> Option<&str> {
         self.told.then_some(&self.text)
     }

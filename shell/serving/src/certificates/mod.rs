@@ -36,13 +36,13 @@ struct Shelf {
     /// Who is believed about servers, and where the keys of sessions with them are written.
     roots: Arc<RootCertStore>,
     key_log: Option<Arc<dyn KeyLog>>,
-    /// Who is believed about clients, where they are asked for a certificate.
+    /// The authorities for client certificates, if clients are asked for one.
     authorities: Option<Authorities>,
     read: Mutex<Read>,
     next_look: Mutex<Time>,
 }
 
-/// What was read of the files.
+/// The content of the files.
 struct Read {
     /// Those of `[tls]`.
     entries: Vec<Entry>,
@@ -110,8 +110,8 @@ impl Certificates {
         self.0.client.clone()
     }
 
-    /// Shows peers what was read, and trusts the roots that were. Without any certificate in `[tls]`, what
-    /// was shown before stays.
+    /// Puts the certificates and roots that were read into use. Without a usable certificate in `[tls]`, the
+    /// earlier one stays in use.
     fn show(&self, Read { entries, trunks }: &Read) {
         let Shelf { choice, client, roots, key_log, authorities, .. } = &*self.0;
         if let Some(authorities) = authorities {
@@ -256,7 +256,7 @@ fn towards_servers(
     }
 }
 
-/// The same for the servers of a trunk. They are shown no certificate where that of the trunk cannot be used.
+/// The same for the servers of a trunk. If the certificate of the trunk cannot be used, they get none.
 fn towards_trunk(towards: &Towards, default: &ClientSettings) -> ClientSettings {
     let shown = |entry: &Entry| entry.shown().map(|(certificate, _)| certificate.clone());
     ClientSettings {

@@ -1,4 +1,4 @@
-//! What differs for connections with the servers of one trunk: our certificate, and who is believed.
+//! TLS settings for the servers of one trunk: our certificate, and the trusted authorities.
 
 use super::entry::{Entry, Fault};
 use super::stamp::Stamp;
@@ -13,7 +13,7 @@ use tls::{CertificateError, RootCertStore};
 /// The files of one trunk.
 pub struct Towards {
     trunk: String,
-    /// What its servers prove.
+    /// The names that its servers must prove.
     names: Vec<String>,
     certificate: Option<Entry>,
     roots: Option<Roots>,
@@ -23,13 +23,14 @@ pub struct Towards {
 struct Roots {
     file: PathBuf,
     seen: Option<Stamp>,
-    /// From the last file that could be used. Without any nobody is believed.
+    /// From the last file that could be used. If it is empty, no peer is trusted.
     store: Arc<RootCertStore>,
     fault: Option<Fault>,
 }
 
 impl Towards {
-    /// Those of all trunks that differ. What was read of the same files before stays until they are read.
+    /// The settings of all trunks that have their own. Content read earlier from the same files stays until
+    /// they are read again.
     pub fn all(trunks: &[c::Trunk], before: &[Towards]) -> Vec<Towards> {
         let own = trunks.iter().filter(|trunk| trunk.has_own_tls());
         own.map(|trunk| Towards::new(trunk, before)).collect()
@@ -54,7 +55,7 @@ impl Towards {
         }
     }
 
-    /// Reads its files for the start, which fails without them.
+    /// Reads its files at the start. The start fails without them.
     pub fn read_first(&mut self, now: i64) -> Result<(), CertificateError> {
         if let Some(certificate) = &mut self.certificate {
             certificate.read_first(now)?;
@@ -65,7 +66,7 @@ impl Towards {
         Ok(())
     }
 
-    /// Looks at its files, as [`Entry::look`] does. `true` if something else counts then.
+    /// Checks its files, like [`Entry::look`]. `true` if their content in use has changed.
     pub fn look(&mut self, now: i64, asked: bool) -> bool {
         let certificate = self.certificate.as_mut().is_some_and(|entry| entry.look(now, asked));
         let roots = self.roots.as_mut().is_some_and(|roots| roots.look(now, asked));
@@ -77,12 +78,12 @@ impl Towards {
         &self.names
     }
 
-    /// Our certificate, if it has one of its own. It is never shown the one for others in its place.
+    /// Our certificate for this trunk, if it has its own. The one in `[tls]` is never sent in its place.
     pub fn certificate(&self) -> Option<&Entry> {
         self.certificate.as_ref()
     }
 
-    /// Who is believed about it, with the name of this set, if it has one of its own.
+    /// The roots for this trunk with the name of the set, if it has its own.
     pub fn roots(&self) -> Option<(String, Arc<RootCertStore>)> {
         let roots = self.roots.as_ref()?;
         Some((roots.file.display().to_string(), Arc::clone(&roots.store)))
@@ -94,7 +95,7 @@ impl Towards {
         Some((entry.chain(), entry.facts()?))
     }
 
-    /// What an operator should look at.
+    /// Alarms for operators.
     pub fn alarms(&self, now: i64) -> impl Iterator<Item = String> {
         let certificate = self.certificate.as_ref().and_then(|entry| entry.alarm(now));
         let roots = self.roots.as_ref().and_then(|roots| roots.fault.as_ref());
@@ -103,7 +104,7 @@ impl Towards {
         certificate.into_iter().chain(roots).map(|text| format!("trunk {}: {text}", self.trunk))
     }
 
-    /// Its certificate, for people.
+    /// Its certificate, for `strowger ctl`.
     pub fn status(&self, now: i64) -> Option<CertificateStatus> {
         let status = self.certificate.as_ref()?.status(now);
         Some(CertificateStatus { serves: Vec::new(), trunk: Some(self.trunk.clone()), ..status })
@@ -112,7 +113,7 @@ impl Towards {
 
 impl Roots {
     fn read(&mut self) -> Result<(), CertificateError> {
-        // Before the bytes: what changes meanwhile is seen the next time.
+        // Taken before the content is read: a later change is seen at the next check.
         self.seen = Stamp::of(&self.file);
         self.store = roots_in(&self.file)?;
         self.fault = None;

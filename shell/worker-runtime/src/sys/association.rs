@@ -25,14 +25,14 @@ struct PeelOff {
 #[repr(C, align(8))]
 struct Control(MaybeUninit<[u8; 64]>);
 
-/// What a read of a shared socket brought.
+/// The result of a read of a shared socket.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     /// Of which association.
     pub association: i32,
     /// What.
     pub record: Record,
-    /// The peer's primary address, or that from which the message came.
+    /// The primary address of the peer, or the source address of the message.
     pub remote: Option<SocketAddr>,
 }
 
@@ -77,13 +77,13 @@ fn owner(header: &libc::msghdr) -> i32 {
     0
 }
 
-/// One of the associations of a shared socket. It ends with the value, unless the kernel has ended it.
+/// One association of a shared socket. Dropping the value ends it, unless the kernel has ended it.
 pub struct Association {
     socket: Arc<OwnedFd>,
     id: i32,
     /// It ends by an ABORT instead of a SHUTDOWN.
     aborts: bool,
-    /// There is nothing to end any more.
+    /// The association has ended already.
     over: bool,
 }
 
@@ -93,7 +93,7 @@ impl Association {
         Association { socket, id, aborts: false, over: false }
     }
 
-    /// The kernel's number, which no two associations have at one time.
+    /// The kernel's number, which is unique among the present associations.
     pub fn id(&self) -> i32 {
         self.id
     }
@@ -103,7 +103,7 @@ impl Association {
         self.tell(libc::SCTP_UNORDERED as u16, message)
     }
 
-    /// Has the kernel end it by a SHUTDOWN once what was sent has arrived.
+    /// The kernel ends it by a SHUTDOWN after all sent data has arrived.
     pub fn finish(&mut self) -> io::Result<()> {
         self.tell(SCTP_EOF, &[]).map(drop)
     }
@@ -118,7 +118,7 @@ impl Association {
         self.over = true;
     }
 
-    /// A socket of its own, with what waits to be read of it (section 9.2).
+    /// Gives it its own socket, with its unread data (section 9.2).
     pub fn peel_off(&mut self) -> io::Result<OwnedFd> {
         let flags = (libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) as libc::c_uint;
         let mut wanted = PeelOff { association: self.id, socket: -1, flags };
@@ -148,7 +148,7 @@ impl Drop for Association {
     }
 }
 
-/// Has the kernel end the one association of a socket that was peeled off: shutdown(2) does nothing there.
+/// The kernel ends the association of a socket that was peeled off: shutdown(2) has no effect there.
 pub fn finish_peeled(fd: BorrowedFd<'_>) -> io::Result<()> {
     send_to_association(fd, 0, SCTP_EOF, &[]).map(drop)
 }

@@ -1,5 +1,5 @@
-//! Sockets of SCTP (RFC 6458), which bring whole messages: each has one association, or a listening one all
-//! that peers open.
+//! SCTP sockets (RFC 6458), which keep the boundaries of messages. Each has one association, or a listening
+//! socket has all that peers open.
 
 use super::socket::{SocketOptions, bind, connect, local_addr, new_socket, set, set_buffers};
 use super::{RawAddr, check, check_len};
@@ -22,9 +22,10 @@ const SCTP_COMM_LOST: u16 = 1;
 const SCTP_RESTART: u16 = 2;
 const SCTP_SHUTDOWN_COMP: u16 = 3;
 const SCTP_PARTIAL_DELIVERY_POINT: libc::c_int = 19;
-/// Bytes that a buffer holds which many associations share, as far as the system gives them.
+/// The requested size of a buffer that many associations share, in bytes. The system may give less.
 const MANY_BUFFER: usize = 4 << 20;
-/// Bytes of a message that the kernel keeps until the rest has come. Of a longer one it delivers parts.
+/// The largest message that the kernel keeps until it is complete, in bytes. It delivers longer ones in
+/// parts.
 const KEPT: libc::c_int = 64 << 10;
 
 /// What is asked of associations. Times are in milliseconds.
@@ -98,9 +99,9 @@ pub enum Record {
     Abandoned,
     /// A path to the peer does not work any more.
     PathLost,
-    /// An association has come about.
+    /// An association was established.
     Up,
-    /// The peer has begun anew, and knows nothing of what was before (RFC 9260 section 5.2).
+    /// The peer has restarted the association and has lost its earlier state (RFC 9260 section 5.2).
     Restarted,
     /// The association has ended, by a SHUTDOWN, an ABORT or a timeout.
     Gone,
@@ -196,13 +197,14 @@ fn set_options(fd: BorrowedFd<'_>, sctp: &SctpOptions, options: &SocketOptions) 
     if options.receive_buffer > 0 || options.send_buffer > 0 {
         set_buffers(fd, options);
     }
-    // A buffer of less than twice as much does not allow it, and delivers parts sooner.
+    // If the buffer is smaller than twice this size, the kernel does not accept it and delivers parts
+    // earlier.
     let _ = set(fd, libc::IPPROTO_SCTP, SCTP_PARTIAL_DELIVERY_POINT, KEPT);
     Ok(())
 }
 
-/// Whether the associations of a socket share its buffer for what they receive, and that for what they send.
-/// The system says so (`net.sctp.rcvbuf_policy` and `sndbuf_policy`).
+/// Whether the associations of a socket share its receive buffer, and its send buffer. System settings
+/// decide this (`net.sctp.rcvbuf_policy` and `sndbuf_policy`).
 pub fn sctp_shared_buffers() -> (bool, bool) {
     let shared = |name| {
         let policy = std::fs::read_to_string(format!("/proc/sys/net/sctp/{name}"));
@@ -236,7 +238,7 @@ pub fn sctp_listen(
         set_buffers(fd.as_fd(), &SocketOptions { receive_buffer: receive, send_buffer: send, ..*options });
         // Each read says whose message it is.
         set(fd.as_fd(), libc::IPPROTO_SCTP, libc::SCTP_RECVRCVINFO, 1)?;
-        // A long message that is delivered in parts does not keep back those of other associations.
+        // A long message that is delivered in parts does not delay those of other associations.
         set(fd.as_fd(), libc::IPPROTO_SCTP, libc::SCTP_FRAGMENT_INTERLEAVE, 1)?;
     }
     // SAFETY: no pointers.
@@ -244,7 +246,7 @@ pub fn sctp_listen(
     Ok(fd)
 }
 
-/// Lets nobody begin an association with a listening socket. Those that it has go on.
+/// Stops a listening socket from accepting new associations. Existing ones continue.
 pub fn stop_listening(fd: BorrowedFd<'_>) {
     // SAFETY: no pointers. A failure leaves the caller to refuse them.
     let _ = check(unsafe { libc::listen(fd.as_raw_fd(), 0) });

@@ -95,8 +95,8 @@ impl<H: Host> Driver<H> {
         &mut self.rings
     }
 
-    /// Takes a message of a stream unless its owner's ring is full. The owner hears of the peer's identity
-    /// first, which may wait for room there.
+    /// Takes a message of a stream unless its owner's ring is full. The owner gets the identity of the peer
+    /// first, which may have to wait for room.
     pub fn offer(&mut self, flow: Flow, bytes: &[u8]) -> bool {
         let taken = match self.other_owner(bytes) {
             Some(owner) if flow.transport.is_secure() && self.rings.defers_for(owner) => false,

@@ -359,7 +359,7 @@ impl<H: Host> Worker<H> {
         rings.rouse();
     }
 
-    /// Tells all machines who the peers of connections are, before their first messages.
+    /// Passes the identities of peers to all machines, before the first messages of their connections.
     fn introduce(&mut self) {
         while let Some((conn, identity)) = self.streams.news().identified.pop() {
             self.driver.drive(|machine, now, _| machine.identified(now, conn, &identity));

@@ -126,7 +126,7 @@ impl<N> Rings<N> {
         self.counters.ring_drops.add(u64::from(!self.deferred.keep(to, hop)));
     }
 
-    /// Tells every other worker who the peer of a connection is.
+    /// Passes the identity of a peer to every other worker.
     pub fn tell_identity(&mut self, conn: ConnId, identity: &Arc<Identity>) {
         let me = self.me;
         for worker in (0..self.workers()).filter(|&worker| worker != me) {
@@ -162,7 +162,7 @@ impl<N> Rings<N> {
         }
     }
 
-    /// Tries again what was deferred. What one worker is told keeps its order.
+    /// Sends deferred items again. The order for each worker is kept.
     pub fn retry(&mut self) {
         if self.deferred.is_empty() {
             return;

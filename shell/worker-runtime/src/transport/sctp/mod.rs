@@ -40,7 +40,7 @@ impl Associations {
         self.options.many
     }
 
-    /// Logs what the system makes dangerous about sockets that associations share.
+    /// Logs a warning if associations share buffers of the kernel.
     pub fn advise(&self, address: SocketAddr) {
         if self.options.many && sys::sctp_shared_buffers() != (false, false) {
             log_events::workers::sctp_buffers_shared(&address);

@@ -22,7 +22,7 @@ pub(super) struct Listening {
     id: ListenerId,
     transport: Transport,
     data: u64,
-    /// Whether the associations that peers open share it.
+    /// Whether the associations that peers open share this socket.
     shared: bool,
 }
 

@@ -9,15 +9,15 @@ use std::hash::{BuildHasher, RandomState};
 use websocket::{Key, Received, read_response};
 use wire::{ConnId, Time, Transport};
 
-/// Masks of frames, and the keys of requests. No peer can foresee them (RFC 6455 section 10.3), because they
-/// follow from a secret of the system's.
+/// Masks of frames, and the keys of requests. No peer can predict them (RFC 6455 section 10.3), because they
+/// are derived from a random secret.
 pub struct Masks {
     secret: RandomState,
     count: u64,
 }
 
 impl Masks {
-    /// With a secret of its own.
+    /// With a new secret.
     pub fn new() -> Masks {
         Masks { secret: RandomState::new(), count: 0 }
     }
@@ -38,23 +38,23 @@ impl Masks {
     }
 }
 
-/// The layer of WebSocket that a connection begins with which we open.
+/// The WebSocket layer at the start of a connection that we open.
 pub fn layer(streams: &mut Streams, transport: Transport) -> Option<Web> {
     matches!(transport, Transport::Ws | Transport::Wss).then(|| Web::due(streams.masks.nonce()))
 }
 
-/// The mask of a frame, if it is a client that sends it.
+/// The mask of a frame, if we are the client.
 pub fn mask(streams: &mut Streams, is_client: bool) -> Option<[u8; 4]> {
     is_client.then(|| streams.masks.mask())
 }
 
-/// Sends the request of WebSocket on a connection, if it is due.
+/// Sends the WebSocket request on a connection, if it is due.
 pub fn ask(streams: &mut Streams, id: ConnId, poller: &Poller, now: Time) {
     let Some(conn) = streams.table.get_mut(id) else { return };
     let Some(key) = conn.link_mut().asks() else { return };
     let mut request = Vec::new();
     let possible = streams.shared.websocket_client.as_ref().is_some_and(|own| own.ask(key, &mut request));
-    // The socket has taken nothing but a handshake yet, so it has room for some hundred bytes.
+    // Only a handshake was written to the socket so far, so it has room for some hundred bytes.
     let sent = conn.link_mut().write(&request, &mut streams.reading.sealed);
     streams.counters.syscalls.one();
     match sent {
@@ -68,7 +68,7 @@ pub fn ask(streams: &mut Streams, id: ConnId, poller: &Poller, now: Time) {
     }
 }
 
-/// All that has come of the response is in `input`. Returns the frames behind it, if there are any.
+/// `input` is the response as far as it was received. Returns the frames after it, if there are any.
 pub fn answered(
     streams: &mut Streams,
     (id, key): (ConnId, &Key),

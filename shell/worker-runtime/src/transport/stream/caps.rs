@@ -84,10 +84,10 @@ impl Caps {
         self
     }
 
-    /// Counts the handshake of a connection accepted from `ip`. `beyond`: even if all are too many.
+    /// Counts the handshake of a connection accepted from `ip`. `beyond`: even above the cap of the process.
     ///
     /// # Errors
-    /// Why it cannot begin.
+    /// The cap that is reached.
     pub fn begin_handshake(&self, ip: IpAddr, beyond: bool) -> Result<(), Full> {
         let (max, of_source) = self.handshakes;
         let more = |n| if n < max || beyond { Some(n + 1) } else { None };
@@ -106,7 +106,7 @@ impl Caps {
         Err(Full::Source)
     }
 
-    /// Handshakes from the source of `ip` that are not over.
+    /// The handshakes from the source of `ip` that are not finished.
     pub fn half_made_of(&self, ip: IpAddr) -> u32 {
         let source = source(ip);
         let stripe = self.stripe(source).lock().unwrap_or_else(|e| e.into_inner());

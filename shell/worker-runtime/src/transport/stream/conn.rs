@@ -241,8 +241,8 @@ impl Conn {
         if takes { Queue::Takes } else { Queue::Refuses }
     }
 
-    /// Queues a message, masked if there is a mask, in the buffer that `fresh` gives if there is none. Bytes
-    /// that are queued then.
+    /// Queues a message, masked if there is a mask. `fresh` gives the buffer if there is none yet. Returns
+    /// the number of queued bytes.
     pub fn push(
         &mut self,
         (message, mask): (&[u8], Option<[u8; 4]>),
@@ -352,20 +352,20 @@ impl Conn {
         }
     }
 
-    /// How far its handshake of TLS has come, if the peer opened it and the handshake goes on.
+    /// The progress of its TLS handshake, if the peer opened it and the handshake is not finished.
     #[inline]
     pub fn half_made(&self) -> Option<Progress> {
         let secure = self.link.secure().filter(|secure| self.peer.inbound && !secure.is_ready())?;
         Some(secure.progress())
     }
 
-    /// Has its socket watched for bytes, and for room where output waits for it.
+    /// Watches its socket for input, and for room if output waits.
     pub fn watch_all(&mut self, id: ConnId, poller: &Poller) {
         let room = if self.outgoing.is_blocked() { Interest::WRITE } else { Interest::NONE };
         self.link.watch(Interest::READ.and(room), id, poller);
     }
 
-    /// The wait was ours: its present state may last so much longer.
+    /// Extends the deadline of its present state by the time that it waited for us.
     pub fn extend_deadline(&mut self, by: Duration) {
         self.deadline = self.deadline + by;
     }

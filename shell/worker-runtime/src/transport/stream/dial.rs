@@ -105,8 +105,8 @@ impl Streams {
         made
     }
 
-    /// A connection that we opened ends in its handshake, or because the peer refuses us before it has
-    /// [accepted](Secure::is_accepted) us: nothing that was queued, and nothing that has left, was read.
+    /// A connection that we opened ends in its handshake, or the peer refuses us before it has
+    /// [accepted](Secure::is_accepted) us. The peer has read nothing that was queued or sent.
     pub(super) fn give_up(&mut self, id: ConnId, why: &dyn Display, now: Time) {
         let Some(conn) = self.table.get(id) else { return };
         match (conn.link().web(), &self.shared.websocket_client) {

@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard};
 use wire::{ConnId, Transport};
 
 const STRIPES: usize = 16;
-/// Bytes of a name that are hashed in one piece.
+/// The largest name that is hashed in one piece, in bytes.
 const NAME_PART: usize = 64;
 
 /// How a connection leads to a peer, and to which address. In 24 bytes; a `SocketAddr` alone takes 32.
@@ -118,7 +118,7 @@ struct Stripe {
 pub struct Directory {
     hasher: RandomState,
     stripes: [Mutex<Stripe>; STRIPES],
-    /// Held by who opens a connection to a place of that stripe.
+    /// Held while a worker opens a connection to a place of that stripe.
     dialing: [Mutex<()>; STRIPES],
 }
 
@@ -135,8 +135,8 @@ impl Directory {
         (self.hasher.hash_one(place) >> 60) as usize % STRIPES
     }
 
-    /// To be held from the look for a connection to this place until one is [there](Directory::insert), so
-    /// that two workers at a time open one, not two.
+    /// Hold this from the look-up of a connection to this place until one is [inserted](Directory::insert).
+    /// So two workers do not open two connections at the same time.
     pub fn dialing(&self, place: &Place) -> MutexGuard<'_, ()> {
         self.dialing[self.stripe(place)].lock().unwrap_or_else(|e| e.into_inner())
     }

@@ -1,9 +1,9 @@
 //! Handshakes of TLS that clients begin: when they have their turn, how many there may be, what came of them.
 //!
 //! A handshake costs as much as some hundred messages. So those that have bytes wait until everything else
-//! of the round is done, and then have a part of the time that it took. What is left over waits for the
-//! next round, unwatched, so that it does not crowd the reports of epoll. Those that we have answered go
-//! before those that begin: little is left to do for them, and their clients have waited once already.
+//! of the round is done, and then have a part of the time that it took. The rest waits for the next round.
+//! Its sockets are not watched meanwhile, so that epoll does not report them again and again. Handshakes
+//! that we have answered go before new ones, because little work is left for them.
 
 use super::Streams;
 use super::caps::Caps;
@@ -24,12 +24,12 @@ use wire::{ConnId, Time};
 const LEAST: Duration = Duration::from_micros(250);
 /// They have no more: so long a message waits for them, and for the one that exceeds it.
 const MOST: Duration = Duration::from_millis(2);
-/// Answered handshakes that have their turn before one that begins has. Nobody can keep others out by many
-/// small records.
+/// This number of answered handshakes is processed before one new handshake. A flood of small records cannot
+/// block new handshakes.
 const IN_A_ROW: u32 = 8;
-/// How often room is made for one handshake: another worker may take the room that was made.
+/// How often room is made for one handshake: another worker may take the room first.
 const ATTEMPTS: usize = 8;
-/// When the time of a handshake is looked at again that could not end because its bytes wait for us.
+/// When the deadline of a handshake is checked again that has expired while its bytes wait for us.
 pub(super) const WAIT: Duration = Duration::from_millis(100);
 
 /// Connections with bytes for their handshakes, and since when.
@@ -37,7 +37,7 @@ pub(super) const WAIT: Duration = Duration::from_millis(100);
 struct Turns {
     answered: VecDeque<(ConnId, Time)>,
     fresh: VecDeque<(ConnId, Time)>,
-    /// Answered ones since a fresh one had its turn.
+    /// Answered ones since the last fresh one.
     row: u32,
 }
 
@@ -86,8 +86,8 @@ impl Handshakes {
         }
     }
 
-    /// Counts why a handshake or a session has failed. Logs clients that do not speak TLS, and those whose
-    /// certificate is not believed; `inbound`: it is a client.
+    /// Counts why a handshake or a session has failed. Logs clients that do not use TLS, and those whose
+    /// certificate is not accepted. `inbound`: the peer is a client.
     pub fn failed(
         &mut self,
         error: &std::io::Error,
@@ -153,13 +153,13 @@ pub fn defers(streams: &mut Streams, id: ConnId, now: Time) -> bool {
     true
 }
 
-/// The first bytes of a handshake have come: it gets a place, for which another may have to go. `false`, and
-/// its connection is closed, if there is none.
+/// The first bytes of a handshake were received: it gets a place, and another handshake may be closed for
+/// that. If there is no place, its connection is closed, and this returns `false`.
 fn begins(streams: &mut Streams, id: ConnId, now: Time) -> bool {
     let Some(ip) = streams.table.get(id).map(|conn| conn.remote().ip()) else { return false };
     for _ in 0..ATTEMPTS {
         let Streams { handshakes, table, shared, .. } = streams;
-        // If this worker has none, all places are held by other workers, where it cannot make room.
+        // If this worker has no places, other workers hold all of them, and it cannot make room there.
         let full = match shared.caps.begin_handshake(ip, handshakes.places.are_free()) {
             Ok(()) => {
                 handshakes.places.take(id, table);
@@ -179,7 +179,7 @@ fn begins(streams: &mut Streams, id: ConnId, now: Time) -> bool {
     false
 }
 
-/// Bytes of a handshake were read that had come so far `before`.
+/// Bytes of a handshake were read. `before`: its progress before that.
 pub(super) fn went_on(streams: &mut Streams, id: ConnId, before: Progress, now: Time) {
     let Streams { handshakes, table, shared, counters, .. } = streams;
     let Some(conn) = table.get(id) else { return };

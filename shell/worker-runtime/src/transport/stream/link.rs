@@ -20,7 +20,7 @@ const READ: usize = 32 << 10;
 /// Both say when the stream is [ready](Link::is_ready), and what the [transport](Link::transport) is.
 /// `docs/design/transport-seam.md` has the other files.
 ///
-/// An association that shares its socket with others is found here as well, and has no layers.
+/// This is also used for an association that shares its socket with others. It has no layers.
 struct Layers {
     secure: Option<Box<Secure>>,
     web: Option<Web>,
@@ -33,8 +33,8 @@ enum Records {
     No,
     /// It has one association.
     One,
-    /// It has one association, which shared another socket before: what reads of other sockets say, here
-    /// notifications do.
+    /// It has one association, which shared another socket before. Notifications report events that reads
+    /// report on other sockets.
     PeeledOff,
     /// Other associations have it as well.
     Shared,
@@ -42,7 +42,7 @@ enum Records {
 
 /// The lower end of a connection.
 pub struct Link {
-    /// `None`: it is that of an association which shares it.
+    /// `None`: of an association that shares its socket.
     socket: Option<OwnedFd>,
     /// What epoll watches.
     interest: Interest,
@@ -62,7 +62,7 @@ impl Link {
         }
     }
 
-    /// Of a connection that is being opened, with the layers that it begins with, if there are any.
+    /// Of a connection that is being opened, with its first layers, if there are any.
     pub fn begun(socket: OwnedFd, secure: Option<Secure>, web: Option<Web>) -> Link {
         let (socket, layers) = (Some(socket), Layers::of(secure, web));
         Link { socket, interest: Interest::WRITE, records: Records::No, layers }
@@ -93,7 +93,7 @@ impl Link {
         self.layers.as_mut()?.association.as_mut()
     }
 
-    /// Gives an association that shares its socket one of its own, and has it watched as connection `id`.
+    /// Moves an association from its shared socket to its own socket, which is watched as connection `id`.
     ///
     /// # Errors
     /// There are no descriptors, or the association has ended.
@@ -104,7 +104,7 @@ impl Link {
         self.register(id, poller)
     }
 
-    /// The same for another connection, which has to be registered.
+    /// The same association for another connection, which must be registered.
     #[must_use]
     pub fn begun_anew(mut self, poller: &Poller) -> Link {
         if let Some(socket) = &self.socket {
@@ -157,7 +157,7 @@ impl Link {
         self.layers.as_mut()?.web.as_mut()
     }
 
-    /// The key of the request of WebSocket that is to be sent now, and is then.
+    /// The key of the WebSocket request to be sent now. It counts as sent then.
     #[inline]
     pub fn asks(&mut self) -> Option<Key> {
         let layers = self.layers.as_mut().filter(|layers| layers.is_secure())?;
@@ -317,7 +317,7 @@ impl Link {
 #[inline(never)]
 fn read_record(socket: BorrowedFd<'_>, records: Records, room: &mut [u8]) -> io::Result<Took> {
     match sys::recv_record(socket, room)? {
-        // The read that finds nothing more says it, and says why.
+        // The next read reports it, with the reason.
         Record::Gone if records == Records::One => Ok(Took::Nothing),
         Record::Gone => Err(io::ErrorKind::ConnectionReset.into()),
         record => Ok(Took::of(record)),

@@ -80,7 +80,7 @@ pub struct StreamShared {
     pub tls_client: Option<tls::Client>,
     /// What is accepted of WebSocket.
     pub websocket: WebSocket,
-    /// What WebSocket connections begin with that we open.
+    /// The settings of WebSocket connections that we open.
     pub websocket_client: Option<WebSocketClient>,
     /// For each listener the WebSocket listener that shares its socket.
     pub sharers: Vec<Option<ListenerId>>,
@@ -109,7 +109,7 @@ impl StreamShared {
         conn.becomes_web(id, sharer, step, &self.directory);
     }
 
-    /// What the peer of a connection that is open now has proven, where peers are asked for certificates.
+    /// The identity of the peer of an open connection, if peers are asked for certificates.
     fn identity(&self, conn: &Conn) -> Option<Arc<Identity>> {
         let session = conn.link().secure()?.session();
         if !conn.is_inbound()
@@ -123,7 +123,7 @@ impl StreamShared {
         Some(Arc::new(Identity::new(names, authorities)))
     }
 
-    /// A connection that we opened fails. If it is to a server that has to prove a name, the reason is kept.
+    /// A connection that we opened has failed. If its server must prove a name, the reason is kept.
     fn note_failure(&self, conn: &Conn, why: &dyn Display) {
         if conn.link().transport().is_secure()
             && let Some(client) = &self.tls_client
@@ -357,7 +357,7 @@ impl Streams {
             Err(error) => return self.fails(id, &error, now),
         }
         if conn.lacks_room() {
-            // The kernel's room may be taken by others.
+            // Other associations may use the room in the kernel.
             if !sharing::stands_alone(self, id, poller) {
                 return;
             }
@@ -385,7 +385,7 @@ impl Streams {
                 conn.watch(Interest::READ, id, poller);
             }
             State::HalfClosed | State::Ending => conn.watch(Interest::NONE, id, poller),
-            // One whose turn is to come is watched again then.
+            // One that waits for its turn is watched again then.
             State::Handshake if conn.is_waiting() => conn.watch(Interest::NONE, id, poller),
             State::Handshake => conn.watch(Interest::READ, id, poller),
             State::Connecting | State::Lingering => {}
@@ -475,9 +475,10 @@ impl Streams {
         let was_open = |conn: &Conn| conn.phase().was_open() && conn.state() != State::Lingering;
         let tells = !reason.resets() && self.table.get(id).is_some_and(was_open);
         let mut link = self.part_from(id, reason);
-        // A peer that sees the end finds it counted.
+        // Count first: a peer that sees the end must find it in the counters.
         if let Some(link) = link.as_mut().filter(|link| tells && link.secure().is_some()) {
-            // Each end says so before it closes (RFC 8446 section 6.1). A peer that is gone cannot be told.
+            // Each end sends an alert before it closes (RFC 8446 section 6.1). A peer that is gone cannot
+            // get one.
             let _ = link.finish();
         }
     }
@@ -533,7 +534,7 @@ impl Streams {
             }
             let reason = match conn.state() {
                 _ if conn.is_stalled(now) => Reason::Stalled,
-                // Its turn has not come yet; the time until then is given back.
+                // It still waits for its turn. Waiting does not count as its time.
                 State::Handshake if conn.is_inbound() && conn.is_waiting() => {
                     self.wheel.set_lazily(slot, now + handshakes::WAIT);
                     continue;

@@ -181,7 +181,7 @@ impl Outgoing {
         output.pending()
     }
 
-    /// Masks the last `len` bytes that were queued (RFC 6455 section 5.3).
+    /// Masks the last `len` queued bytes (RFC 6455 section 5.3).
     pub fn mask(&mut self, len: usize, key: [u8; 4]) {
         let Some(output) = &mut self.output else { return };
         let start = output.bytes.len().saturating_sub(len);

@@ -1,9 +1,9 @@
 //! Which handshakes of TLS have a place, and which one makes room where none is left.
 //!
-//! A handshake has its place from the first byte that its client sends, so silent connections take none.
-//! Where all places are taken, the handshake makes room that has made no progress for the longest time. Of
-//! the oldest it is one of the source that has the most, and none makes room for a source that has more. So a
-//! few sources do not displace the others.
+//! A handshake has its place from the first byte that its client sends, so silent connections take none. If
+//! all places are taken, a handshake that has made no progress for the longest time is closed. Of the
+//! oldest, it is one from the source that has most. None is closed for a source that has more itself. So a
+//! few sources cannot displace the others.
 
 use super::caps::{Caps, Full, source};
 use super::conn::Conn;
@@ -21,11 +21,12 @@ type Entry = (ConnId, Progress);
 
 /// The handshakes of one worker that have a place.
 pub struct Places {
-    /// Those longest without progress first. Entries stand among them of such as are over or have progressed.
+    /// Those longest without progress first. Some entries are outdated: their handshake is over or has made
+    /// progress.
     order: VecDeque<Entry>,
     /// How many there are.
     taken: usize,
-    /// Room for those that are compared.
+    /// A buffer for those that are compared.
     window: Vec<Entry>,
 }
 
@@ -63,14 +64,14 @@ impl Places {
 
     fn list(&mut self, entry: Entry, table: &Table) {
         self.order.push_back(entry);
-        // Those that are over are forgotten before they are the larger part.
+        // Outdated entries are removed before they are the larger part.
         if self.order.len() > 2 * self.taken + 64 {
             self.order.retain(|entry| is_current(table, *entry));
         }
     }
 
-    /// The handshake that makes room for one from `ip`, where there is none because of `full`. One whose
-    /// bytes wait for us cannot make progress, so it stays.
+    /// The handshake to close for one from `ip`, because the cap `full` is reached. A handshake whose bytes
+    /// wait for us cannot make progress, so it stays.
     pub fn make_room(&mut self, full: Full, ip: IpAddr, table: &Table, caps: &Caps) -> Option<ConnId> {
         let least = match full {
             Full::Process => caps.half_made_of(ip).max(1),

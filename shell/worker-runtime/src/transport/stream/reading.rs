@@ -20,9 +20,9 @@ const CARRIED: usize = 4 << 10;
 pub(super) struct Reading {
     /// Room for one read.
     pub scratch: Vec<u8>,
-    /// Room for a layer's own bytes, while it reads.
+    /// A buffer for the bytes of a layer while it reads.
     pub layer: Vec<u8>,
-    /// Room for what a layer makes of bytes that are written.
+    /// A buffer for the output of a layer.
     pub sealed: Vec<u8>,
     turns: Turns,
 }
@@ -33,7 +33,7 @@ pub struct Turns {
     ready: VecDeque<ConnId>,
     /// Some input is left over only because another worker's ring is full.
     ring_full: bool,
-    /// Connections to be closed for a fault once what came before it is handed on.
+    /// Connections that are closed for a fault after the data before it was handed on.
     broken: Vec<ConnId>,
 }
 
@@ -55,7 +55,7 @@ impl Turns {
     }
 }
 
-/// Closes connections for a fault that stood behind bytes of the stream, once these are handed on.
+/// Closes connections for a fault after the bytes before it were handed on.
 pub fn end_broken(streams: &mut Streams, now: Time) {
     for id in std::mem::take(&mut streams.reading.turns.broken) {
         let Some(conn) = streams.table.get_mut(id) else { continue };
@@ -290,7 +290,7 @@ impl Streams {
 
     /// A connection's input waits for its next turn; if `ring_full`, only because its owner has no room.
     pub fn wait(&mut self, id: ConnId, ring_full: bool, poller: &Poller) {
-        // What comes next must wait for it, so the kernel keeps it apart.
+        // Later messages must wait for it, so the kernel keeps them in their own socket.
         if !sharing::stands_alone(self, id, poller) {
             return;
         }
@@ -315,7 +315,7 @@ impl Streams {
     }
 }
 
-/// What a read of a connection brought, behind bytes that were left over if some were.
+/// The result of a read of a connection, after bytes that were left from earlier reads.
 pub(super) fn taken(
     streams: &mut Streams,
     id: ConnId,

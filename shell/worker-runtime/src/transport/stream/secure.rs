@@ -28,14 +28,14 @@ pub enum Took {
     Abandoned,
     /// A path to the peer does not work any more. The others do.
     PathLost,
-    /// The peer has begun anew, and knows nothing of what was before.
+    /// The peer has restarted the association and has lost its earlier state.
     Restarted,
     /// Bytes that are none of the stream: of a handshake, or the beginning of a record.
     Nothing,
 }
 
 impl Took {
-    /// What a read of an association brought, which has not ended by it.
+    /// The result of a read of an association that has not ended.
     pub fn of(record: Record) -> Took {
         match record {
             Record::Ended => Took::Ended,
@@ -49,12 +49,12 @@ impl Took {
     }
 }
 
-/// How far a handshake has come that a client began.
+/// The progress of a handshake that a client began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress {
-    /// Nothing has come.
+    /// Nothing was received.
     Silent,
-    /// The beginning of a ClientHello has come. The handshake has its [place](super::places).
+    /// The beginning of a ClientHello was received. The handshake has a [place](super::places).
     Begun,
     /// We have answered.
     Answered,
@@ -72,7 +72,7 @@ pub struct Secure {
     progress: Progress,
     /// Whether the peer has shown that it accepts our part of the handshake.
     accepted: bool,
-    /// Why the session is over, while what came before that is handed on.
+    /// Why the session is over, while the data before the fault is handed on.
     fault: Option<io::Error>,
 }
 
@@ -104,12 +104,12 @@ impl Secure {
         }
     }
 
-    /// How far the handshake has come.
+    /// The progress of the handshake.
     pub fn progress(&self) -> Progress {
         self.progress
     }
 
-    /// The first bytes have come, and the handshake has got its place.
+    /// The first bytes were received, and the handshake has a place.
     pub fn begins(&mut self) {
         self.progress = Progress::Begun;
     }
@@ -137,13 +137,14 @@ impl Secure {
     }
 
     /// Whether the peer has shown that it accepts our part of the handshake. With TLS 1.3 the handshake is
-    /// over for a client before the server has seen its certificate (RFC 8446 section 2). What the server
-    /// sends after it has is proof; without any, a refusal means that it has read nothing of the stream.
+    /// finished for a client before the server has seen its certificate (RFC 8446 section 2). Anything that
+    /// the server sends after the handshake shows that it has accepted. If it refuses before that, it has
+    /// read nothing of the stream.
     pub fn is_accepted(&self) -> bool {
         self.accepted
     }
 
-    /// Whether the session is over, though bytes of the stream came before its end.
+    /// Whether the session is over, although bytes of the stream came before the fault.
     pub fn is_broken(&self) -> bool {
         self.fault.is_some()
     }
@@ -183,8 +184,8 @@ impl Secure {
     /// is for encrypted ones.
     ///
     /// # Errors
-    /// Those of the socket; of kind `InvalidData`: the peer's, which has been sent an alert. Bytes of the
-    /// stream that came before it are returned first, and the session [is broken](Secure::is_broken) then.
+    /// Errors of the socket. Of kind `InvalidData`: a fault of the peer, which was sent an alert. Bytes of
+    /// the stream before the fault are returned first, and the session [is broken](Secure::is_broken) then.
     pub fn read(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -195,7 +196,7 @@ impl Secure {
             return Err(fault);
         }
         let (was_ready, kept) = (self.is_ready(), self.session.kept().len());
-        // It stays as long as it was: to fill it with zeros for each read would cost more than the read.
+        // It is not truncated: to fill it with zeros for each read would cost more than the read.
         if scratch.len() < kept + READ {
             scratch.resize(kept + READ, 0);
         }
@@ -251,7 +252,7 @@ impl Secure {
         scratch: &mut Vec<u8>,
     ) -> io::Result<usize> {
         self.flush(socket)?;
-        // After our alert nothing is sent. What is queued fails when the fault is taken.
+        // Nothing is sent after our alert. Queued messages fail when the fault is taken.
         if self.owes() || self.is_broken() {
             return Err(io::ErrorKind::WouldBlock.into());
         }

@@ -1,8 +1,9 @@
-//! Associations of SCTP that share a listening socket (one-to-many style, RFC 6458 section 3), and those
-//! whose peers begin anew.
+//! SCTP associations that share a listening socket (one-to-many style, RFC 6458 section 3), and associations
+//! that their peers restart.
 //!
-//! A read of a shared socket brings what came next for any of them, so none can be left unread. One that has
-//! to wait, for its turn or for room in the kernel, is peeled off: it gets a socket of its own.
+//! A read of a shared socket returns the next message of any association, so no single association can be
+//! left unread. One that must wait, for its turn or for room in the kernel, is peeled off: it gets its own
+//! socket.
 
 use super::Streams;
 use super::accept::{self, Listening};
@@ -18,8 +19,8 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use wire::{ConnId, Time};
 
-/// The associations of one worker that share sockets, by the kernel's number, which no two have. They are
-/// connections, so there are as many as these may be.
+/// The associations of one worker that share sockets, by the kernel's unique number. They are connections,
+/// so the caps of connections limit them.
 #[derive(Default)]
 pub struct Sharing(BTreeMap<i32, ConnId>);
 
@@ -28,7 +29,7 @@ pub fn shares_socket(streams: &Streams, index: usize) -> bool {
     streams.acceptor.socket(index).and_then(Listening::shared).is_some()
 }
 
-/// Reads from a shared socket what comes next for a connection. Each read takes one of `budget`.
+/// Reads from a shared socket, until something comes for a connection. Each read takes one of `budget`.
 pub fn read_shared(
     streams: &mut Streams,
     index: usize,
@@ -40,7 +41,7 @@ pub fn read_shared(
         *budget -= 1;
         let (socket, _) = streams.acceptor.socket(index)?.shared()?;
         streams.counters.syscalls.one();
-        // An error is one of the socket, and epoll reports it again if it lasts.
+        // An error concerns the socket, and epoll reports it again if it persists.
         let arrival = sys::recv_arrival(socket.as_fd(), &mut streams.reading.scratch).ok()?;
         if let Some(id) = arrived(streams, index, &arrival, poller, now) {
             return Some((id, reading::taken(streams, id, Took::of(arrival.record), None, poller, now)));
@@ -49,7 +50,7 @@ pub fn read_shared(
     None
 }
 
-/// Takes what concerns associations as such. The connection of anything else.
+/// Handles events of associations. Returns the connection for anything else.
 fn arrived(
     streams: &mut Streams,
     index: usize,
@@ -125,7 +126,8 @@ pub fn forget(streams: &mut Streams, link: &mut Link) {
     }
 }
 
-/// Sees that a connection has a socket of its own; `false` if it cannot, and is closed.
+/// Makes sure that a connection has its own socket. If that fails, the connection is closed, and this
+/// returns `false`.
 pub fn stands_alone(streams: &mut Streams, id: ConnId, poller: &Poller) -> bool {
     let Some(conn) = streams.table.get_mut(id) else { return false };
     let Some(number) = conn.link_mut().association().map(|association| association.id()) else {
@@ -145,8 +147,8 @@ pub fn stands_alone(streams: &mut Streams, id: ConnId, poller: &Poller) -> bool 
     }
 }
 
-/// The peer of an association has begun anew (RFC 9260 section 5.2): the connection that it had is over,
-/// and it has another one. One that we opened ends.
+/// The peer has restarted an association (RFC 9260 section 5.2). Its connection ends, and the association
+/// becomes a new connection. An association that we opened is aborted.
 pub fn restart(streams: &mut Streams, id: ConnId, poller: &Poller, now: Time) {
     let Some(conn) = streams.table.get(id) else { return };
     let (remote, listener) = (conn.remote(), conn.flow(id).listener);

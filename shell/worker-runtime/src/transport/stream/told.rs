@@ -1,4 +1,4 @@
-//! Log lines about what strangers can cause as often as they like.
+//! Limits log lines about events that any sender can cause.
 
 use std::time::Duration;
 use wire::Time;
@@ -13,12 +13,12 @@ pub struct Told {
 }
 
 impl Told {
-    /// Never.
+    /// Nothing was logged yet.
     pub fn new() -> Told {
         Told { next: Time::ZERO, times: 0 }
     }
 
-    /// It has happened again. How often since the last line, if there may be another now.
+    /// It has happened again. Returns how often since the last line, if another line may be logged now.
     pub fn again(&mut self, now: Time) -> Option<u64> {
         self.times += 1;
         (now >= self.next).then(|| {

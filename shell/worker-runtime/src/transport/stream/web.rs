@@ -17,9 +17,9 @@ enum Stage {
     Request,
     /// The request was refused, or asked for something else. Its answer is the last thing that is sent.
     Answered,
-    /// We are the client, and the request is not sent. It is made from these bytes.
+    /// We are the client, and the request is not sent yet. Its key is made from these bytes.
     Due([u8; 16]),
-    /// We are the client, and the server's response is not there as a whole.
+    /// We are the client, and the response of the server is not complete.
     Asked([u8; 16]),
     /// Messages flow, in frames.
     Frames(Connection),
@@ -69,7 +69,7 @@ impl Web {
         Web::at(Stage::Due(nonce))
     }
 
-    /// Whether we are the client, so that what is sent is masked.
+    /// Whether we are the client. A client masks what it sends.
     pub fn is_client(&self) -> bool {
         match &self.stage {
             Stage::Due(_) | Stage::Asked(_) => true,
@@ -78,7 +78,7 @@ impl Web {
         }
     }
 
-    /// The key of the request that is to be sent now, which it is then.
+    /// The key of the request to be sent now. It counts as sent then.
     pub fn asks(&mut self) -> Option<Key> {
         let Stage::Due(nonce) = self.stage else { return None };
         self.stage = Stage::Asked(nonce);
@@ -119,7 +119,7 @@ impl Web {
         matches!(self.stage, Stage::Frames(_)) && !self.closed
     }
 
-    /// What is sent before a message, which a client masks with this key.
+    /// The frame header before a message. A client masks the message with this key.
     pub fn header(&self, message: &[u8], key: Option<[u8; 4]>) -> MessageHeader {
         MessageHeader::new(Kind::of(message), message.len(), key)
     }
