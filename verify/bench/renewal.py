@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Certificates that are renewed all the time, while calls come over TLS: does one fail, does memory stay flat?
+"""Renews certificates all the time during calls over TLS. Checks that no call fails and that memory does not grow.
 
     verify/bench/renewal.py --bin target/release/strowger [--seconds 60] [--interval 0.2] [--rate 20]
                             [--record verify/bench/record]
@@ -27,7 +27,7 @@ PAIRS = 20
 
 
 class Renewals(threading.Thread):
-    """Puts one pair after the other in the place of a server's, and samples its memory."""
+    """Replaces the certificate of a server by one pair after the other, and samples its memory."""
 
     def __init__(self, server, interval):
         super().__init__(daemon=True)

@@ -15,7 +15,7 @@ The generator's own time, of both sides of a call, is in the table too. Over Web
 With `--generator sipp --transports tcp` it is SIPp's over TCP.
 
 Over TLS both sides have TLS 1.3 with AES-256-GCM, certificates are ECDSA on P-256, and Strowger verifies the callee's.
-Kamailio verifies none. `--judge` says whether the ratios are those that are asked for, and exits with 1 if not.
+Kamailio verifies none. `--judge` compares the ratios with their limits, and exits with 1 if one is too high.
 """
 import argparse
 import os
@@ -39,7 +39,7 @@ WAYS = dict(tcp='t1', tls='l1', ws='w1', wss='wss1')
 
 
 class Pair:
-    """SIPp's two programs over TCP, as one generator."""
+    """The two SIPp processes over TCP, as one generator."""
 
     def __init__(self, ip, remote, rate, calls, rows, cpu):
         self.callee = sipp.Sipp('callee.xml', ip=ip, transport='t1', cpu=cpu)
@@ -61,7 +61,7 @@ class Pair:
 
 
 class Transports(bench.Bench):
-    """The calls of bench.py, each over the transport at hand."""
+    """The calls of bench.py, over one transport."""
 
     def __init__(self, options):
         super().__init__(options)
@@ -101,7 +101,7 @@ class Transports(bench.Bench):
         return dict(result, transport=transport)
 
     def one(self, server, scenario, ip, rate, calls, rows):
-        """A generator whose calls have one connection, and which answers."""
+        """A generator that uses one connection for its calls, and answers them."""
         return load.Load(self.o.bin, scenario, server.place(self.transport), callee='callee.xml', ip=ip, rate=rate, calls=calls,
                          cpu=self.load_cpu, keys=[('domain', bench.DOMAIN)], rows=rows, extra=self.extra)
 
@@ -123,7 +123,7 @@ class Transports(bench.Bench):
 
 
 def ratios(results, key='cpu_us_call'):
-    """(what, ratio, at most) of what is asked and was measured: the median of the ratios within each repetition."""
+    """(name, ratio, limit) for each ratio that was measured: the median over the repetitions."""
     runs = {}
     for r in results:
         runs.setdefault((r['server'], r['transport']), []).append(r[key])
@@ -152,7 +152,7 @@ def table(results, unit):
 def main():
     p = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     p.add_argument('--bin', default='target/release/strowger', help='the strowger binary')
-    p.add_argument('--server-bin', help='another one for the server [default: that of --bin]')
+    p.add_argument('--server-bin', help='run this program as the server [default: that of --bin]')
     p.add_argument('--servers', default='strowger,kamailio', type=lambda s: s.split(','))
     p.add_argument('--transports', default='tcp,tls,wss', type=lambda s: s.split(','), help='tcp, tls, ws, wss')
     p.add_argument('--generator', default='load', choices=('load', 'sipp'), help='sipp: over TCP only')

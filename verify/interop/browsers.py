@@ -48,7 +48,7 @@ class Browser(phones.Phone):
         self.kind = kind
 
     def open(self, *url):
-        """Opens its page, or this one."""
+        """Opens its own page, or the one at this URL."""
         self.profile = tempfile.mkdtemp(prefix='strowger-browser-')
         words = ['node', os.path.join(HERE, 'driver.js'), shutil.which('chromium'), bundle(), self.profile, pin(self.server.chain), *url]
         self.proc = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
@@ -103,7 +103,7 @@ class Browser(phones.Phone):
 
 
 class Page(Browser):
-    """The page in deploy/browser, used as a person does. Its events are what it says of its state."""
+    """The page in deploy/browser, used like a person would. The changes of its state are the events."""
 
     def __init__(self, user, server, url):
         super().__init__(user, server)
@@ -147,12 +147,12 @@ def cancelled(caller, callee):
 
 
 def held(phone, browser, caller):
-    """baresip puts the browser on hold and goes on, and in a call of the browser's the browser does the same."""
+    """baresip puts the browser on hold and resumes. In a call of the browser, the browser does the same."""
     phone.hold()
     browser.wait('held')
     phone.resume()
     browser.wait('released')
-    # In a call of its own, baresip answers a later offer with `setup:actpass`, which an answer must not have (RFC 5763
+    # In a call that baresip began, it answers a later offer with `setup:actpass`, which an answer must not have (RFC 5763
     # section 5), and a browser ends the call.
     if caller is browser:
         browser.hold()
@@ -196,7 +196,7 @@ def browsers(run):
 def browsers_and_udp(run):
     """JsSIP and SIP.js with baresip and PJSIP over UDP: calls both ways, hold, busy, cancel, MESSAGE, restart of the server."""
     with servers.Strowger(run.bin, workers=2, users=CREW, secure=True) as server:
-        # PJSIP as its package is made has no DTLS-SRTP.
+        # The package of PJSIP has no DTLS-SRTP.
         others = [phones.Baresip('b1', 'secret', server, 'udp', webrtc=True), phones.Pjsip('p1', 'secret', server, 'udp')]
         pair = registered([Browser(kind, server) for kind in KINDS], 60)
         try:
@@ -233,7 +233,7 @@ def browser_call_goes_on(run):
     """A call of JsSIP with a phone over UDP goes on after `kill -9` and a restart: hold and BYE of both ends."""
     with servers.Strowger(run.bin, workers=2, users=CREW, secure=True) as server:
         phone = phones.Baresip('b1', 'secret', server, 'udp', webrtc=True)
-        # SIP.js gives its calls up when it loses the server.
+        # SIP.js ends its calls when it loses the server.
         (browser,) = registered([Browser('jssip', server)], 60)
         try:
             registered([phone])

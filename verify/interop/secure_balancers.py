@@ -27,7 +27,7 @@ class Secure(Front):
 
 
 class Site:
-    """Two Strowgers, each of which asks the other for absent users, the second over TLS from the balancer, and that one."""
+    """Two Strowgers, each of which asks the other for absent users. The balancer reaches the first over UDP, the second over TLS."""
 
     def __init__(self, run):
         self.dir, self.nodes, ip = tempfile.mkdtemp(prefix='strowger-secure-'), [], net.fresh_ip()
@@ -81,7 +81,7 @@ def all_pairs(front, all_):
 
 @scenario
 def balance_tls(run):
-    """Phones over TLS call each other through a balancer with a node over UDP and one over TLS, as names are verified."""
+    """Phones over TLS call each other through a balancer with a node over UDP and a node over TLS. Names are verified."""
     with Site(run) as site:
         all_ = crew(site.front)
         try:
@@ -93,8 +93,8 @@ def balance_tls(run):
                 calls += 1
             site.front.nothing_left()
             each = site.front.assigned()
-            must(all(n >= calls / 2 for n in each), 'a node was given', min(each), 'transactions of', calls, 'calls')
-            must(site.nodes[1].metric('strowger_tls_handshakes_total') >= 1, 'nobody has come to the node over TLS')
+            must(all(n >= calls / 2 for n in each), 'a node received', min(each), 'transactions of', calls, 'calls')
+            must(site.nodes[1].metric('strowger_tls_handshakes_total') >= 1, 'no TLS connection to the node')
             must(not site.front.metric('strowger_tls_unproven_total'), 'a name was not proven')
             return '%d calls between %d phones, %s transactions at the nodes' % (calls, len(all_), ' and '.join(map(str, each)))
         finally:
@@ -103,7 +103,7 @@ def balance_tls(run):
 
 @scenario
 def balance_tls_node_killed(run):
-    """The node that has a call of phones over TLS is killed: they speak on, and the other node has every later call."""
+    """The node with a call of phones over TLS is killed: the call continues, and the other node gets all later calls."""
     with Site(run) as site:
         all_ = crew(site.front)
         caller, callee = all_[2:]

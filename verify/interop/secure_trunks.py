@@ -12,7 +12,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 NAME = 'sip.carrier.example'
 NUMBER = '+493055510'
 
-# Kamailio as server and as client. It wants a certificate of whoever connects, and proof of whom it connects to.
+# Kamailio as server and as client. It requires a certificate from clients, and verifies the servers.
 SIDE = '''[%s:default]
 method = TLSv1.2+
 verify_certificate = yes
@@ -28,7 +28,7 @@ class Trunk:
     def __init__(self, run, folder):
         self.carriers, self.ours = Authority(os.path.join(folder, 'carriers')), Authority(os.path.join(folder, 'ours'), 'Ours')
         self.folder, self.ip = folder, net.fresh_ip()
-        # They answer for everybody in a.example, and for the number that the trunk alone may call.
+        # They answer for all users in a.example, and for the number that the trunk alone may call.
         self.far, self.near = net.Answerer(), net.Answerer()
         account = self.carriers.issue('account.example')
         config = ('[tls]\nclient_certificates = "offered"\nroots = "%s"\n'
@@ -49,10 +49,10 @@ class Trunk:
         self.server.__exit__()
 
     def kamailio(self, shown, client=None):
-        """Kamailio that shows this certificate; as a client the other one, or none if that is False."""
+        """Kamailio with this server certificate. As a client it sends `client`, or none if that is False."""
         file = os.path.join(self.folder, 'tls.cfg')
         client = shown if client is None else client
-        # It has to believe both authorities: ours signs what it connects to, the carrier's our certificate there.
+        # It must trust both authorities: ours issued the certificate of our server, the carrier's issued our client certificate.
         roots = os.path.join(self.folder, 'roots.pem')
         with open(roots, 'wb') as f:
             for authority in (self.carriers, self.ours):
@@ -69,7 +69,7 @@ class Trunk:
         return self.server.metric(name)
 
     def call_in(self, carrier):
-        """A caller of Kamailio's calls the number: the status."""
+        """A caller behind Kamailio calls the number. Returns the status."""
         caller = net.Client(carrier.address, 'ann', domain='a.example')
         try:
             return self.talk(caller, 'sip:%s@b.example' % NUMBER, self.near)
@@ -77,7 +77,7 @@ class Trunk:
             caller.close()
 
     def call_out(self):
-        """ben calls a user of a.example: the status."""
+        """ben calls a user of a.example. Returns the status."""
         return self.talk(self.ben, 'sip:zoe@a.example', self.far)
 
     @staticmethod
@@ -92,7 +92,7 @@ class Trunk:
         return answer.status
 
     def targets(self):
-        """What `ctl trunks` says."""
+        """The output of `ctl trunks`."""
         done = subprocess.run([self.server.binary, 'ctl', 'trunks', '--output', 'json', '--admin', self.server.admin],
                               capture_output=True, text=True, timeout=30, check=True)
         return json.loads(done.stdout)
@@ -110,7 +110,7 @@ def refused(trunk, shown, client, name, why, event, counter):
             status = trunk.call_in(carrier)
             must(status >= 400, name, 'was taken for the trunk:', status)
             return trunk.server.process.said(event) and trunk.server.process.said(why)
-        # A line stands for ten seconds.
+        # There is one log line in ten seconds at most.
         net.poll('the log says %s: %s' % (event, why), 30, told)
         must(trunk.counted(counter) > before, counter, 'counts nothing:', name)
         return trunk.call_out()
@@ -125,7 +125,7 @@ def tls_kamailio_trunk(run):
             good = trunk.carriers.issue(NAME)
             other = trunk.carriers.issue('other.example')
             foreign = Authority(os.path.join(folder, 'foreign'), 'Foreign').issue(NAME)
-            # Its server side is good, so calls to it go through.
+            # Its server certificate is valid, so calls to it succeed.
             status = refused(trunk, good, False, 'no certificate', 'found="no certificate"', 'trunk_not_proven',
                              'strowger_trunk_unproven_total{certificate="none"}')
             must(status == 200, 'a call to the trunk got', status)

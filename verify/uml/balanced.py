@@ -1,4 +1,4 @@
-"""A balancer over SCTP on both sides: phones on associations, a node that is reached and probed by one."""
+"""A balancer over SCTP on both sides: phones on associations, and a node that is reached and probed over an association."""
 import re
 
 from rig import LIMIT, Served, Server, associations, both_styles, net, sctp_phone, udp_phone
@@ -6,7 +6,7 @@ from rig import LIMIT, Served, Server, associations, both_styles, net, sctp_phon
 
 @both_styles
 class Balanced(Served):
-    """Phones at a balancer, whose only node is over SCTP."""
+    """Phones at a balancer with one node, over SCTP."""
 
     NODE = ('127.0.0.2', 5060)
 

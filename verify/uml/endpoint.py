@@ -1,4 +1,4 @@
-"""An endpoint of SCTP made of raw packets, which does what no kernel would."""
+"""An SCTP endpoint that writes raw packets. It does what no kernel does."""
 import os
 import socket
 import struct
@@ -85,7 +85,7 @@ class Endpoint:
         self.socket.sendto(raw, self.far)
 
     def expect(self, *kinds):
-        """The next chunk of one of these kinds: its kind, flags and value. DATA and HEARTBEAT are acknowledged."""
+        """Returns the next chunk of one of these kinds: kind, flags and value. Acknowledges DATA and HEARTBEAT."""
         end = time.monotonic() + self.limit
         while True:
             while self.chunks:
@@ -114,7 +114,7 @@ class Endpoint:
             at += length + -length % 4
 
     def ask(self, more=b''):
-        """Sends an INIT with a new tag; gives the cookie of the answer."""
+        """Sends an INIT with a new tag. Returns the cookie of the answer."""
         self.tag = struct.unpack('!I', os.urandom(4))[0] | 1
         self.tsn = 1000
         self.send_chunks(init_chunk(self.tag, self.tsn, more), tag=0)
@@ -143,7 +143,7 @@ class Endpoint:
             self.send_chunks(chunk(DATA, flags, value))
 
     def recv(self, _):
-        """The next message, which has to fit into a packet."""
+        """The next message, which must fit into one packet."""
         _, flags, value = self.expect(DATA)
         assert flags & (BEGIN | END) == BEGIN | END, flags
         return value[12:]

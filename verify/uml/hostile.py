@@ -1,4 +1,4 @@
-"""What peers do to SCTP that no kernel would do: the tests send packets of their own making."""
+"""Hostile SCTP peers: the tests send raw packets that no kernel would send."""
 import struct
 
 from rig import LIMIT, Phone, Served, association, associations, both_styles, net, run, sctp_phone, udp_phone
@@ -9,7 +9,7 @@ from endpoint import (ABORT, COOKIE_ECHO, DATA, ERROR, FORWARD_TSN, FORWARD_TSN_
 
 @both_styles
 class Hostile(Served):
-    """An interface without an address leads to peers that are made of raw packets."""
+    """Tests with peers that write raw packets, on an interface without an address."""
 
     LISTEN = ['udp:127.0.0.1:5060', 'sctp:127.0.0.1,10.3.0.1:5060']
     MORE = '[limits]\nmessage_bytes = 200000\n'
@@ -40,12 +40,12 @@ class Hostile(Served):
         return peer
 
     def works(self):
-        """The server answers a phone that has nothing to do with it."""
+        """Checks that the server answers an unrelated phone."""
         self.other.request('OPTIONS', 'sip:example.com')
         self.assertEqual(self.other.response().status, 200)
 
     def is_alone(self):
-        """Of the peers nothing is left."""
+        """Checks that the peers have left no associations."""
         net.poll('associations end', LIMIT, lambda: len(associations(5060)) == 1)
         net.poll('the server knows', LIMIT, lambda: self.server.metric('strowger_connections') == 1)
         self.works()

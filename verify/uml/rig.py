@@ -1,4 +1,4 @@
-"""What tests of SCTP in user-mode Linux share: the server under test, phones, networks."""
+"""Shared by the SCTP tests in user-mode Linux: the server under test, phones, networks."""
 import contextlib
 import ctypes
 import os
@@ -78,7 +78,7 @@ class Phone:
         return Message(self.flow.recv(1 << 18))
 
     def response(self, at_least=200):
-        """The next final response, requests that come meanwhile left out."""
+        """The next final response. Requests before it are skipped."""
         while True:
             message = self.next()
             if message.status >= at_least:
@@ -88,7 +88,7 @@ class Phone:
         return not select.select([self.flow], [], [], SOON)[0]
 
     def request(self, method, uri, more='', body=b'', dialog=None):
-        """Sends a request, and gives what identifies it."""
+        """Sends a request. Returns its identification."""
         Phone.serial += 1
         self.cseq += 1
         call, to, routes = dialog or ('call%d' % Phone.serial, '<%s>' % uri, '')
@@ -175,7 +175,7 @@ class Server:
         return value.raw
 
     def sctp_sockets(self):
-        """The descriptors of its sockets of SCTP."""
+        """The descriptors of its SCTP sockets."""
         found = []
         for fd in map(int, os.listdir('/proc/%d/fd' % self.process.pid)):
             with contextlib.suppress(OSError):
@@ -193,7 +193,7 @@ class Server:
     def stop(self):
         self.process.terminate()
         try:
-            # It may wait for calls that do not end.
+            # It may wait for calls that never end.
             self.process.wait(2 * SOON)
         except subprocess.TimeoutExpired:
             self.process.terminate()
@@ -239,7 +239,7 @@ class Served(unittest.TestCase):
         return phone
 
     def call(self, caller, callee, to):
-        """A call that is answered. Gives the dialog of the caller, and the INVITE as the callee got it."""
+        """A call that is answered. Returns the dialog of the caller, and the INVITE as the callee received it."""
         call, _ = caller.request('INVITE', to)
         invite = callee.next()
         self.assertEqual(invite.method, 'INVITE')
@@ -279,7 +279,7 @@ def run(command):
 
 @contextlib.contextmanager
 def namespace(name):
-    """Sockets that are made meanwhile are in this network namespace (setns(2))."""
+    """Sockets made within this context are in this network namespace (setns(2))."""
     libc = ctypes.CDLL(None, use_errno=True)
     with open('/proc/self/ns/net') as own, open('/run/netns/' + name) as other:
         assert libc.setns(other.fileno(), 0) == 0, ctypes.get_errno()

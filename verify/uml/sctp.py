@@ -29,7 +29,7 @@ SPP_HB_ENABLE = 1
 
 
 class Style(Served):
-    """What is said of sockets that associations share."""
+    """The warning about buffers that associations share."""
 
     SOCKETS = 'one-to-many'
 

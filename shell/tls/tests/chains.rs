@@ -132,7 +132,7 @@ fn authority_vouches_only_for_domains_that_it_may() {
 }
 
 #[test]
-fn one_name_too_many_makes_a_certificate_worthless() {
+fn one_excluded_name_makes_a_certificate_invalid() {
     let authority = Authority::root(None).below("one", only("example.org"));
     assert!(authority.believes("server", &[uri("a.example.org"), uri("example.org")], "example.org"));
     assert!(!authority.believes("server", &[uri("example.org"), uri("example.com")], "example.org"));

@@ -122,7 +122,7 @@ fn is_answered(client: &Arc<ClientConfig>, server: &Server) -> bool {
 }
 
 #[test]
-fn clients_are_served_by_what_their_certificates_are_worth() {
+fn clients_are_served_only_with_good_certificates() {
     let authority = Authority::new();
     for clients in [ClientCertificates::Offered, ClientCertificates::Required] {
         let server = authority.server(&[authority.certificate(&["example.org"])], clients, 1);
@@ -150,7 +150,7 @@ fn clients_are_served_by_what_their_certificates_are_worth() {
 }
 
 #[test]
-fn servers_get_messages_if_their_certificates_are_worth_them() {
+fn servers_get_messages_only_with_good_certificates() {
     let authority = Authority::new();
     let mut config = config("127.0.0.1");
     config.tls_client = Some(authority.client());

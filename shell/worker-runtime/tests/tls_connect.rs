@@ -255,7 +255,7 @@ fn set_of_roots_for_some_peers_vouches_for_them_alone() {
 }
 
 #[test]
-fn peer_without_a_certificate_is_nobody() {
+fn peer_without_a_certificate_has_no_identity() {
     let authority = Authority::new();
     let certificate = authority.certificate(&["example.org"]);
     let server = authority.server(&[certificate], ClientCertificates::Offered, 2);

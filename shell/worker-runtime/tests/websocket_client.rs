@@ -113,7 +113,7 @@ fn asked(stream: &mut TcpStream) -> String {
 }
 
 #[test]
-fn server_that_is_none_fails_the_message() {
+fn server_without_websocket_fails_the_message() {
     let wrong = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
                  Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nSec-WebSocket-Protocol: sip\r\n\r\n";
     for (answer, why) in [

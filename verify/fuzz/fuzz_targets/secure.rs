@@ -1,6 +1,5 @@
 //! The layers of a stream: TLS, and WebSocket above it. However the bytes are split, the data and the events
-//! are the same. Whatever is changed on the way, a server hands on the beginning of the data and nothing
-//! else.
+//! are the same. If bytes are changed on the way, a server hands on only a correct beginning of the data.
 #![no_main]
 
 use fuzz::Feed;
@@ -40,7 +39,7 @@ fn world() -> &'static World {
     })
 }
 
-/// One end: its session, the data that came, and in which pieces.
+/// One end: its session, the received data, and the ends of its pieces.
 struct End {
     session: Session,
     got: Vec<u8>,
@@ -53,12 +52,12 @@ impl End {
         End { session, got: Vec::new(), ends: Vec::new(), failed: false }
     }
 
-    /// Takes bytes as a connection brings them, in pieces of the sizes that `cuts` says. What it answers.
+    /// Processes bytes in pieces of the sizes in `cuts`, like those of a connection. Returns the answer.
     fn take(&mut self, bytes: &[u8], cuts: &[u8], turn: &mut usize) -> Vec<u8> {
         let (mut out, mut rest) = (Vec::new(), bytes);
         while !rest.is_empty() && !self.failed {
             *turn += 1;
-            // Zero: all that is there.
+            // Zero: everything.
             let len = match usize::from(cuts[*turn % cuts.len()]) {
                 0 => rest.len(),
                 cut => cut.min(rest.len()),
@@ -85,7 +84,7 @@ impl End {
     }
 }
 
-/// What WebSocket makes of data that come in pieces with these ends.
+/// The result of WebSocket for data that comes in pieces with these ends.
 fn events(data: &[u8], ends: &[usize]) -> Vec<String> {
     let limits = Limits { message: 65_536, fragments: u16::MAX };
     let (mut connection, mut seen, mut buffer, mut have) =
@@ -123,16 +122,16 @@ fn events(data: &[u8], ends: &[usize]) -> Vec<String> {
 /// What happens to the bytes of the client on their way.
 enum Change {
     Nothing,
-    /// The byte at this place is another.
+    /// The byte at this place is changed.
     Byte(usize, u8),
-    /// These come in between.
+    /// These bytes are inserted.
     Insert(usize, Vec<u8>),
-    /// All from this place on is missing.
+    /// Everything from this place on is missing.
     End(usize),
 }
 
 impl Change {
-    /// Changes `bytes`, before which `sent` went.
+    /// Changes `bytes`, after `sent` earlier ones.
     fn apply(&self, bytes: &mut Vec<u8>, sent: usize) {
         let place = |at: &usize| at.checked_sub(sent).filter(|at| *at < bytes.len());
         match self {

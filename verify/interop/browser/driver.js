@@ -2,9 +2,9 @@
 //
 //   node driver.js CHROMIUM BUNDLE PROFILE PIN [URL]
 //
-// PIN is the hash of the server's public key: its certificate is of an authority of the test's own. With a URL it shows
-// that page in place of the bundle's: orders fill its fields and click its buttons, and what it says of its state is
-// an event.
+// PIN is the hash of the server's public key, because the certificate is from an authority of the test. With a URL the
+// driver shows that page instead of the bundle. Commands fill its fields and click its buttons, and each change of its
+// state is an event.
 const fs = require('fs');
 const readline = require('readline');
 const puppeteer = require('puppeteer-core');
@@ -40,7 +40,7 @@ async function main([chromium, bundle, profile, pin, url]) {
   await browser.close();
 }
 
-// Runs in a page that is shown as it is.
+// Runs in the page given by URL.
 function watch() {
   const at = (id) => document.getElementById(id);
   window.act = (order, id, text) => {

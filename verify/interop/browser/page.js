@@ -4,13 +4,13 @@ import { SimpleUser } from 'sip.js/lib/platform/web/index.js';
 
 const AUDIO = { audio: true, video: false };
 
-// Waits until the ACK of the other end's offer is there: two offers at a time are refused (RFC 3261 section 14).
+// Waits for the ACK of the other end's offer: two offers at a time are refused (RFC 3261 section 14).
 async function until(ready) {
   for (let tries = 0; tries < 200; tries++) {
     if (ready()) return;
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
-  throw new Error('another offer is under way for ten seconds');
+  throw new Error('another offer was not finished within ten seconds');
 }
 
 class OfJsSip {

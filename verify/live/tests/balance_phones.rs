@@ -185,7 +185,7 @@ fn flow_that_a_balancer_has_lost_gives_way_at_once() {
 }
 
 #[test]
-fn registrar_says_439_where_the_balancer_stays_out_of_the_path() {
+fn registrar_answers_439_if_the_balancer_adds_no_path() {
     let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(unique("never.toml"));
     std::fs::write(&file, "[balance]\npath = \"never\"\n").expect("a file");
     let ([balancer], _server) = fronts(&["--config", &file.display().to_string()]);

@@ -232,7 +232,7 @@ fn call_to_bob(phone: &Link) -> Req {
 }
 
 #[test]
-fn call_is_the_trunks_whose_name_the_peer_has_proven() {
+fn call_belongs_to_the_trunk_whose_name_the_peer_proved() {
     let authority = Authority::new("trunk-identity");
     let (carrier, mut far) = known_by_name(&authority, 2);
     let server = authority.caller(&carrier);

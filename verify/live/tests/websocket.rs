@@ -146,7 +146,7 @@ fn broken_frames_end_with_their_code() {
 /// RFC 7118 section 5. What follows the end of a message is dropped, as in a datagram (RFC 3261 section
 /// 18.3). A message that is cut is malformed.
 #[test]
-fn message_of_websocket_is_one_of_sip() {
+fn websocket_message_holds_one_sip_message() {
     let server = server();
     for via in [Via::Ws, Via::Wss] {
         // Two in one: the second is what follows the end of the first.

@@ -214,8 +214,9 @@ impl Calls {
         }
     }
 
-    /// A request was refused here because there is no node for it. Whoever hung up is gone all the same (RFC
-    /// 3261 section 15.1.1), if it shows that it is of the dialog (`sealed`), now or when it came.
+    /// A request was refused here because there is no node for it. The sender of a BYE has left the call all
+    /// the same (RFC 3261 section 15.1.1), if it shows, now or when it came, that it belongs to the dialog
+    /// (`sealed`).
     pub fn abandon(&mut self, now: Time, call: CallKey, id: u64, class: MethodClass, sealed: bool) {
         let Some(at) = self.sessions.find(call) else { return };
         let txn = self.sessions.find_txn(at, id, class).and_then(|place| self.sessions.txn(place));
@@ -227,7 +228,7 @@ impl Calls {
         self.refused_here(now, call, id, class);
     }
 
-    /// A request was refused here after all, and what it belongs to goes on.
+    /// A request was refused here, and its call continues.
     pub fn refused_here(&mut self, now: Time, call: CallKey, id: u64, class: MethodClass) {
         let Some(at) = self.sessions.find(call) else { return };
         if let Some(place) = self.sessions.find_txn(at, id, class) {

@@ -372,7 +372,7 @@ fn who_registers_by_a_front_over_a_stream_is_called_where_the_contact_says() {
 
 /// RFC 3327 section 5.3: only a trusted proxy may add a Path that the phone does not support.
 #[test]
-fn path_of_a_phone_that_does_not_know_it_is_a_fronts() {
+fn path_without_support_is_accepted_from_a_front_only() {
     let front = PROXY.parse::<SocketAddr>().unwrap().ip();
     for (fronts, status) in [(vec![(front, 32)], 200), (vec![], 420)] {
         let mut lab = Lab::open();

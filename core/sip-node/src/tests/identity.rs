@@ -130,7 +130,7 @@ fn name_counts_for_the_authority_of_its_trunk_only() {
 }
 
 #[test]
-fn reload_changes_whose_a_connection_is() {
+fn reload_changes_the_trunk_of_a_connection() {
     let mut lab = lab(|s| s.trunks[0].source_names = vec![b"old.example".to_vec()]);
     let flow = opened(CARRIER, 1);
     lab.node.identified(lab.now, flow.conn.unwrap(), &identity(&[NAME]));

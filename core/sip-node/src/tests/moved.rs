@@ -263,7 +263,7 @@ fn other_phones_of_the_user_get_nothing_of_a_dialog() {
 }
 
 #[test]
-fn dialog_follows_nobody_to_another_users_phone() {
+fn dialog_never_moves_to_another_users_phone() {
     // The sender can write any name into To; the token has a mark of the callee.
     let mut call = Call::to_phone(Transport::Wss);
     call.lab.restart();
