@@ -97,6 +97,56 @@ fn reload_reads_certificates_at_once() {
 }
 
 #[test]
+fn fifo_for_a_certificate_keeps_nobody_waiting() {
+    let folder = Folder::new("fifo");
+    let (chain, key) = pair("one.example");
+    folder.replace("chain.pem", &chain);
+    folder.replace("key.pem", &key);
+    let server = folder.setup().start();
+    let made = std::process::Command::new("mkfifo").arg(folder.file("new")).status().unwrap();
+    assert!(made.success());
+    std::fs::rename(folder.file("new"), folder.file("chain.pem")).unwrap();
+    eventually("the fault is told", || server.log_has("chain.pem: is a FIFO").then_some(()));
+    assert_eq!(live::http(server.admin(), "GET", "/readyz").status, 200);
+    assert!(ctl(&server, &["certificates"]).contains("one.example"));
+    let refused = server.ctl(&["reload"]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("chain.pem: is a FIFO"), "{said}");
+    server.assert_alive("a FIFO for a certificate");
+}
+
+#[test]
+fn reload_with_an_unusable_certificate_changes_nothing() {
+    let folder = Folder::new("refused");
+    let (chain, key) = pair("one.example");
+    let (_, other) = pair("one.example");
+    for (name, text) in [("chain.pem", &chain), ("key.pem", &key), ("other.pem", &other)] {
+        folder.replace(name, text);
+    }
+    let server = folder.setup().start();
+    let good = std::fs::read_to_string(server.config_file()).unwrap();
+    let listed = ctl(&server, &["certificates", "--output", "json"]);
+    for (from, to, fault) in [
+        ("chain.pem", "none.pem", "none.pem: No such file"),
+        ("key.pem", "other.pem", "other.pem: is not the key of the certificate"),
+    ] {
+        // What else is new in the file is not taken either.
+        let bad = good.replace(from, to) + "[log]\nlevel = \"debug\"\n";
+        server.write_config(Some(&bad));
+        let refused = server.ctl(&["reload"]);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success() && said.contains(fault), "{said}");
+        assert_eq!(ctl(&server, &["certificates", "--output", "json"]), listed);
+        let check = live::run(vec!["check", server.config_file().to_str().unwrap()]);
+        let said = String::from_utf8_lossy(&check.stderr);
+        assert!(!check.status.success() && said.contains(fault), "{said}");
+    }
+    server.write_config(Some(&good));
+    ctl(&server, &["reload"]);
+    server.assert_alive("refused reloads");
+}
+
+#[test]
 fn connections_are_listed_and_filtered() {
     let server = Setup::open().workers(2).start();
     let mut links: Vec<_> = (0..5).map(|_| server.link(Via::Tcp)).collect();

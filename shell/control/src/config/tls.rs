@@ -31,7 +31,8 @@ section! {
         /// Certificates of this server, each with its key, in PEM: `{ chain = "fullchain.pem", key =
         /// "privkey.pem" }`. A client that asks for a name (SNI) is shown the one for it: by its exact name,
         /// else by a wildcard, else the first of the list. `domains = ["example.com"]` in an entry says which
-        /// names it is for; without it, those in the certificate. A reload reads the files anew.
+        /// names it is for; without it, those in the certificate. A reload reads the files anew. It is
+        /// refused if one of them cannot be used.
         certificates: Vec<CertificateFiles> = Vec::new(), list(certificate()).once("certificate"), live;
         /// Whether clients are asked for a certificate. `"offered"`: who has none is served as anybody, a
         /// bad one ends the connection. `"required"`: who has none is not served.

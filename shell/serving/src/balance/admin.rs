@@ -3,7 +3,7 @@
 use super::names::{self, Names};
 use super::{build, metrics};
 use crate::METHODS;
-use crate::certificates::Certificates;
+use crate::certificates::{Certificates, refuse_unusable};
 use crate::operator::{self, Reloads, lock, no_file, post_all, silence};
 use crate::steering::Grade;
 use crate::{bugs, connections};
@@ -214,6 +214,10 @@ impl Control {
         let untouched = |errors| (errors, UNTOUCHED);
         let Some(file) = running.loaded.file.as_deref() else { return Err(untouched(vec![no_file()])) };
         let new = Config::load(Some(file), &running.overrides, METHODS).map_err(untouched)?;
+        refuse_unusable(&new).map_err(untouched)?;
+        plan_reload(&lock(&self.force).0, &new).map_err(untouched)?;
+        // Files are read before anything is held that others wait for.
+        let certificates = running.certificates.as_ref().map(|held| (held, held.prepare(&new.config)));
         // Held to the end, so that of two reloads at once one comes wholly after the other.
         let mut force = lock(&self.force);
         let mut report = plan_reload(&force.0, &new).map_err(untouched)?;
@@ -234,7 +238,9 @@ impl Control {
         self.bring_intoforce(&settings).map_err(|errors| (errors, SOME_WORKERS))?;
         let changed = self.change_nodes(&force.0, &new.config, &nodes);
         running.log.set_level(new.config.log.level);
-        running.certificates.iter().for_each(|certificates| certificates.follow(&new.config));
+        if let Some((held, new)) = certificates {
+            held.follow(new);
+        }
         let before = std::mem::replace(&mut *force, (new.config, settings));
         changed.map_err(|message| {
             // What is missing of these is done by the next reload, which compares with what was before.

@@ -14,6 +14,7 @@ pub const SOON: i64 = 30;
 const DAY: i64 = 86_400;
 
 /// What is wrong with files.
+#[derive(Clone)]
 pub struct Fault {
     text: String,
     /// Whether the log has it.
@@ -49,6 +50,7 @@ impl Fault {
 }
 
 /// One certificate.
+#[derive(Clone)]
 pub struct Entry {
     files: c::CertificateFiles,
     /// The files when they were read last.

@@ -9,10 +9,12 @@ use crate::operator::lock;
 use crate::startup::Failure;
 use control::admin::CertificateStatus;
 use control::config as c;
+use control::config::{ConfigError, Loaded};
 use control::metrics::{Kind, Text};
 use entry::Entry;
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Arc, Mutex};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 use tls::settings::{roots_in, roots_of_system};
 use tls::{
@@ -38,16 +40,91 @@ struct Shelf {
     key_log: Option<Arc<dyn KeyLog>>,
     /// The authorities for client certificates, if clients are asked for one.
     authorities: Option<Authorities>,
-    read: Mutex<Read>,
+    /// Held for no longer than a moment, never while a file is read: a file system may hang.
+    read: Mutex<Arc<Read>>,
     next_look: Mutex<Time>,
+    /// Wakes the thread that looks at the files; `None` inside if it could not be started.
+    watch: OnceLock<Option<SyncSender<()>>>,
 }
 
 /// The content of the files.
+#[derive(Clone)]
 struct Read {
     /// Those of `[tls]`.
     entries: Vec<Entry>,
     /// Those of trunks that have some.
     trunks: Vec<Towards>,
+}
+
+/// The files of a new configuration, read.
+pub struct Prepared(Read);
+
+impl Read {
+    /// Looks at the files. `true` if something else counts then.
+    fn look(&mut self, asked: bool) -> bool {
+        let now = wall_seconds();
+        let mut changed = false;
+        for entry in &mut self.entries {
+            changed |= entry.look(now, asked);
+        }
+        for towards in &mut self.trunks {
+            changed |= towards.look(now, asked);
+        }
+        changed
+    }
+}
+
+impl Shelf {
+    fn read(&self) -> Arc<Read> {
+        Arc::clone(&lock(&self.read))
+    }
+
+    /// Looks at the files. What it finds is left to the next look if a reload comes in between.
+    fn look(&self, asked: bool) {
+        let before = self.read();
+        let mut new = Read::clone(&before);
+        let changed = new.look(asked);
+        let mut read = lock(&self.read);
+        if Arc::ptr_eq(&before, &read) {
+            *read = Arc::new(new);
+            if changed {
+                self.show(&read);
+            }
+        }
+    }
+
+    /// Puts the certificates and roots that were read into use. Without a usable certificate in `[tls]`, the
+    /// earlier one stays in use.
+    fn show(&self, Read { entries, trunks }: &Read) {
+        let Shelf { choice, client, roots, key_log, authorities, .. } = self;
+        if let Some(authorities) = authorities {
+            let sets: Vec<_> = trunks.iter().filter_map(Towards::roots).collect();
+            authorities.replace(sets.iter().map(|(name, roots)| (&name[..], Arc::clone(roots))));
+        }
+        let all: Vec<_> = entries.iter().filter_map(Entry::shown).collect();
+        if all.is_empty() {
+            return;
+        }
+        choice.replace(all);
+        let default = towards_servers(entries, roots, key_log.as_ref());
+        let named: Vec<_> =
+            trunks.iter().map(|towards| (towards, towards_trunk(towards, &default))).collect();
+        let by_name = named.iter().flat_map(|(towards, settings)| {
+            towards.names().iter().map(move |name| (name.as_str(), settings))
+        });
+        if let Err(error) = client.replace(&default, by_name) {
+            log_events::certificates::client_certificate_kept(&error);
+        }
+    }
+}
+
+/// What is wrong with certificates of a configuration: `strowger check` says the same.
+///
+/// # Errors
+/// A file cannot be used.
+pub fn refuse_unusable(new: &Loaded) -> Result<(), Vec<ConfigError>> {
+    let found = new.check_certificates(wall_seconds());
+    if found.errors.is_empty() { Ok(()) } else { Err(found.errors) }
 }
 
 impl Certificates {
@@ -83,26 +160,35 @@ impl Certificates {
         let server = server.map_err(|error| format!("TLS cannot be served: {error}"))?;
         let authorities = server.authorities().cloned();
         let next_look = Mutex::new(monotonic_now() + LOOK);
-        let read = Mutex::new(read);
-        let shelf = Shelf { choice, client, roots, key_log, authorities, read, next_look };
+        let read = Mutex::new(Arc::new(read));
+        let watch = OnceLock::new();
+        let shelf = Shelf { choice, client, roots, key_log, authorities, read, next_look, watch };
+        shelf.show(&lock(&shelf.read));
         let certificates = Certificates(Arc::new(shelf));
-        certificates.show(&lock(&certificates.0.read));
         Ok(Some((certificates, server)))
     }
 
-    /// Takes the list of a reloaded configuration. Files that were there before keep their certificate until
-    /// they give another.
-    pub fn follow(&self, config: &c::Config) {
-        let mut read = lock(&self.0.read);
-        let before = std::mem::take(&mut read.entries);
+    /// Reads the files of a new configuration, for [`Certificates::follow`]. Files that were there before
+    /// keep their certificate until they give another.
+    pub fn prepare(&self, config: &c::Config) -> Prepared {
+        let before = self.0.read();
         let known = |files: &c::CertificateFiles| {
-            let same = before.iter().find(|entry| entry.has_files(files));
+            let same = before.entries.iter().find(|entry| entry.has_files(files));
             same.map_or_else(|| Entry::new(files.clone()), |entry| entry.with_domains(files))
         };
-        read.entries = config.tls.certificates.iter().map(known).collect();
-        read.trunks = Towards::all(&config.trunks, &read.trunks);
-        self.read_changed(&mut read, true);
-        self.show(&read);
+        let mut new = Read {
+            entries: config.tls.certificates.iter().map(known).collect(),
+            trunks: Towards::all(&config.trunks, &before.trunks),
+        };
+        new.look(true);
+        Prepared(new)
+    }
+
+    /// Takes what was read of a reloaded configuration.
+    pub fn follow(&self, Prepared(new): Prepared) {
+        let mut read = lock(&self.0.read);
+        *read = Arc::new(new);
+        self.0.show(&read);
     }
 
     /// What TLS connections begin with that this server opens.
@@ -110,62 +196,29 @@ impl Certificates {
         self.0.client.clone()
     }
 
-    /// Puts the certificates and roots that were read into use. Without a usable certificate in `[tls]`, the
-    /// earlier one stays in use.
-    fn show(&self, Read { entries, trunks }: &Read) {
-        let Shelf { choice, client, roots, key_log, authorities, .. } = &*self.0;
-        if let Some(authorities) = authorities {
-            let sets: Vec<_> = trunks.iter().filter_map(Towards::roots).collect();
-            authorities.replace(sets.iter().map(|(name, roots)| (&name[..], Arc::clone(roots))));
-        }
-        let all: Vec<_> = entries.iter().filter_map(Entry::shown).collect();
-        if all.is_empty() {
-            return;
-        }
-        choice.replace(all);
-        let default = towards_servers(entries, roots, key_log.as_ref());
-        let named: Vec<_> =
-            trunks.iter().map(|towards| (towards, towards_trunk(towards, &default))).collect();
-        let by_name = named.iter().flat_map(|(towards, settings)| {
-            towards.names().iter().map(move |name| (name.as_str(), settings))
-        });
-        if let Err(error) = client.replace(&default, by_name) {
-            log_events::certificates::client_certificate_kept(&error);
-        }
-    }
-
     /// Looks at the files as a reload does: what is wrong is logged at once.
     pub fn look_now(&self) {
-        self.read_changed(&mut lock(&self.0.read), true);
+        self.0.look(true);
     }
 
-    /// Looks at the files, if that was not done a moment ago.
+    /// Has a thread look at the files, if that was not done a moment ago. The caller waits for none.
     pub fn look(&self) {
         let now = monotonic_now();
         let mut next = lock(&self.0.next_look);
-        if now >= *next {
-            *next = now + LOOK;
-            self.read_changed(&mut lock(&self.0.read), false);
+        if now < *next {
+            return;
         }
-    }
-
-    fn read_changed(&self, read: &mut Read, asked: bool) {
-        let now = wall_seconds();
-        let mut changed = false;
-        for entry in &mut read.entries {
-            changed |= entry.look(now, asked);
-        }
-        for towards in &mut read.trunks {
-            changed |= towards.look(now, asked);
-        }
-        if changed {
-            self.show(read);
+        *next = now + LOOK;
+        match self.0.watch.get_or_init(|| watcher(Arc::downgrade(&self.0)).ok()) {
+            // It is full while the thread still waits for a file.
+            Some(watch) => drop(watch.try_send(())),
+            None => self.0.look(false),
         }
     }
 
     /// All of them, for people.
     pub fn list(&self) -> Vec<CertificateStatus> {
-        let read = lock(&self.0.read);
+        let read = self.0.read();
         let (now, mut taken) = (wall_seconds(), Vec::new());
         let mut is_default = true;
         let mut all = Vec::with_capacity(read.entries.len());
@@ -184,10 +237,22 @@ impl Certificates {
     /// What an operator should look at.
     pub fn alarms(&self) -> Vec<String> {
         let now = wall_seconds();
-        let read = lock(&self.0.read);
+        let read = self.0.read();
         let own = read.entries.iter().filter_map(|entry| entry.alarm(now));
         own.chain(read.trunks.iter().flat_map(|towards| towards.alarms(now))).collect()
     }
+}
+
+/// Starts the thread that looks at the files each time it is woken, until they are gone.
+fn watcher(shelf: Weak<Shelf>) -> std::io::Result<SyncSender<()>> {
+    let (sender, receiver) = sync_channel(1);
+    let watch = move || {
+        while let (Ok(()), Some(shelf)) = (receiver.recv(), shelf.upgrade()) {
+            shelf.look(false);
+        }
+    };
+    std::thread::Builder::new().name("certificates".to_owned()).spawn(watch)?;
+    Ok(sender)
 }
 
 /// When they expire, for `/metrics`.
@@ -196,7 +261,7 @@ pub fn metrics(certificates: Option<&Certificates>, text: &mut Text<'_>) {
     const HELP: &str = "When the certificate of this file expires, in seconds since 1970.";
     text.family(NAME, HELP, Kind::Gauge);
     let Some(Certificates(shelf)) = certificates else { return };
-    let read = lock(&shelf.read);
+    let read = shelf.read();
     let own = read.entries.iter().filter_map(|entry| Some((entry.chain(), entry.facts()?)));
     // A file may be named more than once.
     let mut files: Vec<_> = own.chain(read.trunks.iter().filter_map(Towards::facts)).collect();

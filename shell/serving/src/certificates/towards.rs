@@ -11,6 +11,7 @@ use tls::settings::roots_in;
 use tls::{CertificateError, RootCertStore};
 
 /// The files of one trunk.
+#[derive(Clone)]
 pub struct Towards {
     trunk: String,
     /// The names that its servers must prove.
@@ -20,6 +21,7 @@ pub struct Towards {
 }
 
 /// A file of authorities.
+#[derive(Clone)]
 struct Roots {
     file: PathBuf,
     seen: Option<Stamp>,

@@ -3,7 +3,7 @@
 use super::build;
 use super::trunks;
 use crate::METHODS;
-use crate::certificates::{self, Certificates};
+use crate::certificates::{self, Certificates, refuse_unusable};
 use crate::operator::{self, Reloads, lock, no_file, post_all, silence};
 use crate::steering::Grade;
 use crate::{bugs, connections, counters};
@@ -252,6 +252,10 @@ impl Control {
         let running = &self.running;
         let Some(file) = running.loaded.file.as_deref() else { return Err(vec![no_file()]) };
         let new = Config::load(Some(file), &running.overrides, METHODS)?;
+        refuse_unusable(&new)?;
+        plan_reload(&self.config(), &new)?;
+        // Files are read before anything is held that others wait for.
+        let certificates = running.certificates.as_ref().map(|held| (held, held.prepare(&new.config)));
         // Held to the end, so that of two reloads at once one comes wholly after the other.
         let mut config = lock(&self.config);
         let report = plan_reload(&config, &new)?;
@@ -274,8 +278,8 @@ impl Control {
         // A report comes after the settings in a worker's queue: once all are here, all are in force.
         self.reports();
         running.log.set_level(new.config.log.level);
-        if let Some(certificates) = &running.certificates {
-            certificates.follow(&new.config);
+        if let Some((held, new)) = certificates {
+            held.follow(new);
         }
         *config = Arc::new(new.config);
         *lock(&self.gateways) = settings.gateways.clone();
