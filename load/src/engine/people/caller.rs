@@ -9,7 +9,6 @@ use crate::engine::wheel::tick;
 use crate::metrics::{self, Began, Bye, CallEnd, Direction, Failure, TransactionEnd, Unexpected};
 use crate::population::{Kind as Course, Plan, Side};
 use crate::timers::{Due, Repeat, T2};
-use core::ops::Range;
 use core::time::Duration;
 use sip_message::{Message, Method, Name, Response, push_u64};
 use std::mem;
@@ -57,8 +56,8 @@ pub struct Caller {
     until: Option<Time>,
     dialog: Dialog,
     sent: Vec<u8>,
-    /// Where the credentials stand in `sent`.
-    proof: Range<usize>,
+    /// The credentials of the INVITE, as a header line: those of its ACKs too, whatever was sent since.
+    proof: Vec<u8>,
 }
 
 impl Default for Caller {
@@ -89,17 +88,19 @@ impl Default for Caller {
             until: None,
             dialog: Dialog::default(),
             sent: Vec::new(),
-            proof: 0..0,
+            proof: Vec::new(),
         }
     }
 }
 
 impl Tenant for Caller {
     fn clear(&mut self) {
-        let (mut sent, mut dialog) = (mem::take(&mut self.sent), mem::take(&mut self.dialog));
+        let (mut sent, mut proof) = (mem::take(&mut self.sent), mem::take(&mut self.proof));
+        let mut dialog = mem::take(&mut self.dialog);
         sent.clear();
+        proof.clear();
         dialog.clear();
-        *self = Caller { sent, dialog, ..Caller::default() };
+        *self = Caller { sent, proof, dialog, ..Caller::default() };
     }
 }
 
@@ -207,15 +208,10 @@ impl People {
         if ask == Ask::Invite {
             c.invite = c.cseq;
         }
-        // Credentials of the INVITE are those of its ACK (RFC 3261 section 13.2.2.4).
-        let proof = match ask {
-            Ask::Ack => c.sent.get(c.proof.clone()).unwrap_or_default().to_vec(),
-            _ => Vec::new(),
-        };
         let mut text = mem::take(&mut c.sent);
         let kept = if ask == Ask::Ack { mem::take(&mut text) } else { Vec::new() };
         text.clear();
-        let proven = self.write_request(place, ask, &proof, challenge, &mut text);
+        let proven = self.write_request(place, ask, challenge, &mut text);
         if proven {
             let yields = ask == Ask::Invite && challenge.is_none();
             let delivery = Delivery { yields, ..Delivery::default() };
@@ -239,7 +235,6 @@ impl People {
         &mut self,
         place: Place,
         ask: Ask,
-        proof: &[u8],
         challenge: Option<&Message<'_>>,
         text: &mut Vec<u8>,
     ) -> bool {
@@ -285,14 +280,17 @@ impl People {
         let start = text.len();
         let asked = Asked { method: ask.name(), uri: &scratch.uri };
         let proven = match ask {
-            Ask::Ack | Ask::Cancel => {
-                text.extend_from_slice(proof);
+            // Section 13.2.2.4.
+            Ask::Ack => {
+                text.extend_from_slice(&c.proof);
                 true
             }
+            Ask::Cancel => true,
             Ask::Invite | Ask::Bye => digests.prove(names, (user, local), (true, challenge), asked, text),
         };
         if ask == Ask::Invite {
-            c.proof = start..text.len();
+            c.proof.clear();
+            c.proof.extend_from_slice(text.get(start..).unwrap_or_default());
             words.push_body(text);
         } else {
             text.extend_from_slice(b"Content-Length: 0\r\n\r\n");

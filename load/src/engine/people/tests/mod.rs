@@ -144,6 +144,15 @@ fn what_is_lost_comes_again() {
 }
 
 #[test]
+fn ack_after_the_bye_has_the_credentials_of_the_invite() {
+    let mut town = Town::new(&lively(100), false, |_| {});
+    // Callees hear nothing of ACK and BYE, so they repeat their 200 while the BYE goes on.
+    town.kept = |line| line.starts_with("ACK ") || line.starts_with("BYE ");
+    let (metrics, town) = town.run();
+    assert!(metrics.all.retransmissions() > 100 && town.late > 100, "{}", town.late);
+}
+
+#[test]
 fn a_nonce_that_is_used_again_spares_the_challenges() {
     let parameters = lively(200);
     let (fresh, _) = Town::new(&parameters, true, |_| {}).run();

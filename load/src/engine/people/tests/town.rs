@@ -14,7 +14,7 @@ use sip_node::{
 use sip_proxy::context::Reroute;
 use sip_registrar::{BindingView, Change, ContactAt, Reply, Table};
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -159,6 +159,11 @@ pub struct Town {
     pub kept: fn(&str) -> bool,
     pub passed: u64,
     parameters: Parameters,
+    /// Calls of which a BYE was seen, and ACKs of theirs that came after it.
+    byes: BTreeSet<String>,
+    /// The credentials of each call's last INVITE.
+    proofs: BTreeMap<String, String>,
+    pub late: usize,
     /// First lines of the messages of one Call-ID.
     pub log: Vec<String>,
 }
@@ -210,7 +215,26 @@ impl Town {
             kept: |_| false,
             passed: 0,
             parameters: parameters.clone(),
+            byes: BTreeSet::new(),
+            proofs: BTreeMap::new(),
+            late: 0,
             log: Vec::new(),
+        }
+    }
+
+    /// Checks that the ACK of a 2xx has the credentials of its INVITE (RFC 3261 section 13.2.2.4).
+    fn look_at_proof(&mut self, text: &str) {
+        let line =
+            |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
+        let (call, proof) = (line("Call-ID: "), line("Proxy-Authorization: "));
+        match text.split(' ').next() {
+            Some("INVITE") => drop(self.proofs.insert(call, proof)),
+            Some("BYE") => drop(self.byes.insert(call)),
+            Some("ACK") if text.contains("\r\nRoute: ") => {
+                assert_eq!(Some(&proof), self.proofs.get(&call), "{text}");
+                self.late += usize::from(self.byes.contains(&call));
+            }
+            _ => {}
         }
     }
 
@@ -239,6 +263,9 @@ impl Town {
                 continue;
             }
             let text = String::from_utf8_lossy(&bytes);
+            if to == address(SERVER) {
+                self.look_at_proof(&text);
+            }
             self.log.push(format!("{source} {to} {}", text.lines().next().unwrap_or_default()));
             let mut out = Outbox::new();
             if to == address(SERVER) {
