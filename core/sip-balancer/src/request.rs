@@ -44,6 +44,8 @@ pub struct Request<'a> {
     pub home: Option<u64>,
     /// It is too long for a datagram (RFC 3261 section 18.1.1).
     pub large: bool,
+    /// It is for a `sips:` URI: a node that is chosen for it is one that is reached over TLS.
+    pub secure: bool,
     /// Its length; 0 where it was not received just now but is sent once more.
     pub bytes: usize,
     /// What shows that its sender receives.

@@ -250,6 +250,7 @@ impl Run {
                     sealed: !id.is_multiple_of(5),
                     home,
                     large: false,
+                    secure: false,
                     bytes: 0,
                     proof: Proof::None,
                     back: None,

@@ -343,3 +343,50 @@ fn response_sent_again_to_a_node_proves_the_name_of_the_node() {
     let shown = (other.to.as_str(), other.over, other.conn, other.name.as_str());
     assert_eq!(shown, (NODE, Transport::Tls, None, "n0.example"));
 }
+
+/// The first node over TLS, the others over UDP.
+fn mixed(count: u8, settings: Settings) -> World {
+    let mut list = nodes(count);
+    list[0].transport = Some(Transport::Tls);
+    let world = World::with(list, keys(2), settings);
+    let node = world.cluster.node(NodeIndex(0)).expect("a node");
+    prove(&world, &node, "n0.example");
+    world
+}
+
+#[test]
+fn sips_goes_to_nodes_over_tls_alone_in_a_mixed_cluster() {
+    let to_sips = |text: &str| text.replacen(" sip:", " sips:", 1);
+    for algorithm in [Algorithm::Cjsq, Algorithm::RoundRobin, Algorithm::Hash, Algorithm::Maglev] {
+        let mut world = mixed(4, Settings { algorithm, ..all_transports() });
+        for call in 0..40 {
+            let text = to_sips(&over("TLS", &invite(&format!("s{call}"))));
+            let sent = one(world.receive_over(TLS, PHONE, &text));
+            assert_eq!((sent.to.as_str(), sent.over), (NODE, Transport::Tls), "{algorithm:?}");
+        }
+        let plain = (0..40).map(|call| one(world.receive(CALLER, &invite(&format!("p{call}")))));
+        assert!(plain.filter(|sent| sent.to != NODE).count() > 15, "{algorithm:?}");
+        // A wish of its node for rest is not a reason to send it in the clear.
+        let text = to_sips(&over("TLS", &invite("r")));
+        let sent = one(world.receive_over(TLS, PHONE, &text));
+        let back = world.receive_over(TLS, NODE, &response(&sent, "503 Busy", "Retry-After: 5\r\n"));
+        assert!(back.iter().all(|sent| !sent.start().starts_with("INVITE")), "{back:?}");
+        assert_eq!(finals(&back).len(), 1, "{back:?}");
+        // The node is down: others come back some time, so that is no 480.
+        world.cluster.set_down(NodeIndex(0), Why::ProbeTimeout);
+        let text = to_sips(&over("TLS", &invite("d")));
+        let told = one(world.receive_over(TLS, PHONE, &text));
+        assert_eq!(told.start(), "SIP/2.0 503 Service Unavailable", "{algorithm:?}");
+    }
+}
+
+#[test]
+fn sips_register_has_its_home_at_a_node_over_tls() {
+    let mut world = mixed(4, Settings { register: RegisterBy::Aor, ..all_transports() });
+    for call in 0..20 {
+        let text = request("REGISTER", &format!("r{call}"), 1, &format!("r{call}"), "", "");
+        let text = text.replace("bob@", &format!("bob{call}@")).replacen(" sip:", " sips:", 1);
+        let sent = one(world.receive_over(TLS, PHONE, &over("TLS", &text)));
+        assert_eq!((sent.to.as_str(), sent.over), (NODE, Transport::Tls));
+    }
+}

@@ -346,6 +346,7 @@ impl World {
             sealed: true,
             home: None,
             large: false,
+            secure: false,
             bytes: 0,
             proof: Proof::None,
             back: None,

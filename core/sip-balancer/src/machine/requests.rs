@@ -3,6 +3,7 @@
 use crate::failover::store::KeptMessage;
 use crate::forwarding::check::Checked;
 use crate::message::dialog_of;
+use crate::policy::candidates::has_secure;
 use crate::token::{Branch, Dialog, Sender};
 use crate::{Balancer, MethodClass, NotAssigned, RegisterBy, Request};
 use sip_message::{Message, Method};
@@ -57,6 +58,7 @@ impl Balancer {
             sealed: self.forwarder.is_sealed(c),
             home: by_aor.then(|| self.forwarder.home(request)).flatten(),
             large: self.forwarder.is_large(flow, request),
+            secure: c.is_sips() && is_secure(flow, request, c),
             bytes: if self.failover.is_replaying() { 0 } else { request.bytes().len() },
             proof: self.proof(request, c),
         }
@@ -119,6 +121,10 @@ impl Balancer {
                 // section 5.10).
                 self.forwarder.counts.unavailable += 1;
                 self.forwarder.refuse(flow, request, 503, b"", b"", out);
+            }
+            // There is none at all that may have it.
+            Err(NotAssigned::NoNode) if wanted.secure && c.dialog.is_none() && !has_secure(&self.cluster) => {
+                self.is_barred(now, flow, request, c, out);
             }
             Err(NotAssigned::NoNode | NotAssigned::Full) => {
                 self.goes_nowhere(now, flow, request, c, out);
@@ -243,4 +249,11 @@ impl Balancer {
         self.forwarder.counts.outward += 1;
         self.forwarder.send((from, way, token, false), request, c, branch, None, out);
     }
+}
+
+/// Whether a request for a `sips:` URI may go to nodes over TLS alone. A dialog that came in the clear never
+/// was secure, and no dialog is kept from ending for that.
+fn is_secure(flow: Flow, request: &Message<'_>, c: &Checked<'_>) -> bool {
+    let ends = matches!(request.method(), Method::Bye | Method::Cancel | Method::Prack);
+    c.dialog.is_none() || (flow.transport.is_secure() && !ends)
 }

@@ -2,7 +2,7 @@
 
 use crate::{Cluster, NodeIndex};
 use core::time::Duration;
-use wire::Time;
+use wire::{Time, Transport};
 
 /// Nodes that may get a new call, and the inputs of their shares.
 #[derive(Clone, Copy, Debug)]
@@ -46,4 +46,14 @@ impl<'a> Candidates<'a> {
             here
         })
     }
+}
+
+/// Whether a node is reached over TLS. Others get no request for a `sips:` URI (RFC 5630 section 5.3).
+pub(crate) fn is_secure(cluster: &Cluster, at: NodeIndex) -> bool {
+    cluster.node(at).and_then(|node| node.transport).is_some_and(Transport::is_secure)
+}
+
+/// Whether any node is, be it down.
+pub(crate) fn has_secure(cluster: &Cluster) -> bool {
+    cluster.members().any(|(at, _)| is_secure(cluster, at))
 }

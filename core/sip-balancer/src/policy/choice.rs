@@ -1,13 +1,13 @@
 //! The choice of a node for a new call: which nodes may get it, and which of them the algorithm takes.
 
 use crate::hash::{fnv1a, openser_hash, scramble};
-use crate::policy::candidates::Candidates;
+use crate::policy::candidates::{Candidates, is_secure};
 use crate::policy::least_loaded::LeastLoaded;
 use crate::policy::maglev::Maglev;
 use crate::policy::refusal_rate::RefusalRates;
 use crate::policy::round_robin::RoundRobin;
 use crate::policy::rwma::Rwma;
-use crate::{Algorithm, Cluster, Kind, Load, MOST_NODES, NodeIndex};
+use crate::{Algorithm, Cluster, Kind, Load, MOST_NODES, NodeIndex, Request};
 use core::time::Duration;
 use std::sync::Arc;
 use wire::Time;
@@ -105,18 +105,30 @@ impl Chooser {
         kind: Kind,
         but: Option<NodeIndex>,
     ) -> Option<NodeIndex> {
-        self.choose_but(now, call_id, kind, but.as_slice())
+        self.choose_but(now, (call_id, kind, false), but.as_slice())
     }
 
-    /// As [`Chooser::choose`], but none of these, unless there is no other than the first of them.
-    pub(crate) fn choose_but(
+    /// As [`Chooser::choose`], but none of these, unless there is no other than the first of them. What is
+    /// `secure` goes to no node but those over TLS.
+    pub(crate) fn choose_for(&mut self, now: Time, r: &Request<'_>, but: &[NodeIndex]) -> Option<NodeIndex> {
+        self.choose_but(now, (r.call_id, r.class.kind(), r.secure), but)
+    }
+
+    fn choose_but(
         &mut self,
         now: Time,
-        call_id: &[u8],
-        kind: Kind,
+        (call_id, kind, secure): (&[u8], Kind, bool),
         but: &[NodeIndex],
     ) -> Option<NodeIndex> {
-        self.look_around(now, but);
+        if secure && self.algorithm == Algorithm::Maglev {
+            // A table of the nodes over TLS, made for this one and then made anew, would cost too much.
+            let home = self.home_but(now, scramble(fnv1a(call_id)), but, true);
+            return home.or_else(|| {
+                self.look_around(now, but, true);
+                self.open.first().copied()
+            });
+        }
+        self.look_around(now, but, secure);
         if !but.is_empty() {
             self.spare_refusing();
         }
@@ -135,26 +147,37 @@ impl Chooser {
     }
 
     /// The node for something that has a home of its own by its `hash`, such as an address-of-record.
-    pub fn home(&mut self, now: Time, hash: u64) -> Option<NodeIndex> {
-        self.look_around(now, &[]);
+    /// `secure`: one over TLS, which is the same if that is one.
+    pub fn home(&mut self, now: Time, hash: u64, secure: bool) -> Option<NodeIndex> {
+        if secure {
+            return self.home_but(now, hash, &[], true);
+        }
+        self.look_around(now, &[], false);
         self.place(hash)
     }
 
     /// Another home for the same than these, unless there is none: always the same one while the same nodes
-    /// take calls. Where these are all of their rank, one of the next, as [`Chooser::choose_but`] has it.
-    pub(crate) fn home_but(&mut self, now: Time, hash: u64, but: &[NodeIndex]) -> Option<NodeIndex> {
-        self.look_around(now, &[]);
+    /// take calls. Where these are all of their rank, one of the next, as [`Chooser::choose_for`] has it.
+    pub(crate) fn home_but(
+        &mut self,
+        now: Time,
+        hash: u64,
+        but: &[NodeIndex],
+        secure: bool,
+    ) -> Option<NodeIndex> {
+        self.look_around(now, &[], false);
         // A table without those nodes, made for this one and then made anew, would cost too much.
         let others = (1..=PLACES_TRIED).map(|n| scramble(hash.wrapping_add(n)));
-        let hashes = core::iter::once(hash).chain(others);
-        let other = hashes.filter_map(|hash| self.place(hash)).find(|at| !but.contains(at));
-        let next = |this: &mut Chooser| {
-            this.look_around(now, but);
-            this.open.retain(|at| !but.contains(at));
-            let nth = scramble(hash) as usize % this.open.len().max(1);
-            this.open.get(nth).copied()
-        };
-        other.or_else(|| next(self))
+        for hash in core::iter::once(hash).chain(others) {
+            let found = self.place(hash).filter(|at| !but.contains(at));
+            if let Some(at) = found.filter(|at| !secure || is_secure(&self.cluster, *at)) {
+                return Some(at);
+            }
+        }
+        self.look_around(now, but, secure);
+        self.open.retain(|at| !but.contains(at));
+        let nth = scramble(hash) as usize % self.open.len().max(1);
+        self.open.get(nth).copied()
     }
 
     /// A number at random.
@@ -163,18 +186,22 @@ impl Chooser {
         scramble(self.random)
     }
 
-    fn look_around(&mut self, now: Time, but: &[NodeIndex]) {
+    fn look_around(&mut self, now: Time, but: &[NodeIndex], secure: bool) {
         self.now = now;
         self.open.clear();
         let cluster = &self.cluster;
         self.open.extend(cluster.indexes().filter(|at| cluster.takes_calls(now, *at) && !but.contains(at)));
+        if secure {
+            self.open.retain(|at| is_secure(cluster, *at));
+        }
+        let fits = |at: &NodeIndex| cluster.takes_calls(now, *at) && (!secure || is_secure(cluster, *at));
         if self.open.is_empty()
-            && let Some(only) = but.first().filter(|at| self.cluster.takes_calls(now, **at))
+            && let Some(only) = but.first().copied().filter(fits)
         {
-            self.open.push(*only);
+            self.open.push(only);
         }
         if self.open.is_empty() {
-            self.make_do(now, but);
+            self.make_do(now, but, secure);
         }
         let cluster = &self.cluster;
         if cluster.is_ranked() {
@@ -185,10 +212,12 @@ impl Chooser {
 
     /// Nobody takes calls: those who are left, if any, and of these none that another attempt is not to have.
     #[cold]
-    fn make_do(&mut self, now: Time, but: &[NodeIndex]) {
+    fn make_do(&mut self, now: Time, but: &[NodeIndex], secure: bool) {
         let cluster = &self.cluster;
-        let Some(best) = cluster.best_standing(now).filter(|best| *best > 0) else { return };
-        let left = |at: &NodeIndex| cluster.standing(now, *at) == Some(best);
+        let fits = |at: &NodeIndex| !secure || is_secure(cluster, *at);
+        let standings = cluster.indexes().filter(fits).filter_map(|at| cluster.standing(now, at));
+        let Some(best) = standings.min().filter(|best| *best > 0) else { return };
+        let left = |at: &NodeIndex| fits(at) && cluster.standing(now, *at) == Some(best);
         self.open.extend(cluster.indexes().filter(|at| left(at) && !but.contains(at)));
         if self.open.is_empty() {
             self.open.extend(but.first().filter(|at| left(at)));
@@ -253,12 +282,13 @@ mod tests {
         let first = [0, 1, 2].map(NodeIndex);
         let (mut by_home, mut by_load) = ([0u32; 6], [0u32; 6]);
         for hash in 0..300 {
-            let home = chooser.home_but(Time::ZERO, hash, &first).expect("a node");
+            let home = chooser.home_but(Time::ZERO, hash, &first, false).expect("a node");
             by_home[usize::from(home.0)] += 1;
-            let least = chooser.choose_but(Time::ZERO, b"a@b", Kind::Invite, &first).expect("a node");
+            let least =
+                chooser.choose_but(Time::ZERO, (b"a@b", Kind::Invite, false), &first).expect("a node");
             by_load[usize::from(least.0)] += 1;
             // One of three sheds: the others have it, and all of them.
-            let other = chooser.home_but(Time::ZERO, hash, &first[..1]).expect("a node");
+            let other = chooser.home_but(Time::ZERO, hash, &first[..1], false).expect("a node");
             assert!((1..3).contains(&other.0), "{other:?}");
         }
         for found in [by_home, by_load] {
@@ -401,11 +431,11 @@ mod tests {
         let cluster = of(5);
         let mut chooser = chooser(&cluster, Algorithm::Tlwl);
         for hash in 0..100 {
-            let first = chooser.home(Time::ZERO, hash).expect("a home");
-            assert_ne!(chooser.home_but(Time::ZERO, hash, &[first]), Some(first));
+            let first = chooser.home(Time::ZERO, hash, false).expect("a home");
+            assert_ne!(chooser.home_but(Time::ZERO, hash, &[first], false), Some(first));
             cluster.set_order(first, Order::Drain);
-            let second = chooser.home(Time::ZERO, hash);
-            assert_eq!(chooser.home_but(Time::ZERO, hash, &[first]), second, "{hash}");
+            let second = chooser.home(Time::ZERO, hash, false);
+            assert_eq!(chooser.home_but(Time::ZERO, hash, &[first], false), second, "{hash}");
             cluster.set_order(first, Order::Serve);
         }
     }
@@ -451,7 +481,7 @@ mod tests {
             assert_eq!(but, Some(NodeIndex(1)), "the only one");
             cluster.set_order(NodeIndex(1), Order::Maintenance);
             assert_eq!(chooser.choose(Time::ZERO, b"x", Kind::Invite, None), None, "{algorithm:?}");
-            assert_eq!(chooser.home(Time::ZERO, 7), None);
+            assert_eq!(chooser.home(Time::ZERO, 7, false), None);
         }
     }
 }

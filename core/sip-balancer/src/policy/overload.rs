@@ -130,8 +130,8 @@ impl Overload {
         // A table of places for these nodes alone would be made anew each time.
         let place = (chooser.algorithm() == crate::Algorithm::Maglev).then(|| scramble(fnv1a(r.call_id)));
         let other = match r.home.or(place) {
-            Some(home) => chooser.home_but(now, home, &asking),
-            None => chooser.choose_but(now, r.call_id, r.class.kind(), &asking),
+            Some(home) => chooser.home_but(now, home, &asking, r.secure),
+            None => chooser.choose_for(now, r, &asking),
         };
         let other = other.filter(|at| !asking.contains(at));
         self.asking = asking;

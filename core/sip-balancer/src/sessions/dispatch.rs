@@ -5,6 +5,7 @@
 
 use crate::cluster::outliers::Outliers;
 use crate::cluster::rest::LONGEST_REST;
+use crate::policy::candidates::is_secure;
 use crate::policy::overload::Overload;
 use crate::sessions::place::{Place, TxnPlace};
 use crate::sessions::reply_credit::Replies;
@@ -262,7 +263,7 @@ impl Dispatcher {
     ) -> Result<NodeIndex, NotAssigned> {
         let owners = [r.token, found.map(|at| self.calls.sessions.node(at))];
         let Some(own) = owners.into_iter().flatten().next() else {
-            return self.chooser.choose(now, r.call_id, r.class.kind(), None).ok_or(NotAssigned::NoNode);
+            return self.chooser.choose_for(now, r, &[]).ok_or(NotAssigned::NoNode);
         };
         if self.cluster.is_usable(now, own) {
             return Ok(own);
@@ -274,8 +275,7 @@ impl Dispatcher {
         if let Some(node) = owners.into_iter().flatten().find(|at| self.cluster.is_usable(now, *at)) {
             return Ok(node);
         }
-        let other =
-            self.chooser.choose(now, r.call_id, r.class.kind(), Some(own)).ok_or(NotAssigned::NoNode)?;
+        let other = self.chooser.choose_for(now, r, &[own]).ok_or(NotAssigned::NoNode)?;
         self.events.moved += 1;
         if let Some(at) = found {
             self.calls.sessions.move_to(at, other);
@@ -295,10 +295,10 @@ impl Dispatcher {
             // Its credentials are for who asked for them.
             let asked =
                 found.filter(|at| self.calls.sessions.is_asked(*at)).map(|at| self.calls.sessions.node(at));
-            if let Some(node) = asked.filter(|at| self.cluster.is_usable(now, *at)) {
+            if let Some(node) = asked.filter(|at| self.cluster.is_usable(now, *at) && self.fits(r, *at)) {
                 return Ok(self.goes_first(now, node));
             }
-            let node = self.chooser.home(now, home).ok_or(NotAssigned::NoNode)?;
+            let node = self.chooser.home(now, home, r.secure).ok_or(NotAssigned::NoNode)?;
             return self.held_back(now, r, node);
         }
         let known = found.map(|at| self.calls.sessions.node(at));
@@ -310,16 +310,20 @@ impl Dispatcher {
             true => self.cluster.is_usable(now, *at),
             false => self.cluster.gets_calls(now, *at),
         };
-        match known.filter(good) {
+        match known.filter(|at| good(at) && self.fits(r, *at)) {
             // What was begun is to end well.
             Some(known) if bound => Ok(self.goes_first(now, known)),
             Some(known) => self.held_back(now, r, known),
             None => {
-                let node =
-                    self.chooser.choose(now, r.call_id, r.class.kind(), known).ok_or(NotAssigned::NoNode)?;
+                let node = self.chooser.choose_for(now, r, known.as_slice()).ok_or(NotAssigned::NoNode)?;
                 self.held_back(now, r, node)
             }
         }
+    }
+
+    /// Whether a request may go to this node: one for a `sips:` URI only over TLS.
+    fn fits(&self, r: &Request<'_>, at: NodeIndex) -> bool {
+        !r.secure || is_secure(&self.cluster, at)
     }
 
     /// The call's record, made or brought to where this request puts it.
@@ -364,7 +368,7 @@ impl Dispatcher {
         if txn.fresh {
             self.budget.earn();
         }
-        (txn.large, txn.back, txn.sealed) = (r.large, r.back, r.sealed);
+        (txn.large, txn.secure, txn.back, txn.sealed) = (r.large, r.secure, r.back, r.sealed);
         txn.replies = Replies::of(r);
         if self.calls.sessions.open(at, txn).is_none() {
             self.calls.settle(now, at);

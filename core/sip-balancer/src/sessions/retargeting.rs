@@ -1,5 +1,6 @@
 //! What the dispatcher knows of requests that have to be sent once more, and where they go then.
 
+use crate::policy::candidates::is_secure;
 use crate::sessions::place::{Place, TxnPlace};
 use crate::sessions::transaction::{MOST_BARRED, Txn};
 use crate::{Assigned, CallKey, Dispatcher, MethodClass, NodeIndex, NotAssigned, Request, Why};
@@ -80,12 +81,14 @@ impl Dispatcher {
         let spent = txn.fresh && self.is_spent(now, txn);
         let other = match r.home {
             _ if spent => None,
-            Some(home) if txn.delivery.returned && usable => self.chooser.home_but(now, home, &[node]),
-            Some(home) => self.chooser.home(now, home),
+            Some(home) if txn.delivery.returned && usable => {
+                self.chooser.home_but(now, home, &[node], r.secure)
+            }
+            Some(home) => self.chooser.home(now, home, r.secure),
             None => {
                 let mut but = [node; MOST_BARRED + 1];
                 but.iter_mut().skip(1).zip(txn.trail.barred()).for_each(|(at, barred)| *at = barred);
-                self.chooser.choose_but(now, r.call_id, r.class.kind(), &but)
+                self.chooser.choose_for(now, r, &but)
             }
         };
         match other.filter(|other| *other != node) {
@@ -135,8 +138,13 @@ impl Dispatcher {
     /// Whether another node than the one that has an INVITE may have it, to which there is a `way`.
     pub fn has_other(&self, now: Time, call: CallKey, id: u64, way: impl Fn(NodeIndex) -> bool) -> bool {
         let Some(txn) = self.calls.invite(call, id) else { return false };
-        let free = |at: &NodeIndex| *at != txn.node && !txn.trail.is_barred(*at);
+        let free = |at: &NodeIndex| self.is_free(txn, *at);
         self.cluster.indexes().filter(free).any(|at| self.cluster.gets_calls(now, at) && way(at))
+    }
+
+    /// Whether an INVITE may go to this node, which does not have it.
+    fn is_free(&self, txn: &Txn, at: NodeIndex) -> bool {
+        at != txn.node && !txn.trail.is_barred(at) && (!txn.secure || is_secure(&self.cluster, at))
     }
 
     /// Whether the nodes that have gone down with an INVITE are too many to give it to another one.
@@ -210,7 +218,7 @@ impl Dispatcher {
     /// nor lately refused most of what it got, takes calls.
     pub(crate) fn has_willing(&self, now: Time, call: CallKey, id: u64) -> bool {
         let Some(txn) = self.calls.invite(call, id) else { return false };
-        let free = |at: &NodeIndex| *at != txn.node && !txn.trail.is_barred(*at);
+        let free = |at: &NodeIndex| self.is_free(txn, *at);
         self.cluster.willing(now).filter(free).any(|at| !self.chooser.refuses_most(now, at))
     }
 

@@ -106,6 +106,8 @@ pub(crate) struct Txn {
     pub sealed: bool,
     /// It goes over a stream where its node may have one.
     pub large: bool,
+    /// It goes to nodes over TLS alone.
+    pub secure: bool,
     /// Where its responses go, if that was said when it came for the first time.
     pub back: Option<SocketAddr>,
     /// What has gone there.
@@ -136,6 +138,7 @@ impl Txn {
             cancelled: false,
             sealed: false,
             large: false,
+            secure: false,
             back: None,
             replies: Replies::new(0, Proof::None, false),
             trail: Trail::default(),
