@@ -278,8 +278,9 @@ fn delivery<S: Services>(
 ) -> Delivery {
     let yields = begins(request) && !is_urgent(step.site.settings().emergency.as_ref(), request);
     let existing = p.target(branch).is_some_and(|target| {
-        let phone = target.role == Role::Local && is_dialled_never(flow.transport);
-        target.existing && (branch.attempt() == 0 || phone)
+        // Both of a phone that has moved.
+        let moved = is_dialled_never(flow.transport) && target.hops.iter().any(Flow::is_only_way);
+        target.existing && (branch.attempt() == 0 || moved && target.role == Role::Local)
     });
     Delivery { yields, hurries: has_datagram(p, branch, flow), existing, ..Delivery::default() }
 }

@@ -98,7 +98,6 @@ impl<S: Services> Router<'_, S> {
                 target.hops = self.dialog_hops(now, &uri, &peer, flow, size, asker);
                 if let Some(hop) = self.front_anew(&uri, &peer) {
                     target.hops.push(hop);
-                    target.existing = false;
                 }
             }
             // The other end's, which is behind address translation.
