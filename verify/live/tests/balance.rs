@@ -570,12 +570,18 @@ fn what_a_balancer_cannot_do_it_says() {
     };
     let node = ["--node", "sip:192.0.2.1:5060"];
     refused(&["--listen", "udp:127.0.0.1:0"], "no node to balance to; name them with --node");
-    for other in ["ws", "sctp"] {
-        let listen = format!("{other}:127.0.0.1:0");
-        let expected = format!("balancing over {other} is not in this version");
-        refused(&[&node[..], &["--listen", &listen]].concat(), &expected);
+    refused(
+        &[&node[..], &["--listen", "tls:127.0.0.1:0"]].concat(),
+        "--listen: the listener \"tls:127.0.0.1:0\" has no certificate to show",
+    );
+    refused(&["--node", "sip:192.0.2.1;transport=ws"], "nodes over ws are not possible");
+    let udp = ["--listen", "udp:127.0.0.1:0"];
+    for (over, port) in [("tls", 5061), ("sctp", 5060)] {
+        let node = format!("sip:192.0.2.1;transport={over}");
+        let expected =
+            format!("node 192.0.2.1:{port} cannot be reached: there is no IPv4 listener over {over}");
+        refused(&[&["--node", node.as_str()][..], &udp].concat(), &expected);
     }
-    refused(&["--node", "sip:192.0.2.1;transport=tls"], "nodes over tls: not in this version");
     let tcp = ["--node", "sip:192.0.2.1;transport=tcp", "--listen", "udp:127.0.0.1:0"];
     refused(&tcp, "cannot be reached: there is no IPv4 listener over tcp; add one");
     refused(&["--node", "sip:app.example.com:0"], "has no usable address");
