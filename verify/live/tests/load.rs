@@ -124,7 +124,7 @@ fn what_cannot_be_run_is_refused_before_the_first_message() {
         (&["-sf", "/nonexistent.xml", &ip], "/nonexistent.xml"),
         (&["-sn", "nothing", &ip], "-sn list"),
         (&["-sn", "uac"], "HOST:PORT"),
-        (&["-sn", "uac", &ip, "-t", "sn"], "not in this version"),
+        (&["-sn", "uac", &ip, "-t", "c1"], "not in this version"),
         (&["-sn", "uac", "256.1.1.1:x"], "no port"),
         (&["-sn", "uac", &ip, "-inf", "/nonexistent.csv"], "/nonexistent.csv"),
         (&["-sn", "uac", &ip, "-rate_max", "100"], "-rate_increase"),
