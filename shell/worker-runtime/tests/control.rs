@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use std::io::Write;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, OnceLock};
 use wire::{Arrival, ConnId, Flow, Frame, FrameError, Machine, Outbox, Time, Transport};
 use worker_runtime::{Bound, PostError, Runtime, RuntimeHandle, StartError, WorkerPanic, monotonic_now};
@@ -128,15 +128,22 @@ fn descriptors_are_not_inherited() {
     let server = Server::start(1);
     let mut stream = server.connect();
     assert_eq!(ask(&mut stream, "hello\n"), "hello\n");
-    // The inode numbers of our sockets: the tenth column of the lines that name our ports.
-    let mut ours = Vec::new();
-    for (table, address) in [("tcp", server.tcp()), ("udp", server.udp())] {
+    // The inode numbers of our sockets: the tenth column of the lines with our address and that of our peer or of none.
+    // Other programs may use the same port at other addresses or to other peers. One reading may leave a socket out, or
+    // have it twice, while others come and go.
+    let written = |address: SocketAddr| {
+        let SocketAddr::V4(address) = address else { panic!("{address}") };
+        format!("{:08X}:{:04X}", u32::from_ne_bytes(address.ip().octets()), address.port())
+    };
+    let peers = ["00000000:0000".to_owned(), written(stream.local_addr().unwrap())];
+    let mut ours = std::collections::BTreeSet::new();
+    for (table, address) in [("tcp", server.tcp()), ("udp", server.udp())].repeat(8) {
         let table = std::fs::read_to_string(format!("/proc/net/{table}")).unwrap();
-        let local = format!(":{:04X}", address.port());
+        let local = written(address);
         for line in table.lines() {
             let columns: Vec<_> = line.split_whitespace().collect();
-            if columns.get(1).is_some_and(|column| column.ends_with(&local)) {
-                ours.push(format!("socket:[{}]", columns[9]));
+            if columns.get(1) == Some(&local.as_str()) && peers.iter().any(|peer| peer == columns[2]) {
+                ours.insert(format!("socket:[{}]", columns[9]));
             }
         }
     }
