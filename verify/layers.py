@@ -59,6 +59,8 @@ BELOW = {
     # The load generator is a machine like the node; the runtime drives it.
     'load': {'wire', 'timing', 'sip-message', 'sip-auth'},
     'load-runner': {'wire', 'load', 'worker-runtime', 'control', 'tls'},
+    # Experiments as data; they read the reports of the generator.
+    'lab': {'load'},
 }
 # Below every crate: it records broken conditions that only a bug can break.
 BELOW_ALL = {'invariant'}

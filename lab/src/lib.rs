@@ -1,0 +1,12 @@
+//! Performance experiments as data: the file that describes one, the plan of its runs, the statistics and verdicts of
+//! what was measured, the archive and the report.
+//!
+//! Nothing here starts a process, opens a file or reads a clock: seeds and samples are arguments. So every verdict can
+//! be tested on made-up measurements.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+/// The experiment file, the layers of its settings, and the plan of its runs.
+pub mod experiment {}
+/// Samples, intervals, comparisons and verdicts.
+pub mod statistics {}
