@@ -4,11 +4,12 @@ use super::error::Fault;
 use super::load::Context;
 use super::reader::{Reader, Section};
 use super::schema::{self, Checks, Described};
-use super::types::Listener;
+use super::types::{Listener, Target};
 use super::{
     AdminAccess, Auth, Balance, Dns, Emergency, Limits, Log, Overload, Proxy, Registrar, Route, Sctp, Server,
     Store, Timers, Tls, Trunk, Voicemail, WebSocket, route, trunk,
 };
+use std::net::IpAddr;
 
 /// The whole configuration. Immutable once built: a reload builds a new one.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -173,14 +174,21 @@ pub(super) fn read(reader: &mut Reader<'_>, mut top: Section<'_, '_>, context: &
     let context = &Context { server: &server, ..*context };
     let tls = one(reader, &mut top, context);
     let context = &Context { tls: &tls, ..*context };
+    let routes = route::routes(reader, &mut top, context);
+    let voicemail: Option<Voicemail> = written(reader, &mut top, context);
+    let emergency: Option<Emergency> = written(reader, &mut top, context);
+    let listed = routes.iter().flat_map(|route| &route.targets);
+    let listed = listed.chain(voicemail.iter().map(|voicemail| &voicemail.target));
+    let listed: Vec<&Target> = listed.chain(emergency.iter().flat_map(|e| &e.targets)).collect();
+    let trunks = trunk::trunks(reader, &mut top, context, &listed);
     let config = Config {
         websocket: one(reader, &mut top, context),
         sctp: one(reader, &mut top, context),
         auth: one(reader, &mut top, context),
         registrar: one(reader, &mut top, context),
         proxy: one(reader, &mut top, context),
-        voicemail: written(reader, &mut top, context),
-        emergency: written(reader, &mut top, context),
+        voicemail,
+        emergency,
         timers: one(reader, &mut top, context),
         limits: one(reader, &mut top, context),
         overload: one(reader, &mut top, context),
@@ -189,8 +197,8 @@ pub(super) fn read(reader: &mut Reader<'_>, mut top: Section<'_, '_>, context: &
         log: one(reader, &mut top, context),
         store: one(reader, &mut top, context),
         balance: one(reader, &mut top, context),
-        trunks: trunk::trunks(reader, &mut top, context),
-        routes: route::routes(reader, &mut top, context),
+        trunks,
+        routes,
         tls: tls.clone(),
         server: server.clone(),
     };
@@ -242,10 +250,43 @@ fn across(reader: &mut Reader<'_>, top: &Section<'_, '_>, config: &Config, conte
         let message = format!("a route for user \"{number}\" is not used: [emergency] comes first");
         reader.warn(&top.span_of("emergency"), Fault::new(message, "remove one of them"));
     }
+    warn_of_unreached_domains(reader, top, config, context);
     for alias in &config.server.aliases {
         if config.server.domains.contains(alias) {
             let fault = Fault::new(format!("\"{alias}\" is already a domain"), "remove it from aliases");
             reader.warn(&top.span_of("aliases"), fault);
+        }
+    }
+}
+
+/// Warns of domains that are addresses at which nothing listens. A proxy in front may have such an address.
+fn warn_of_unreached_domains(
+    reader: &mut Reader<'_>,
+    top: &Section<'_, '_>,
+    config: &Config,
+    context: &Context<'_>,
+) {
+    if !config.auth.fronts.is_empty() {
+        return;
+    }
+    let server = &config.server;
+    for domain in &server.domains {
+        let Ok(address) = domain.trim_matches(['[', ']']).parse::<IpAddr>() else { continue };
+        let is_reached = |l: &Listener| {
+            let ip = l.address.ip();
+            let is_wide = ip.is_unspecified() && ip.is_ipv4() == address.is_ipv4();
+            let is_advertised = l.advertise.as_ref().is_some_and(|shown| shown.host == *domain);
+            is_wide || ip == address || is_advertised
+        };
+        if server.listen.iter().any(is_reached) {
+            continue;
+        }
+        let message = format!("no listener is at the served domain {domain}");
+        let mend = format!("add a listener at {domain} to `listen`, or set `advertise` to it");
+        let fault = Fault::new(message, mend);
+        match context.overrides.domains.is_empty() {
+            true => reader.warn(&top.span_of("domains"), fault),
+            false => reader.option_warn("--domain", fault),
         }
     }
 }

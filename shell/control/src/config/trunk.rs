@@ -95,11 +95,12 @@ fn status(value: &DeValue<'_>) -> Result<u16, Fault> {
     }
 }
 
-/// Every `[[trunk]]`.
+/// Every `[[trunk]]`; `listed` are the targets of routes, voicemail and emergency calls.
 pub(super) fn trunks(
     reader: &mut Reader<'_>,
     top: &mut Section<'_, '_>,
     context: &Context<'_>,
+    listed: &[&Target],
 ) -> Vec<Trunk> {
     let mut sections = top.sections(reader, "trunk", "trunk");
     cap(reader, &mut sections, &top.span_of("trunk"), "trunks");
@@ -108,6 +109,7 @@ pub(super) fn trunks(
     for mut section in sections {
         let trunk: Trunk = schema::read(&mut section, reader, context);
         trunk.claim(&section, reader, &mut claims, &context.server.domains);
+        trunk.warn_if_unused(&section, reader, listed);
         peers.add(reader, &section, &trunk);
         let key = if section.has("sources") { "sources" } else { "targets" };
         let span = section.span_of(key);
@@ -220,13 +222,19 @@ impl Trunk {
             }
             claim(reader, claims, format!("domain \"{value}\""), &span, mend);
         }
-        if !section.has("prefixes") && !section.has("domains") {
-            let fault = Fault::new(
-                "this trunk serves no prefix and no domain: nothing is sent to it",
-                "add prefixes = [\"+\"] or domains = [\"example.net\"] unless it only sends to us",
-            );
-            reader.warn(section.span(), fault);
+    }
+
+    /// Warns of a trunk that no request leads to.
+    fn warn_if_unused(&self, section: &Section<'_, '_>, reader: &mut Reader<'_>, listed: &[&Target]) {
+        let leads_here = |other: &&Target| self.targets.iter().any(|target| target.is_server_of(other));
+        if section.has("prefixes") || section.has("domains") || listed.iter().any(leads_here) {
+            return;
         }
+        let fault = Fault::new(
+            "this trunk serves no prefix, no domain and no route: nothing is sent to it",
+            "add prefixes = [\"+\"] or domains = [\"example.net\"] unless it only sends to us",
+        );
+        reader.warn(section.span(), fault);
     }
 
     /// Calls `act` with each path.

@@ -97,6 +97,12 @@ impl Target {
 }
 
 impl Target {
+    /// Whether the other one is at the same host and port.
+    pub(super) fn is_server_of(&self, other: &Target) -> bool {
+        let port = |target: &Target| target.port.or(target.transport.map(|t| t.default_port()));
+        self.host == other.host && port(self).unwrap_or(5060) == port(other).unwrap_or(5060)
+    }
+
     /// Whether it may be reached over TLS. For a host name without transport the DNS decides.
     pub fn may_be_secure(&self) -> bool {
         self.transport.map_or(self.ip().is_none(), Transport::is_secure)

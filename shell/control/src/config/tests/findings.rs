@@ -526,6 +526,47 @@ fn odd_timers_are_noticed() {
 }
 
 #[test]
+fn trunk_that_nothing_leads_to_gives_a_warning() {
+    let trunk = "[[trunk]]\nname = 'a'\ntargets = ['sip:192.0.2.9']\n";
+    let unused = "1:1: this trunk serves no prefix, no domain and no route";
+    assert!(warnings(trunk).contains(unused), "{}", warnings(trunk));
+    for other in ["sip:192.0.2.9:5062", "sip:192.0.2.8"] {
+        let text = format!("{trunk}[[route]]\ndomain = 'b.example'\ntargets = ['{other}']");
+        assert!(warnings(&text).contains(unused), "{other}");
+    }
+    for list in [
+        "[[route]]\ndomain = 'b.example'\ntargets = ['sip:b.example', 'sip:192.0.2.9:5060']",
+        "[emergency]\ntargets = ['sip:192.0.2.9']",
+        "[voicemail]\ntarget = 'sip:vm@192.0.2.9'",
+    ] {
+        assert_eq!(warnings(&format!("{trunk}{list}")), "", "{list}");
+    }
+}
+
+#[test]
+fn domain_that_no_listener_reaches_gives_a_warning() {
+    let domain = "domains = ['192.0.2.1']\n";
+    for rest in [
+        "",
+        "listen = ['udp:192.0.2.1:5062', 'tcp:192.0.2.2:5060']",
+        "listen = ['udp:192.0.2.2:5060']\nadvertise = '192.0.2.1'",
+        "listen = ['udp:192.0.2.2:5060']\n[auth]\nfronts = ['192.0.2.1']",
+    ] {
+        assert_eq!(warnings(&format!("{domain}{rest}")), "", "{rest}");
+    }
+    let found = warnings(&format!("{domain}listen = ['udp:192.0.2.2:5060', 'udp:[::]:5060']"));
+    assert!(found.contains("1:11: no listener is at the served domain 192.0.2.1"), "{found}");
+    let found = warnings("domains = ['[::1]', 'example.com']\nlisten = ['udp:0.0.0.0:5060']");
+    assert!(found.contains("no listener is at the served domain [::1]"), "{found}");
+
+    let domains = vec!["127.0.0.1".into()];
+    let over = Overrides { domains, listen: vec!["udp:192.0.2.2:5060".into()], ..Overrides::default() };
+    let loaded = Config::load(None, &over, METHODS).unwrap();
+    let said = loaded.warnings[0].to_string();
+    assert!(said.starts_with("--domain: no listener is at the served domain 127.0.0.1"), "{said}");
+}
+
+#[test]
 fn warnings_about_options_name_the_option() {
     let over = Overrides { auth: Some(false), ..Overrides::default() };
     let loaded = Config::load(None, &over, METHODS).unwrap();

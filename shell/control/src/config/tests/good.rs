@@ -257,6 +257,11 @@ fn certificates_are_checked_as_a_start_would() {
     );
     let found = loaded.check_certificates(NOW + 14 * 86_400);
     assert!(found.warnings[0].message.ends_with("expired 2 days ago"), "{:?}", found.warnings);
+    // Phones connect to the proxy in front of it.
+    std::fs::write(&file, format!("{text}\n[auth]\nfronts = ['192.0.2.1']")).unwrap();
+    let loaded = Config::load(Some(&file), &Overrides::default(), METHODS).unwrap();
+    let found = texts(loaded.check_certificates(NOW).warnings);
+    assert!(found.len() == 2 && !found[1].contains("served domain"), "{found:?}");
     std::fs::remove_dir_all(&dir).unwrap();
 }
 

@@ -2,6 +2,7 @@
 
 mod findings;
 mod good;
+mod guides;
 mod properties;
 mod reference;
 
