@@ -6,7 +6,6 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-/// The experiment file, the layers of its settings, and the plan of its runs.
-pub mod experiment {}
+pub mod experiment;
 /// Samples, intervals, comparisons and verdicts.
 pub mod statistics {}

@@ -1,0 +1,197 @@
+//! `[[claim]]`: what the measurements are to show.
+
+use super::named::named;
+use std::fmt;
+
+named! {
+    /// What a claim is about. The generator measures times from the intended start of a call. Distributions
+    /// have the keys of its report.
+    Measure {
+        /// INVITE to its 2xx, ringing included, milliseconds.
+        Setup = "setup",
+        /// First request of a call to the first response other than 100, milliseconds.
+        Response = "response",
+        /// Session request delay (RFC 6076 section 4.3.1), milliseconds.
+        SessionRequest = "srd",
+        /// Session disconnect delay (RFC 6076 section 4.4), milliseconds.
+        Disconnect = "sdd",
+        /// Registration request delay of first registrations (RFC 6076 section 4.1), milliseconds.
+        Registration = "rrd-first",
+        /// Registration request delay of refreshes, milliseconds.
+        Refresh = "rrd-refresh",
+        /// Requests other than INVITE to their final response, milliseconds.
+        Transaction = "transaction",
+        /// Calls that succeeded in a second.
+        Calls = "calls/s",
+        /// Share of the calls that succeeded, percent.
+        Success = "success",
+        /// Calls that failed.
+        Failures = "failures",
+        /// Messages that the generator sent again.
+        Retransmissions = "retransmissions",
+        /// Processor time of the system for each call, microseconds.
+        CpuPerCall = "cpu/call",
+        /// Processor time of the system, percent of one processor.
+        Cpu = "cpu",
+        /// Instructions of the system for each call.
+        InstructionsPerCall = "instructions/call",
+        /// Memory of the system at the end of the measurement, MiB.
+        Memory = "memory",
+        /// The highest load that conforms, calls a second or users.
+        Peak = "peak",
+        /// Time from a fault until calls succeed again, seconds.
+        Recovery = "recovery",
+    }
+}
+
+impl Measure {
+    /// Whether it is a distribution in each run, of which a claim takes one statistic.
+    pub const fn is_distribution(self) -> bool {
+        matches!(
+            self,
+            Measure::Setup
+                | Measure::Response
+                | Measure::SessionRequest
+                | Measure::Disconnect
+                | Measure::Registration
+                | Measure::Refresh
+                | Measure::Transaction
+        )
+    }
+
+    /// The unit of its figures; empty for a count.
+    pub const fn unit(self) -> &'static str {
+        match self {
+            distribution if distribution.is_distribution() => "ms",
+            Measure::Calls => "/s",
+            Measure::Success | Measure::Cpu => "%",
+            Measure::CpuPerCall => "us",
+            Measure::Memory => "MiB",
+            Measure::Recovery => "s",
+            _ => "",
+        }
+    }
+
+    /// Whether more of it is better.
+    pub const fn more_is_better(self) -> bool {
+        matches!(self, Measure::Calls | Measure::Success | Measure::Peak)
+    }
+}
+
+/// What is taken of a distribution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Statistic {
+    /// A percentile, in thousandths of a percent: 99,000 is p99.
+    Percentile(u32),
+    /// The arithmetic mean.
+    Mean,
+    /// The largest value.
+    Max,
+}
+
+impl fmt::Display for Statistic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Statistic::Percentile(at) => write!(f, "p{}", f64::from(*at) / 1_000.0),
+            Statistic::Mean => f.write_str("mean"),
+            Statistic::Max => f.write_str("max"),
+        }
+    }
+}
+
+/// One figure of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Quantity {
+    /// What is measured.
+    pub measure: Measure,
+    /// What is taken of it; `None` unless it is a distribution.
+    pub statistic: Option<Statistic>,
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(statistic) = self.statistic {
+            write!(f, "{statistic} of ")?;
+        }
+        f.write_str(self.measure.name())
+    }
+}
+
+named! {
+    /// The direction of a limit.
+    Bound {
+        /// The figure is no larger.
+        AtMost = "at most",
+        /// The figure is no smaller.
+        AtLeast = "at least",
+    }
+}
+
+/// What a figure is held against.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Limit {
+    /// A value in [`Measure::unit`].
+    Value(f64),
+    /// A multiple of the same figure of another system, within the same block.
+    Ratio {
+        /// The factor.
+        times: f64,
+        /// The other system.
+        of: String,
+    },
+}
+
+/// What the measurements are to show. [`Claim`] is displayed as a sentence that reads as the same claim.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claim {
+    /// The figure.
+    pub quantity: Quantity,
+    /// The system that it is of.
+    pub system: String,
+    /// On which side of the limit it is to be.
+    pub bound: Bound,
+    /// The limit.
+    pub limit: Limit,
+    /// Factors and values at which it is judged; empty: at every combination.
+    pub at: Vec<super::Level>,
+}
+
+impl Claim {
+    /// Whether it is judged at this combination of factors.
+    pub fn concerns(&self, combination: &super::Combination) -> bool {
+        self.at.iter().all(|level| combination.value(&level.factor) == Some(level.value.as_str()))
+    }
+}
+
+impl fmt::Display for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} {} ", self.quantity, self.system, self.bound.name())?;
+        match &self.limit {
+            Limit::Value(value) => match self.quantity.measure.unit() {
+                unit if unit.chars().all(char::is_alphabetic) && !unit.is_empty() => {
+                    write!(f, "{value} {unit}")?
+                }
+                unit => write!(f, "{value}{unit}")?,
+            },
+            Limit::Ratio { times, of } => write!(f, "{times} of {of}")?,
+        }
+        for (nth, level) in self.at.iter().enumerate() {
+            let word = if nth == 0 { "where" } else { "and" };
+            write!(f, " {word} {} = {}", level.factor, level.value)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distributions_are_latencies_of_the_generator() {
+        for (name, measure) in Measure::ALL {
+            let latency = load::metrics::Measure::from_key(name).filter(|m| !m.is_duration());
+            assert_eq!(measure.is_distribution(), latency.is_some(), "{name}");
+        }
+    }
+}
