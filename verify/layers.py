@@ -61,6 +61,7 @@ BELOW = {
     'load-runner': {'wire', 'load', 'worker-runtime', 'control', 'tls'},
     # Experiments as data; they read the reports of the generator.
     'lab': {'load'},
+    'lab-runner': {'lab', 'load', 'regular-file'},
 }
 # Below every crate: it records broken conditions that only a bug can break.
 BELOW_ALL = {'invariant'}

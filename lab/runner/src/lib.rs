@@ -1,0 +1,7 @@
+//! Runs experiments: starts the systems and the generator, samples the machine, keeps an archive of each run.
+#![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "it waits for programs and reads the clock beside them")]
+
+pub mod archive;
+pub mod process;
+pub mod sampler;

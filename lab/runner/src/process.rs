@@ -1,0 +1,301 @@
+//! Programs that a run starts: each in a process group of its own, with its output kept. Only these groups are ended.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// Lines of output kept; with more, those in the middle are counted only.
+const FIRST_LINES: usize = 2_000;
+const LAST_LINES: usize = 2_000;
+/// A longer line is cut.
+const LINE_MAX: u64 = 4_096;
+/// Between two looks at a program that is waited for.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long the rest of a program's output is waited for.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// What a program wrote, standard output and error together.
+#[derive(Default, Debug)]
+struct Lines {
+    first: Vec<String>,
+    last: VecDeque<String>,
+    left_out: u64,
+}
+
+impl Lines {
+    fn push(&mut self, line: String) {
+        if self.first.len() < FIRST_LINES {
+            self.first.push(line);
+            return;
+        }
+        if self.last.len() == LAST_LINES {
+            self.last.pop_front();
+            self.left_out += 1;
+        }
+        self.last.push_back(line);
+    }
+
+    fn all(&self) -> impl Iterator<Item = &String> {
+        self.first.iter().chain(&self.last)
+    }
+}
+
+/// A started program. Dropped, it is ended.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    group: Pid,
+    lines: Arc<Mutex<Lines>>,
+    readers: Vec<JoinHandle<()>>,
+    ended: Option<ExitStatus>,
+}
+
+impl Process {
+    /// Starts a program in a process group of its own, so that Ctrl-C at the keyboard does not reach it.
+    ///
+    /// # Errors
+    /// If the program cannot be started.
+    pub fn start(command: &mut Command) -> io::Result<Process> {
+        let piped = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = piped.process_group(0).spawn()?;
+        let group = Pid::from_child(&child);
+        let lines = Arc::new(Mutex::new(Lines::default()));
+        let outputs: [Option<Box<dyn Read + Send>>; 2] = [
+            child.stdout.take().map(|output| Box::new(output) as Box<dyn Read + Send>),
+            child.stderr.take().map(|output| Box::new(output) as Box<dyn Read + Send>),
+        ];
+        let readers =
+            outputs.into_iter().flatten().map(|output| reader(output, Arc::clone(&lines))).collect();
+        Ok(Process { child, group, lines, readers, ended: None })
+    }
+
+    /// Whether it has not ended by itself.
+    pub fn is_running(&mut self) -> bool {
+        self.status().is_none()
+    }
+
+    /// Its exit status, if it has ended.
+    pub fn status(&mut self) -> Option<ExitStatus> {
+        if self.ended.is_none() {
+            self.ended = self.child.try_wait().ok().flatten();
+        }
+        self.ended
+    }
+
+    /// Waits until a line of its output contains `word`; the last lines if it ends before, or if time is over.
+    ///
+    /// # Errors
+    /// What went wrong, with the program's last lines.
+    pub fn wait_for(&mut self, word: &str, limit: Duration) -> Result<(), String> {
+        let until = Instant::now() + limit;
+        loop {
+            if self.says(word) {
+                return Ok(());
+            }
+            if !self.is_running() {
+                self.drain();
+                if self.says(word) {
+                    return Ok(());
+                }
+                return Err(format!("it ended before it was ready: {}", self.tail(5)));
+            }
+            if Instant::now() > until {
+                return Err(format!("it was not ready within {limit:?}: {}", self.tail(5)));
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    /// Waits for its end; nothing if it still runs at `until` or `stop` says so.
+    pub fn wait_until(&mut self, until: Instant, mut stop: impl FnMut() -> bool) -> Option<ExitStatus> {
+        loop {
+            if let Some(status) = self.status() {
+                return Some(status);
+            }
+            if Instant::now() >= until || stop() {
+                return None;
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    /// Whether a line of its output contains `word`.
+    pub fn says(&self, word: &str) -> bool {
+        self.locked().all().any(|line| line.contains(word))
+    }
+
+    /// Its output, one string; a line says how many were left out.
+    pub fn output(&self) -> String {
+        let lines = self.locked();
+        let mut text = String::new();
+        for line in &lines.first {
+            text.push_str(line);
+            text.push('\n');
+        }
+        if lines.left_out > 0 {
+            text.push_str(&format!("[{} lines left out]\n", lines.left_out));
+        }
+        for line in &lines.last {
+            text.push_str(line);
+            text.push('\n');
+        }
+        text
+    }
+
+    /// The last lines of its output, on one line.
+    pub fn tail(&self, lines: usize) -> String {
+        let all: Vec<String> = self.locked().all().cloned().collect();
+        let from = all.len().saturating_sub(lines);
+        if all.is_empty() { "it wrote nothing".to_owned() } else { all[from..].join(" | ") }
+    }
+
+    /// All processes of its group, itself first.
+    pub fn pids(&self) -> Vec<u32> {
+        let own = self.child.id();
+        let mut pids = vec![own];
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        for pid in entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) {
+            if pid != own && group_of(pid) == Some(own) {
+                pids.push(pid);
+            }
+        }
+        pids
+    }
+
+    /// Sends a signal to the whole group.
+    pub fn signal(&self, signal: Signal) {
+        if self.ended.is_none() {
+            // A group that has ended meanwhile needs no signal.
+            let _ = kill_process_group(self.group, signal);
+        }
+    }
+
+    /// Ends it: SIGTERM, again after half of `limit`, SIGKILL after all of it.
+    pub fn stop(&mut self, limit: Duration) -> Option<ExitStatus> {
+        for _ in 0..2 {
+            if self.status().is_none() {
+                self.signal(Signal::TERM);
+                self.wait_until(Instant::now() + limit / 2, || false);
+            }
+        }
+        self.kill();
+        self.status()
+    }
+
+    /// Ends it at once.
+    pub fn kill(&mut self) {
+        // Children may outlive the first process of the group. Where a process has its number again, that is another
+        // program, and the group is gone.
+        if self.ended.is_none() || group_of(self.child.id()).is_none() {
+            let _ = kill_process_group(self.group, Signal::KILL);
+        }
+        if self.ended.is_none() {
+            self.ended = self.child.wait().ok();
+        }
+        self.drain();
+    }
+
+    /// Waits for the rest of the output. A process that left the group may keep it open.
+    fn drain(&mut self) {
+        let until = Instant::now() + DRAIN;
+        while !self.readers.iter().all(JoinHandle::is_finished) && Instant::now() < until {
+            thread::sleep(LOOK);
+        }
+    }
+
+    fn locked(&self) -> std::sync::MutexGuard<'_, Lines> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.ended.is_none() {
+            self.kill();
+        }
+    }
+}
+
+/// The process group of a process that has not ended.
+fn group_of(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut after = stat.rsplit_once(')')?.1.split_whitespace();
+    let state = after.next()?;
+    let group = after.nth(1)?.parse().ok()?;
+    (state != "Z").then_some(group)
+}
+
+fn reader(output: Box<dyn Read + Send>, lines: Arc<Mutex<Lines>>) -> JoinHandle<()> {
+    thread::spawn(move || {
+        let mut output = BufReader::new(output);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            match output.by_ref().take(LINE_MAX).read_until(b'\n', &mut line) {
+                Ok(0) | Err(_) => return,
+                Ok(_) => {
+                    let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+                    lines.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+                }
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Process {
+        Process::start(Command::new("sh").args(["-c", script])).expect("sh starts")
+    }
+
+    #[test]
+    fn process_is_waited_for_by_a_word_of_its_output() {
+        let mut process = shell("echo begun; echo ready >&2; exec sleep 60");
+        process.wait_for("ready", Duration::from_secs(20)).expect("it says so");
+        assert!(process.is_running());
+        process.stop(Duration::from_secs(20));
+        assert!(!process.is_running());
+    }
+
+    #[test]
+    fn process_that_ends_before_its_word_is_an_error() {
+        let error = shell("echo no such file; exit 3")
+            .wait_for("ready", Duration::from_secs(20))
+            .expect_err("it ends");
+        assert!(error.contains("no such file"), "{error}");
+    }
+
+    #[test]
+    fn stop_ends_the_whole_group() {
+        let mut process = shell("trap '' TERM; sleep 61 & echo ready; wait; wait; sleep 61");
+        process.wait_for("ready", Duration::from_secs(20)).expect("it says so");
+        let pids = process.pids();
+        assert!(pids.len() >= 2, "{pids:?}");
+        process.stop(Duration::from_millis(200));
+        for pid in pids {
+            assert_ne!(group_of(pid), Some(process.child.id()), "{pid} still runs");
+        }
+    }
+
+    #[test]
+    fn long_output_keeps_its_beginning_and_its_end() {
+        let mut lines = Lines::default();
+        for number in 0..10_000 {
+            lines.push(number.to_string());
+        }
+        assert_eq!(lines.first[0], "0");
+        assert_eq!(lines.last.back().map(String::as_str), Some("9999"));
+        assert_eq!(lines.left_out, 6_000);
+        lines.push("more".to_owned());
+        assert_eq!(lines.left_out, 6_001);
+    }
+}

@@ -1,0 +1,294 @@
+//! What is read each second of a run: of the system under test, of the generator, and of the machine.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use load::report::{Column, SeriesReport};
+
+/// Between two readings.
+pub const INTERVAL: Duration = Duration::from_secs(1);
+/// Readings kept: a day. Later ones are not taken.
+const READINGS_MAX: usize = 86_400;
+/// Threads of a system that get a column of their own; the others are in its sum.
+const THREADS_MAX: usize = 64;
+
+/// Whose processes are read, under this name.
+#[derive(Clone, Debug)]
+pub struct Watched {
+    /// First part of the names of its columns.
+    pub name: &'static str,
+    /// Its processes.
+    pub pids: Vec<u32>,
+}
+
+/// How a value becomes one of a column.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    /// A counter: its growth for each second.
+    Growth,
+    /// As it is.
+    Level,
+}
+
+/// One value of a reading.
+#[derive(Clone, Copy, Debug)]
+struct Value {
+    kind: Kind,
+    unit: &'static str,
+    value: f64,
+}
+
+type Reading = BTreeMap<String, Value>;
+
+/// A thread that reads once a second until it is told to end.
+#[derive(Debug)]
+pub struct Sampler {
+    over: Arc<AtomicBool>,
+    watched: Arc<Mutex<Vec<Watched>>>,
+    thread: JoinHandle<Vec<(f64, Reading)>>,
+    begun: Instant,
+}
+
+impl Sampler {
+    /// Begins to read.
+    pub fn start(watched: Vec<Watched>) -> Sampler {
+        let over = Arc::new(AtomicBool::new(false));
+        let watched = Arc::new(Mutex::new(watched));
+        let begun = Instant::now();
+        let (told, whose) = (Arc::clone(&over), Arc::clone(&watched));
+        let thread = thread::spawn(move || read_until(begun, &told, &whose));
+        Sampler { over, watched, thread, begun }
+    }
+
+    /// When it began; the times of its readings count from here.
+    pub fn begun(&self) -> Instant {
+        self.begun
+    }
+
+    /// Has further processes read from now on.
+    pub fn watch(&self, more: Watched) {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner).push(more);
+    }
+
+    /// Ends; what was read.
+    pub fn stop(self) -> SeriesReport {
+        self.over.store(true, Ordering::Relaxed);
+        self.thread.thread().unpark();
+        series(&self.thread.join().unwrap_or_default())
+    }
+}
+
+fn read_until(begun: Instant, over: &AtomicBool, watched: &Mutex<Vec<Watched>>) -> Vec<(f64, Reading)> {
+    let mut readings = Vec::new();
+    let mut due = begun;
+    while readings.len() < READINGS_MAX {
+        let whose = watched.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let at = begun.elapsed().as_secs_f64();
+        readings.push((at, read(&whose)));
+        if over.load(Ordering::Relaxed) {
+            break;
+        }
+        due += INTERVAL;
+        // A reading that took longer than the interval leaves out what is past.
+        due = due.max(Instant::now());
+        while !over.load(Ordering::Relaxed) {
+            let left = due.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            thread::park_timeout(left);
+        }
+    }
+    readings
+}
+
+/// Readings as columns: a counter's growth for each second, a level as it was at the end of the interval.
+fn series(readings: &[(f64, Reading)]) -> SeriesReport {
+    let mut columns: BTreeMap<&str, Column> = BTreeMap::new();
+    for (key, value) in readings.iter().flat_map(|(_, reading)| reading) {
+        let empty = || Column { key: key.clone(), unit: value.unit.to_owned(), values: Vec::new() };
+        columns.entry(key).or_insert_with(empty);
+    }
+    let mut time = Vec::new();
+    for pair in readings.windows(2) {
+        let [(from, before), (until, after)] = pair else { continue };
+        let seconds = until - from;
+        // The last reading may come at once after the one before it.
+        if seconds < INTERVAL.as_secs_f64() / 2.0 {
+            continue;
+        }
+        time.push(*from);
+        for (key, column) in &mut columns {
+            let value = after.get(*key).and_then(|value| match value.kind {
+                Kind::Level => Some(value.value),
+                // What ends takes its counters with it.
+                Kind::Growth => before.get(*key).map(|first| (value.value - first.value).max(0.0) / seconds),
+            });
+            column.values.push(value);
+        }
+    }
+    SeriesReport { interval: INTERVAL.as_secs_f64(), time, columns: columns.into_values().collect() }
+}
+
+fn read(watched: &[Watched]) -> Reading {
+    let mut reading = Reading::new();
+    for one in watched {
+        read_processes(one, &mut reading);
+    }
+    read_machine(&mut reading);
+    reading
+}
+
+fn put(reading: &mut Reading, key: &str, kind: Kind, unit: &'static str, value: f64) {
+    let value = Value { kind, unit, value };
+    reading.entry(key.to_owned()).and_modify(|sum| sum.value += value.value).or_insert(value);
+}
+
+/// Processor time by thread, context switches and memory.
+fn read_processes(watched: &Watched, reading: &mut Reading) {
+    let name = watched.name;
+    let mut threads = 0;
+    for pid in &watched.pids {
+        for task in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+            let path = task.path();
+            let text = |file: &str| fs::read_to_string(path.join(file)).unwrap_or_default();
+            let Some(nanos) = text("schedstat").split_whitespace().next().and_then(|n| n.parse::<f64>().ok())
+            else {
+                continue;
+            };
+            // Nanoseconds of each second in hundredths of a core.
+            let percent = nanos / 1e7;
+            put(reading, &format!("{name}.cpu"), Kind::Growth, "%", percent);
+            if threads < THREADS_MAX {
+                threads += 1;
+                let thread = text("comm");
+                put(reading, &format!("{name}.cpu.{}", thread.trim()), Kind::Growth, "%", percent);
+            }
+            for (key, part) in
+                [("voluntary_ctxt_switches:", "waits"), ("nonvoluntary_ctxt_switches:", "preemptions")]
+            {
+                if let Some(value) = field(&text("status"), key) {
+                    put(reading, &format!("{name}.{part}"), Kind::Growth, "1/s", value);
+                }
+            }
+        }
+        let shared = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+        if let Some(kib) = field(&shared, "Pss:") {
+            put(reading, &format!("{name}.memory"), Kind::Level, "MiB", kib / 1024.0);
+        }
+    }
+}
+
+/// The kernel's counters that say whether packets were lost, and what else the machine did.
+fn read_machine(reading: &mut Reading) {
+    let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let snmp = text("/proc/net/snmp");
+    for (protocol, name, key) in [
+        ("Udp:", "InDatagrams", "machine.udp_received"),
+        ("Udp:", "RcvbufErrors", "machine.udp_receive_buffer_errors"),
+        ("Udp:", "SndbufErrors", "machine.udp_send_buffer_errors"),
+        ("Tcp:", "RetransSegs", "machine.tcp_retransmissions"),
+    ] {
+        if let Some(value) = of_table(&snmp, protocol, name) {
+            put(reading, key, Kind::Growth, "1/s", value);
+        }
+    }
+    let netstat = text("/proc/net/netstat");
+    for (name, key) in
+        [("ListenDrops", "machine.tcp_listen_drops"), ("ListenOverflows", "machine.tcp_listen_overflows")]
+    {
+        if let Some(value) = of_table(&netstat, "TcpExt:", name) {
+            put(reading, key, Kind::Growth, "1/s", value);
+        }
+    }
+    // A line for each processor, in hexadecimal: received, dropped, squeezed.
+    for line in text("/proc/net/softnet_stat").lines() {
+        let mut words = line.split_whitespace().map(|word| u64::from_str_radix(word, 16).unwrap_or(0) as f64);
+        for key in ["machine.softnet_received", "machine.softnet_dropped", "machine.softnet_squeezed"] {
+            put(reading, key, Kind::Growth, "1/s", words.next().unwrap_or(0.0));
+        }
+    }
+    let softirqs = text("/proc/softirqs");
+    for (name, key) in [("NET_RX:", "machine.softirq_net_rx"), ("NET_TX:", "machine.softirq_net_tx")] {
+        if let Some(line) = softirqs.lines().find_map(|line| line.trim_start().strip_prefix(name)) {
+            let sum: f64 = line.split_whitespace().filter_map(|word| word.parse::<f64>().ok()).sum();
+            put(reading, key, Kind::Growth, "1/s", sum);
+        }
+    }
+    if let Some(kib) = field(&text("/proc/meminfo"), "Slab:") {
+        put(reading, "machine.slab", Kind::Level, "MiB", kib / 1024.0);
+    }
+    // user nice system idle iowait irq softirq steal, in ticks of 10 ms over all processors.
+    if let Some(line) = text("/proc/stat").lines().next() {
+        let ticks: Vec<f64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        if let [user, nice, system, _, _, irq, softirq, steal, ..] = ticks[..] {
+            put(reading, "machine.cpu", Kind::Growth, "%", user + nice + system + irq + softirq);
+            put(reading, "machine.softirq", Kind::Growth, "%", softirq);
+            put(reading, "machine.steal", Kind::Growth, "%", steal);
+        }
+    }
+}
+
+/// The first number after `key` at the beginning of a line.
+fn field(text: &str, key: &str) -> Option<f64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(key))?;
+    rest.split_whitespace().next()?.parse().ok()
+}
+
+/// A value of /proc/net/snmp or /proc/net/netstat: a line of names and a line of numbers begin with the protocol.
+fn of_table(text: &str, protocol: &str, name: &str) -> Option<f64> {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix(protocol));
+    while let (Some(names), Some(values)) = (lines.next(), lines.next()) {
+        if let Some(at) = names.split_whitespace().position(|word| word == name) {
+            return values.split_whitespace().nth(at)?.parse().ok();
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernel_tables_are_read_by_name() {
+        let text = "Ip: Forwarding DefaultTTL\nIp: 1 64\nUdp: InDatagrams RcvbufErrors\nUdp: 12 3\n";
+        assert_eq!(of_table(text, "Udp:", "RcvbufErrors"), Some(3.0));
+        assert_eq!(of_table(text, "Udp:", "SndbufErrors"), None);
+        assert_eq!(of_table("", "Udp:", "InDatagrams"), None);
+    }
+
+    #[test]
+    fn counters_become_growth_a_second() {
+        let at = |value, level| {
+            let mut reading = Reading::new();
+            put(&mut reading, "a.count", Kind::Growth, "1/s", value);
+            put(&mut reading, "a.level", Kind::Level, "MiB", level);
+            reading
+        };
+        // The third begins anew, as a counter of a restarted process; the last comes too soon after it.
+        let readings = [(0.0, at(10.0, 1.0)), (2.0, at(30.0, 2.0)), (3.0, at(5.0, 3.0)), (3.1, at(9.0, 4.0))];
+        let series = series(&readings);
+        assert_eq!(series.time, [0.0, 2.0]);
+        assert_eq!(series.column("a.count"), [Some(10.0), Some(0.0)]);
+        assert_eq!(series.column("a.level"), [Some(2.0), Some(3.0)]);
+    }
+
+    #[test]
+    fn own_process_and_machine_are_sampled() {
+        let sampler = Sampler::start(vec![Watched { name: "self", pids: vec![std::process::id()] }]);
+        thread::sleep(INTERVAL * 2 + INTERVAL / 2);
+        let series = sampler.stop();
+        assert!(!series.time.is_empty());
+        for key in
+            ["self.cpu", "self.waits", "self.memory", "machine.slab", "machine.udp_received", "machine.cpu"]
+        {
+            assert!(series.column(key).iter().any(Option::is_some), "{key} is missing");
+        }
+        assert!(series.column("self.memory")[0].is_some_and(|mib| mib > 0.1));
+    }
+}
