@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "it waits for programs and reads the clock beside them")]
 
+pub mod addresses;
 pub mod archive;
 pub mod process;
 pub mod sampler;
+pub mod sip;
