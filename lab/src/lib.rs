@@ -7,5 +7,6 @@
 #![warn(missing_docs)]
 
 pub mod experiment;
+pub mod record;
 /// Samples, intervals, comparisons and verdicts.
 pub mod statistics {}

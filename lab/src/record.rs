@@ -1,0 +1,277 @@
+//! What is known of one run, as it stands in the archive.
+
+use serde::{Deserialize, Serialize};
+
+use load::report::{Fact, Report, SeriesReport};
+
+use crate::experiment::{Measure, Quantity, Statistic};
+
+/// Version of [`RunRecord`] as JSON. It grows when an old reader would misunderstand a new file.
+pub const VERSION: u32 = 1;
+
+/// One run.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunRecord {
+    /// [`VERSION`].
+    pub version: u32,
+    /// The name of the run: see [`RunId`](crate::experiment::RunId).
+    pub id: String,
+    /// Its block, from 1.
+    pub block: u32,
+    /// The system.
+    pub system: String,
+    /// Whether it is the second copy of the A/A control.
+    pub twin: bool,
+    /// Index of the combination of factors, from 0.
+    pub setup: usize,
+    /// Each factor with its value.
+    pub factors: Vec<Fact>,
+    /// Seed of everything random in this run.
+    pub seed: u64,
+    /// Wall clock at the start, seconds since 1970.
+    pub started: u64,
+    /// Program, arguments and version of the system; SHA-256 of the program.
+    pub program: Vec<Fact>,
+    /// The machine: processor, kernel, mitigations, clock.
+    pub machine: Vec<Fact>,
+    /// The report of the generator about the measurement.
+    pub load: Report,
+    /// What was sampled each second, from the start of the system to its end.
+    pub samples: SeriesReport,
+    /// When the measurement began and ended, seconds since the first sample.
+    pub window: (f64, f64),
+    /// Faults that were injected: when, seconds since the start of the measurement, and what.
+    pub faults: Vec<(f64, String)>,
+    /// Whether the warm-up ended because everything was steady; `None` if it had a fixed length.
+    pub steady: Option<bool>,
+    /// Why the run says nothing about the system; empty if it does.
+    pub void: Vec<String>,
+    /// What is worth knowing, without being a reason against the run.
+    pub notes: Vec<String>,
+}
+
+impl RunRecord {
+    /// Reads what [`RunRecord::to_json`] wrote.
+    ///
+    /// # Errors
+    /// If it is no such JSON, or of a later version.
+    pub fn from_json(text: &str) -> Result<RunRecord, String> {
+        let record: RunRecord =
+            serde_json::from_str(text).map_err(|error| format!("not the record of a run: {error}"))?;
+        if record.version != VERSION {
+            return Err(format!(
+                "the record of a run in version {}; this program reads version {VERSION}: use the one that wrote it",
+                record.version
+            ));
+        }
+        Ok(record)
+    }
+
+    /// As JSON.
+    pub fn to_json(&self) -> String {
+        // Numbers, strings and vectors always have a JSON form.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// The name by which plan and report call what was measured.
+    pub fn subject(&self) -> String {
+        format!("{}{}", self.system, if self.twin { ".again" } else { "" })
+    }
+
+    /// A figure of this run; nothing if the run has none. A void run has figures too: the caller leaves it out.
+    pub fn figure(&self, quantity: Quantity) -> Option<f64> {
+        let load = &self.load;
+        if quantity.measure.is_distribution() {
+            // Named as in the report of the generator.
+            return self.latency(quantity.measure.name(), quantity.statistic);
+        }
+        match quantity.measure {
+            Measure::Calls => Some(self.succeeded()? / positive(load.windows.measured)?),
+            Measure::Success => load.metric("calls.success"),
+            Measure::Failures => load.metric("calls.failed"),
+            Measure::Retransmissions => load.metric("retransmissions"),
+            Measure::CpuPerCall => {
+                let micros = load.server_cpu_percent? * 1e4 * load.windows.measured;
+                Some(micros / positive(self.succeeded()?)?)
+            }
+            Measure::Cpu => load.server_cpu_percent,
+            Measure::InstructionsPerCall => {
+                let counted = self.mean("system.instructions")? * load.windows.measured;
+                Some(counted / positive(self.succeeded()?)?)
+            }
+            Measure::Memory => load.server_memory_mib,
+            Measure::Peak => load.peak.as_ref()?.load,
+            Measure::Recovery => self.recovery(),
+            _ => None,
+        }
+    }
+
+    /// Calls that succeeded in the measurement.
+    fn succeeded(&self) -> Option<f64> {
+        self.load.measured.get("calls.succeeded").map(|calls| *calls as f64)
+    }
+
+    /// Seconds from a fault until a whole second has successful calls and no failed one; the longest of all faults.
+    /// Where that never comes, the time to the end of the measurement.
+    fn recovery(&self) -> Option<f64> {
+        let series = &self.load.series;
+        let (good, bad) = (series.column("succeeded"), series.column("failed"));
+        let before = self.load.windows.before();
+        let end = before + self.load.windows.measured;
+        let whole = |from: &f64| *from + series.interval <= end;
+        let of_fault = |at: f64| {
+            let good_second = |nth: usize| {
+                let count = |column: &[Option<f64>]| column.get(nth).copied().flatten().unwrap_or(0.0);
+                count(good) > 0.0 && count(bad) == 0.0
+            };
+            let seconds =
+                series.time.iter().enumerate().filter(|(_, from)| **from >= before + at && whole(from));
+            seconds
+                .map(|(nth, from)| (nth, *from))
+                .find(|(nth, _)| good_second(*nth))
+                .map_or(end, |(_, from)| from)
+                - before
+                - at
+        };
+        self.faults.iter().map(|(at, _)| of_fault(*at)).max_by(f64::total_cmp)
+    }
+
+    /// Milliseconds.
+    fn latency(&self, key: &str, statistic: Option<Statistic>) -> Option<f64> {
+        let distribution = self.load.latency(key)?.main();
+        if distribution.count == 0 {
+            return None;
+        }
+        let micros = match statistic? {
+            Statistic::Mean => distribution.mean,
+            Statistic::Max => distribution.max as f64,
+            Statistic::Percentile(thousandths) => {
+                at(&distribution.buckets, distribution.count, thousandths)? as f64
+            }
+        };
+        Some(micros / 1e3)
+    }
+
+    /// The samples of a column within the measurement.
+    pub fn within(&self, key: &str) -> Vec<f64> {
+        let interval = self.samples.interval;
+        let inside = |from: f64| {
+            from >= self.window.0 - interval / 2.0 && from + interval <= self.window.1 + interval / 2.0
+        };
+        let column = self.samples.column(key);
+        let pairs = self.samples.time.iter().zip(column);
+        pairs.filter(|(from, _)| inside(**from)).filter_map(|(_, value)| *value).collect()
+    }
+
+    fn mean(&self, key: &str) -> Option<f64> {
+        let values = self.within(key);
+        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+    }
+}
+
+fn positive(value: f64) -> Option<f64> {
+    (value > 0.0).then_some(value)
+}
+
+/// A percentile, in thousandths of a percent, from buckets of (upper end, count).
+fn at(buckets: &[(u64, u64)], count: u64, thousandths: u32) -> Option<u64> {
+    // Of 1,000 values the 990th is p99.
+    let wanted = (u128::from(count) * u128::from(thousandths)).div_ceil(100_000).max(1);
+    let mut seen = 0_u128;
+    buckets.iter().find_map(|(upper, count)| {
+        seen += u128::from(*count);
+        (seen >= wanted).then_some(*upper)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use load::report::{Column, Distribution, Latency, Windows};
+
+    fn quantity(measure: Measure) -> Quantity {
+        Quantity { measure, statistic: measure.is_distribution().then_some(Statistic::Percentile(99_000)) }
+    }
+
+    fn record() -> RunRecord {
+        let mut record = RunRecord { version: VERSION, ..RunRecord::default() };
+        record.load.windows = Windows { warm_up: 2.0, measured: 4.0, ..Windows::default() };
+        record.load.measured.insert("calls.succeeded".to_owned(), 400);
+        record.load.server_cpu_percent = Some(10.0);
+        let setup =
+            Distribution { count: 100, buckets: vec![(1_000, 98), (5_000, 2)], ..Distribution::default() };
+        record.load.latencies.push(Latency {
+            key: "setup".to_owned(),
+            intended: setup,
+            ..Latency::default()
+        });
+        record
+    }
+
+    #[test]
+    fn figures_are_those_of_the_report() {
+        let record = record();
+        assert_eq!(record.figure(quantity(Measure::Calls)), Some(100.0));
+        // A tenth of a core for four seconds, over 400 calls.
+        assert_eq!(record.figure(quantity(Measure::CpuPerCall)), Some(1_000.0));
+        assert_eq!(record.figure(quantity(Measure::Setup)), Some(5.0));
+        assert_eq!(record.figure(quantity(Measure::Response)), None);
+        assert_eq!(record.figure(quantity(Measure::Peak)), None);
+    }
+
+    #[test]
+    fn run_without_calls_has_no_figures_for_a_call() {
+        let empty = RunRecord::default();
+        for (_, measure) in Measure::ALL {
+            assert_eq!(empty.figure(quantity(*measure)), None, "{measure:?}");
+        }
+    }
+
+    #[test]
+    fn recovery_ends_with_the_first_good_second() {
+        let mut record = record();
+        record.load.windows.measured = 6.0;
+        record.load.series.interval = 1.0;
+        record.load.series.time = (0..9).map(f64::from).collect();
+        let column = |key: &str, values: [f64; 9]| Column {
+            key: key.to_owned(),
+            unit: String::new(),
+            values: values.map(Some).to_vec(),
+        };
+        record.load.series.columns = vec![
+            column("succeeded", [9.0, 9.0, 9.0, 2.0, 0.0, 7.0, 9.0, 9.0, 1.0]),
+            column("failed", [0.0, 0.0, 0.0, 5.0, 9.0, 2.0, 0.0, 0.0, 0.0]),
+        ];
+        record.faults = vec![(1.0, "kill".to_owned())];
+        assert_eq!(record.figure(quantity(Measure::Recovery)), Some(3.0));
+        // After the last second of the measurement nothing is judged.
+        record.faults = vec![(5.5, "kill".to_owned())];
+        assert_eq!(record.figure(quantity(Measure::Recovery)), Some(0.5));
+    }
+
+    #[test]
+    fn samples_within_the_window_count() {
+        let mut record = record();
+        record.samples = SeriesReport {
+            interval: 1.0,
+            time: vec![0.0, 1.0, 2.0, 3.0],
+            columns: vec![Column {
+                key: "system.cpu".to_owned(),
+                unit: "%".to_owned(),
+                values: vec![Some(1.0), Some(2.0), None, Some(4.0)],
+            }],
+        };
+        record.window = (1.0, 4.0);
+        assert_eq!(record.within("system.cpu"), [2.0, 4.0]);
+        assert_eq!(record.within("none"), [0.0; 0]);
+    }
+
+    #[test]
+    fn record_reads_back_as_it_was_written() {
+        let record = record();
+        assert_eq!(RunRecord::from_json(&record.to_json()), Ok(record));
+        assert!(RunRecord::from_json("{}").is_err());
+        assert!(RunRecord::from_json("[1]").is_err());
+    }
+}
