@@ -560,11 +560,11 @@ fn trunk_row(target: &TrunkTarget) -> [String; 8] {
         cell(&target.list),
         cell(&target.target),
         cell(&target.state),
-        cell(&target.why),
+        whole(&target.why),
         target.since_s.map_or("-".into(), uptime),
         target.calls.to_string(),
         target.failures.to_string(),
-        cell(&last.unwrap_or_default()),
+        whole(&last.unwrap_or_default()),
     ]
 }
 
@@ -628,7 +628,7 @@ fn node_row(node: &BalancedNode) -> [String; 11] {
         node.assigned.to_string(),
         time(times.map(|t| t.p50_ms)),
         time(times.map(|t| t.p99_ms)),
-        cell(&node.why),
+        whole(&node.why),
     ]
 }
 

@@ -3,6 +3,7 @@
 use crate::SHOWN_ERRORS;
 use crate::throttle::Throttle;
 use control::config::{ConfigError, ReloadReport};
+use sip_health::Why;
 use std::ops::Range;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -117,6 +118,15 @@ impl Reloads {
     pub(crate) fn counts(&self) -> (u64, u64) {
         *lock(&self.0)
     }
+}
+
+/// Why a server is as it is; `fault` says why connections to it over TLS fail.
+pub(crate) fn cause(why: Why, fault: impl FnOnce() -> Option<String>) -> String {
+    match why {
+        Why::Unreachable => fault().map(|fault| format!("TLS failed: {fault}")),
+        _ => None,
+    }
+    .unwrap_or_else(|| why.text().to_owned())
 }
 
 #[cfg(test)]

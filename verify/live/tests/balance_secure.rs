@@ -225,6 +225,9 @@ fn node_that_does_not_prove_its_name_is_down() {
     let nodes = [format!("sip:{}:5061;transport=tls;verify=node.example", server.ip())];
     let front = Front::start(authority, ip, "1", &nodes, "probe_interval = \"100ms\"\n");
     eventually("it is down", || front.ctl(&["nodes"]).contains(" down ").then_some(()));
+    let why = "TLS failed: the certificate is of other.example, not of node.example";
+    assert!(front.ctl(&["nodes"]).contains(why), "{}", front.ctl(&["nodes"]));
+    assert!(front.ctl(&["status"]).contains(why), "{}", front.ctl(&["status"]));
     let mut caller = front.link(Via::Wss);
     assert_eq!(caller.status(&Req::invite("sip:bob@example.com", &caller)), 503);
     assert!(front.metric("strowger_tls_unproven_total") >= 1);

@@ -374,7 +374,8 @@ fn failed_certificate_moves_calls_to_the_next_target() {
     assert_eq!(phone.response(&bye).status(), Some(200));
     assert!(server.log_has("target_down"), "the first one is tried last from now on");
     let shown = String::from_utf8(server.ctl(&["trunks"]).stdout).unwrap();
-    assert!(shown.contains("unreachable: the certificate is of other.example, not of"), "{shown}");
+    let why = format!("TLS failed: the certificate is of other.example, not of {}", first.ip());
+    assert!(shown.contains(&why), "{shown}");
     assert_eq!(server.metric("strowger_targets{state=\"down\"}"), 1);
     // Once its certificate is good, the probe finds it up.
     authority.renew(("carrier", &first), &["{IP}"], |_| {});

@@ -26,6 +26,11 @@ impl NodeNames {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The name that a node must prove; `None`: none is known.
+    pub fn of(&self, node: &Node) -> Option<String> {
+        self.lock().get(&node.id()).map(|name| String::from_utf8_lossy(name).into_owned())
+    }
+
     /// Each of these nodes must prove its name from now on, a domain or an address. A node without a name is
     /// not reached over TLS. The thread that adds a node must call this first. Names of nodes that the
     /// cluster no longer has ([`Cluster::by_id`](crate::Cluster::by_id)) are removed.

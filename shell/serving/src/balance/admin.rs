@@ -18,7 +18,7 @@ use control::log::LogHandle;
 use control::metrics::Text;
 use sip_balancer::{
     Algorithm, BYE_COST, Cluster, Health, Kind, Load, MOST_NODES, Node, NodeIndex, NodeStats, Notice, Order,
-    Report, Rules, Settings,
+    Report, Rules, Settings, Why,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -146,13 +146,13 @@ impl Control {
         for (at, came_back) in changes {
             let at = NodeIndex(at as u16);
             let node = cluster.node(at).map_or_else(String::new, |node| node.name());
-            let why = cluster.health(at).1.text();
+            let why = self.cause(at, cluster.health(at).1);
             if came_back {
                 log_events::balancer::node_up(&node);
             } else if cluster.order(at) == Order::Removed {
-                log_events::balancer::removed_node_down(&node, why);
+                log_events::balancer::removed_node_down(&node, &why);
             } else {
-                log_events::balancer::node_down(&node, why);
+                log_events::balancer::node_down(&node, &why);
             }
         }
         *seen = now;
@@ -161,6 +161,15 @@ impl Control {
     /// Looks whether files of certificates have changed.
     pub fn look_at_certificates(&self) {
         self.running.certificates.iter().for_each(Certificates::look);
+    }
+
+    /// Why a node is as it is, with the reason for which connections to it over TLS fail.
+    fn cause(&self, at: NodeIndex, why: Why) -> String {
+        let cluster = &self.running.cluster;
+        operator::cause(why, || {
+            let name = cluster.names().of(&cluster.node(at)?)?;
+            self.running.certificates.as_ref()?.client().fault_of(&name)
+        })
     }
 
     fn loads(&self) -> Vec<Load> {
@@ -194,7 +203,7 @@ impl Control {
         let (cluster, now) = (&self.running.cluster, monotonic_now());
         for (at, node) in cluster.members().filter(|(at, _)| cluster.order(*at) != Order::Removed) {
             if let (Health::Down, why) = cluster.health(at) {
-                alarms.push(format!("node {} is down: {}", node.name(), why.text()));
+                alarms.push(format!("node {} is down: {}", node.name(), self.cause(at, why)));
             }
         }
         if !cluster.is_open(now) {
@@ -372,7 +381,7 @@ impl Control {
                 Order::Removed => NodeOrder::Removed,
             },
             health: health_name(health).into(),
-            why: why_text(cluster, now, at),
+            why: whether_rests(cluster, now, at, self.cause(at, cluster.reason(now, at))),
             takes_calls: cluster.gets_calls(now, at),
             calls: load.calls.into(),
             transactions: load.transactions().into(),
@@ -415,10 +424,14 @@ pub(super) const fn health_name(health: Health) -> &'static str {
     }
 }
 
-/// Why a node is as it is, in words.
+/// Why a node is as it is, in the words of the metrics.
 pub(super) fn why_text(cluster: &Cluster, now: Time, at: NodeIndex) -> String {
-    let why = cluster.reason(now, at).text();
-    if cluster.resting_until(now, at).is_some() { format!("rests: {why}") } else { why.into() }
+    whether_rests(cluster, now, at, cluster.reason(now, at).text().to_owned())
+}
+
+/// The reason `why`, and whether the node rests for it.
+fn whether_rests(cluster: &Cluster, now: Time, at: NodeIndex, why: String) -> String {
+    if cluster.resting_until(now, at).is_some() { format!("rests: {why}") } else { why }
 }
 
 /// The unfinished work of a node, in BYEs.

@@ -145,7 +145,7 @@ fn reasons(text: &mut Text<'_>, cluster: &Cluster, now: Time) {
     let name = "strowger_balance_node_state";
     text.family(
         name,
-        "1 for how the node is (`unknown`, `up`, `down`) and why, in the words of `strowger ctl nodes`.",
+        "1 for how the node is (`unknown`, `up`, `down`) and why; `strowger ctl nodes` says more where TLS fails.",
         Type::Gauge,
     );
     for (at, node) in cluster.members() {

@@ -1,9 +1,10 @@
 //! What an operator sees of the targets of trunks, routes, voicemail and emergency calls.
 
+use crate::operator::cause;
 use control::admin::TrunkTarget;
 use control::config::{Config, Target};
 use control::metrics::{Kind, Text};
-use sip_health::{Failure, Health, Standing};
+use sip_health::{Failure, Health, Standing, Why};
 use sip_node::Gateways;
 use wire::Time;
 
@@ -53,7 +54,9 @@ fn shown(
     standing: &Standing,
     (now, fault): (Time, impl Fn() -> Option<String>),
 ) -> TrunkTarget {
-    let last = |failure| match (failure, fault()) {
+    // `why` has the reason otherwise.
+    let apart = || fault().filter(|_| standing.why != Why::Unreachable);
+    let last = |failure| match (failure, apart()) {
         (Failure::Unreachable, Some(fault)) => format!("{}: {fault}", text(failure)),
         _ => text(failure),
     };
@@ -66,7 +69,7 @@ fn shown(
         list: list.to_owned(),
         target: uri.to_owned(),
         state: state.to_owned(),
-        why: standing.why.text().to_owned(),
+        why: cause(standing.why, &fault),
         since_s: standing.since.map(|since| now.since(since).as_secs()),
         calls: standing.calls,
         failures: standing.failures,
