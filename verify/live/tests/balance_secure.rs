@@ -1,70 +1,8 @@
 //! The load balancer over TLS and WebSocket: phones on connections of their own, nodes that prove names, and
 //! certificates.
 
-use live::{Authority, Beside, Link, Msg, PATIENCE, Req, Server, Setup, Via, eventually, fresh_ip, run};
-use std::net::{Ipv4Addr, SocketAddr};
-
-/// A balancer with a listener of each transport.
-struct Front {
-    authority: Authority,
-    ip: Ipv4Addr,
-    workers: &'static str,
-    balancer: Beside,
-}
-
-impl Front {
-    /// In front of these nodes, with these keys of `[balance]`.
-    fn start(
-        authority: Authority,
-        ip: Ipv4Addr,
-        workers: &'static str,
-        nodes: &[String],
-        keys: &str,
-    ) -> Front {
-        authority.issue("front", &["example.com", &ip.to_string()]);
-        let nodes: Vec<String> = nodes.iter().map(|node| format!("\"{node}\"")).collect();
-        let places = [("udp", 5060), ("tcp", 5060), ("tls", 5061), ("ws", 5080), ("wss", 5443)];
-        let listen = places.map(|(transport, port)| format!("\"{transport}:{ip}:{port}\"")).join(", ");
-        let config = format!(
-            "listen = [{listen}]\ndata_dir = \"data\"\n[admin]\nlisten = \"{ip}:8080\"\n{}[balance]\nnodes = [{}]\n{keys}",
-            authority.section("front"),
-            nodes.join(", "),
-        );
-        let file = authority.folder().join("front.toml");
-        std::fs::write(&file, config).unwrap();
-        let balancer = Beside::start(&["balance", &file.display().to_string(), "--workers", workers]);
-        Front { authority, ip, workers, balancer }
-    }
-
-    /// Killed, and started again.
-    fn restart(&mut self) {
-        self.balancer.kill();
-        let file = self.authority.folder().join("front.toml").display().to_string();
-        self.balancer = Beside::start(&["balance", &file, "--workers", self.workers]);
-    }
-
-    fn link(&self, via: Via) -> Link {
-        let at = |port: u16| SocketAddr::from((self.ip, port));
-        match via {
-            Via::Udp | Via::Tcp => Link::open(via, at(5060)),
-            Via::Tls => Link::secure(via, at(5061), self.authority.root()),
-            Via::Ws => Link::secure(via, at(5080), self.authority.root()),
-            Via::Wss => Link::secure(via, at(5443), self.authority.root()),
-        }
-    }
-
-    fn ctl(&self, args: &[&str]) -> String {
-        let out = run([&["ctl"], args, &["--admin", &format!("{}:8080", self.ip)]].concat());
-        assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
-        String::from_utf8(out.stdout).unwrap()
-    }
-
-    fn metric(&self, name: &str) -> u64 {
-        let page = live::http((self.ip, 8080).into(), "GET", "/metrics").body;
-        let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        line.unwrap_or_else(|| panic!("no {name}")).parse::<f64>().unwrap() as u64
-    }
-}
+use live::{Authority, Front, Link, Msg, PATIENCE, Req, Server, Setup, Via, eventually, fresh_ip, run};
+use std::net::Ipv4Addr;
 
 /// A node behind this balancer, over TLS with a certificate of this name. It wants one of the balancer.
 fn node(authority: &Authority, front: Ipv4Addr, name: &str) -> Server {
@@ -233,7 +171,7 @@ fn node_that_does_not_prove_its_name_is_down() {
     assert!(front.metric("strowger_tls_unproven_total") >= 1);
     assert_eq!(server.metric("strowger_tcp_messages_in_total"), 0);
     // The operator says what its name is.
-    let file = front.authority.folder().join("front.toml");
+    let file = front.authority().folder().join("front.toml");
     let config = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, config.replace("verify=node.example", "verify=other.example")).unwrap();
     front.ctl(&["reload"]);
@@ -247,7 +185,7 @@ fn renewed_certificate_of_a_balancer_is_shown() {
     let front = Front::start(authority, ip, "1", &[format!("sip:{}:5060", fresh_ip())], "");
     assert!(front.ctl(&["certificates"]).contains("example.com"));
     let serves = |name: &str| front.ctl(&["certificates", "--output", "json"]).contains(name);
-    front.authority.issue("front", &["example.com", "renewed.example"]);
+    front.authority().issue("front", &["example.com", "renewed.example"]);
     eventually("the new one", || serves("renewed.example").then_some(()));
     front.link(Via::Tls);
     // Before its listeners are opened, one without a certificate is told by name.

@@ -1,7 +1,9 @@
 //! Phones behind connections that they opened (RFC 5626, RFC 7118), and what becomes of their calls when
 //! those connections end, or the server does.
 
-use live::{Credentials, Link, Listener, Msg, PATIENCE, Req, Server, Setup, Via, unique};
+use live::{
+    Credentials, Link, Listener, Msg, PATIENCE, Req, Server, Setup, Side, Via, hangs_up, speaks, unique,
+};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
@@ -25,96 +27,21 @@ fn register(link: &mut Link, user: &'static str, params: &str) {
     assert_eq!(answer.status(), Some(200), "{user}: {}", answer.start);
 }
 
-/// One end's side of a dialog.
-struct Side {
-    user: &'static str,
-    call_id: String,
-    local: String,
-    remote: String,
-    routes: Vec<String>,
-    target: String,
-    cseq: u32,
-}
-
-fn uri_of(contact: &str) -> String {
-    contact.split_once('<').and_then(|(_, rest)| rest.split_once('>')).unwrap().0.to_owned()
-}
-
-impl Side {
-    fn of_caller(invite: &Req, answer: &Msg) -> Side {
-        Side {
-            user: "ann",
-            call_id: invite.call_id.clone(),
-            local: invite.from.clone(),
-            remote: answer.header("To").unwrap().to_owned(),
-            routes: answer.all("Record-Route").into_iter().rev().map(str::to_owned).collect(),
-            target: uri_of(answer.header("Contact").unwrap()),
-            cseq: 100,
-        }
-    }
-
-    fn of_callee(invite: &Msg, tag: &str) -> Side {
-        Side {
-            user: "bob",
-            call_id: invite.header("Call-ID").unwrap().to_owned(),
-            local: format!("{};tag={tag}", invite.header("To").unwrap()),
-            remote: invite.header("From").unwrap().to_owned(),
-            routes: invite.all("Record-Route").into_iter().map(str::to_owned).collect(),
-            target: uri_of(invite.header("Contact").unwrap()),
-            cseq: 100,
-        }
-    }
-
-    /// A request within the dialog, with the sequence number of the last one if it is an ACK.
-    fn request(&mut self, method: &str, link: &Link) -> Req {
-        self.cseq += u32::from(method != "ACK");
-        let mut req = Req::new(method, &self.target, link);
-        (req.call_id, req.cseq) = (self.call_id.clone(), self.cseq);
-        (req.from, req.to) = (self.local.clone(), self.remote.clone());
-        req.extra = self.routes.iter().map(|route| format!("Route: {route}")).collect();
-        req.with(&format!("Contact: <{}>", link.contact(self.user)))
-    }
-}
-
 /// ann calls bob, who answers.
 fn call(ann: &mut Link, bob: &mut Link) -> (Side, Side) {
-    let invite = Req::invite("sip:bob@example.com", ann).user("ann");
-    let challenged = ann.ask(&invite);
-    assert_eq!(challenged.status(), Some(407));
-    let line = live::answer(&challenged, &who("ann"), "INVITE", &invite.uri);
-    let invite = invite.again(ann, &line);
-    ann.send(&invite.bytes());
+    let invite = dial(ann);
     let received = bob.request("INVITE");
+    answers(ann, &invite, bob, &received)
+}
+
+/// bob answers this INVITE, which came to him in this form.
+fn answers(ann: &mut Link, invite: &Req, bob: &mut Link, received: &Msg) -> (Side, Side) {
     bob.send(&received.reply(200, "b", &[&format!("Contact: <{}>", bob.contact("bob"))]));
-    let answer = ann.response(&invite);
+    let answer = ann.response(invite);
     assert_eq!(answer.status(), Some(200));
     ann.send(&invite.in_dialog("ACK", &answer, ann).bytes());
     bob.request("ACK");
-    (Side::of_caller(&invite, &answer), Side::of_callee(&received, "b"))
-}
-
-/// A re-INVITE and its ACK reach the other end, and neither end is challenged.
-fn speaks(from: (&mut Link, &mut Side), to: (&mut Link, &'static str)) {
-    let (link, side) = from;
-    let (other, user) = to;
-    let invite = side.request("INVITE", link);
-    link.send(&invite.bytes());
-    let received = other.request("INVITE");
-    other.send(&received.reply(200, "", &[&format!("Contact: <{}>", other.contact(user))]));
-    let answer = link.response(&invite);
-    assert_eq!(answer.status(), Some(200), "{} to {user}: {}", side.user, answer.start);
-    side.target = uri_of(answer.header("Contact").unwrap());
-    link.send(&side.request("ACK", link).bytes());
-    other.request("ACK");
-}
-
-fn hangs_up(from: (&mut Link, &mut Side), other: &mut Link) {
-    let (link, side) = from;
-    let bye = side.request("BYE", link);
-    link.send(&bye.bytes());
-    let received = other.request("BYE");
-    other.send(&received.reply(200, "", &[]));
-    assert_eq!(link.response(&bye).status(), Some(200));
+    (Side::of_caller(invite, &answer), Side::of_callee(received, "b"))
 }
 
 /// The phone connects again, as the same one.
@@ -183,6 +110,7 @@ fn call_goes_on_when_a_phone_connects_anew() {
 fn dial(ann: &mut Link) -> Req {
     let invite = Req::invite("sip:bob@example.com", ann).user("ann");
     let challenged = ann.ask(&invite);
+    assert_eq!(challenged.status(), Some(407));
     let invite = invite.again(ann, &live::answer(&challenged, &who("ann"), "INVITE", &invite.uri));
     ann.send(&invite.bytes());
     invite
@@ -307,4 +235,35 @@ fn restart_while_phones_are_away_leaves_no_call_hanging() {
     let received = bob.request("INVITE");
     bob.send(&received.reply(486, &unique("b"), &[]));
     assert_eq!(ann.response(&invite).status(), Some(486));
+}
+
+#[test]
+fn call_goes_on_over_the_other_flow_when_one_dies() {
+    for (first, second) in [(Via::Tls, Via::Tls), (Via::Wss, Via::Wss), (Via::Ws, Via::Tls)] {
+        for ann_first in [true, false] {
+            println!("{first:?} and {second:?}; ann speaks first: {ann_first}");
+            let server = server().start();
+            let mut ann = server.link(Via::Udp);
+            register(&mut ann, "ann", "");
+            let mut flows = [first, second].map(|via| Some(server.link(via)));
+            for (n, link) in flows.iter_mut().enumerate() {
+                let params = format!(";+sip.instance=\"<urn:uuid:b>\";reg-id={}", n + 1);
+                register(link.as_mut().unwrap(), "bob", &params);
+            }
+            let invite = dial(&mut ann);
+            let (on, received) = called(&mut flows);
+            let (mut caller, mut callee) = answers(&mut ann, &invite, flows[on].as_mut().unwrap(), &received);
+            flows[on] = None;
+            let bob = flows[1 - on].as_mut().unwrap();
+            if ann_first {
+                speaks((&mut ann, &mut caller), (bob, "bob"));
+                speaks((bob, &mut callee), (&mut ann, "ann"));
+                hangs_up((bob, &mut callee), &mut ann);
+            } else {
+                speaks((bob, &mut callee), (&mut ann, "ann"));
+                speaks((&mut ann, &mut caller), (bob, "bob"));
+                hangs_up((&mut ann, &mut caller), bob);
+            }
+        }
+    }
 }

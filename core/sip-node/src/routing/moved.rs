@@ -24,24 +24,35 @@ pub(super) struct Moved {
 struct Earlier {
     call_id: Vec<u8>,
     instance: Vec<u8>,
+    reg_id: u32,
     expires: Time,
 }
 
 impl Earlier {
     fn of(binding: &BindingView<'_>) -> Earlier {
         let (call_id, instance) = (binding.call_id.to_vec(), binding.instance.to_vec());
-        Earlier { call_id, instance, expires: binding.expires }
+        Earlier { call_id, instance, reg_id: binding.reg_id, expires: binding.expires }
     }
 
     /// Whether the same phone has registered again, with another Contact. Without a reg-id this makes a
     /// second binding (RFC 5626 section 6). A phone keeps its Call-ID until it reboots (RFC 3261 section
     /// 10.2).
     fn is_followed_by(&self, binding: &BindingView<'_>) -> bool {
+        if self.is_flow_beside(binding) {
+            return false;
+        }
         let same = match (&*self.instance, binding.instance) {
             (b"", b"") => self.call_id == binding.call_id,
             (earlier, instance) => earlier == instance,
         };
         same && binding.expires >= self.expires
+    }
+
+    /// Whether it is another flow of the same phone. A phone uses all its flows at a time (RFC 5626 section
+    /// 4.2), so this says nothing of the one that the dialog began on.
+    fn is_flow_beside(&self, binding: &BindingView<'_>) -> bool {
+        let flows = self.reg_id != 0 && binding.is_outbound();
+        flows && self.reg_id != binding.reg_id && self.instance == binding.instance
     }
 }
 
@@ -64,8 +75,8 @@ impl Only {
 
 /// Finds the connection of a user that leads to the phone of a dialog. It is the one that registered the
 /// Contact; else the only one with the user name of the Contact; else the only one of these at the address.
-/// If none has this user name, it is the only one of all. There is none while a phone is registered on the
-/// connection of the dialog, unless it has registered again on another.
+/// If none has this user name, it is the only one of all. While a phone is registered on the connection of
+/// the dialog, it is the one on which the same phone has registered again, else that of its last other flow.
 #[derive(Default)]
 struct Search {
     exact: Option<Flow>,
@@ -74,6 +85,7 @@ struct Search {
     all: Only,
     earlier: Option<Earlier>,
     follows: Option<Flow>,
+    beside: Option<(Time, Flow)>,
 }
 
 impl Search {
@@ -100,9 +112,16 @@ impl Search {
 
     /// Looks at a binding again, now that the earlier one is known.
     fn note_again(&mut self, end: &End, binding: &BindingView<'_>) {
-        let follows = self.earlier.as_ref().is_some_and(|earlier| earlier.is_followed_by(binding));
-        if follows && binding.flow.is_only_way() && binding.path.is_empty() && !began_on(end, binding) {
+        let Some(earlier) = &self.earlier else { return };
+        if !binding.flow.is_only_way() || !binding.path.is_empty() || began_on(end, binding) {
+            return;
+        }
+        if earlier.is_followed_by(binding) {
             self.follows = Some(binding.flow);
+        } else if earlier.is_flow_beside(binding)
+            && self.beside.is_none_or(|(last, _)| last <= binding.expires)
+        {
+            self.beside = Some((binding.expires, binding.flow));
         }
     }
 
@@ -111,7 +130,10 @@ impl Search {
         let all = self.all.found().filter(|_| self.named.flow.is_none());
         let likely = self.named.found().or(self.near.found()).or(all);
         match self.earlier {
-            Some(_) => self.follows.map(|flow| (flow, true)),
+            Some(_) => {
+                let beside = self.beside.map(|(_, flow)| (flow, false));
+                self.follows.map(|flow| (flow, true)).or(beside)
+            }
             None => self.exact.map(|flow| (flow, true)).or(likely.map(|flow| (flow, false))),
         }
     }

@@ -220,6 +220,26 @@ fn dialog_follows_a_phone_whose_earlier_binding_is_still_there() {
 }
 
 #[test]
+fn dialog_goes_over_the_other_flow_if_its_own_has_ended() {
+    // RFC 5626 section 4.2: both flows are in use, whichever was registered last.
+    for transport in [Transport::Tls, Transport::Wss] {
+        for order in [[1, 2], [2, 1]] {
+            let mut call = Call::to_phone(transport);
+            call.lab.bind("bob", &format!("{};expires=0", contact(transport, BEFORE)), udp(BOB));
+            for reg_id in order {
+                let from = if reg_id == 1 { BEFORE } else { AFTER };
+                let flow =
+                    format!("{};+sip.instance=\"<urn:uuid:a>\";reg-id={reg_id}", contact(transport, from));
+                let supported = "Supported: path, outbound\r\n";
+                call.lab.bind_with("bob", &flow, opened(transport, from, reg_id), supported);
+                call.lab.now = call.lab.now + Duration::from_secs(10);
+            }
+            tries(&mut call, [BEFORE, AFTER]);
+        }
+    }
+}
+
+#[test]
 fn other_phones_of_the_user_get_nothing_of_a_dialog() {
     for transport in TRANSPORTS {
         let mut call = Call::to_phone(transport);
