@@ -9,4 +9,4 @@
 pub mod experiment;
 pub mod record;
 /// Samples, intervals, comparisons and verdicts.
-pub mod statistics {}
+pub mod statistics;

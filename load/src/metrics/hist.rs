@@ -195,7 +195,7 @@ impl Hist {
 
 /// Which of `count` ascending values is the percentile: the first of at least `percent` of all; 1 to
 /// `count`. 99.9 % of 1,000 is the 999th, although the quotient in floating point is a little more.
-pub(super) fn rank(percent: f64, count: u64) -> u64 {
+pub fn rank(percent: f64, count: u64) -> u64 {
     let exact = percent * count as f64 / 100.0;
     ((exact - exact * 1e-12).ceil() as u64).clamp(1, count.max(1))
 }

@@ -36,7 +36,7 @@ pub use events::{
     Began, Bye, CallEnd, Failure, Measure, Method, Registering, Side, TransactionEnd, Unexpected, Window,
 };
 pub use figures::{Figures, Spread};
-pub use hist::Hist;
+pub use hist::{Hist, rank};
 pub use ladders::{Direction, Ladder, Ladders, Step};
 pub use pcap::pcap;
 pub use punctuality::Punctuality;

@@ -85,14 +85,14 @@ fn non_zero(x: f64, tiny: f64) -> f64 {
 }
 
 /// The probability that a standard normal variate is at most `z`.
-pub(super) fn normal_cdf(z: f64) -> f64 {
+pub fn normal_cdf(z: f64) -> f64 {
     let half = 0.5 * z * z;
     if z < 0.0 { 0.5 * gamma_q(0.5, half) } else { 0.5 + 0.5 * gamma_p(0.5, half) }
 }
 
 /// The standard normal variate that is not exceeded with probability `p`, 0 < p < 1 (Wichura's
 /// algorithm AS 241, 1988: about 16 digits).
-pub(super) fn normal_quantile(p: f64) -> f64 {
+pub fn normal_quantile(p: f64) -> f64 {
     let q = p - 0.5;
     if q.abs() <= 0.425 {
         let r = 0.180_625 - q * q;

@@ -1,6 +1,7 @@
 //! Whether samples follow a law: the tests of Kolmogorov and Smirnov, and of Pearson.
 
 use super::special::gamma_q;
+pub use super::special::{normal_cdf, normal_quantile};
 
 /// The outcome of a test: a small `p` speaks against the law.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -12,7 +12,7 @@ pub(super) fn ms(us: u64) -> f64 {
 
 /// A number with three to four significant digits and thousands apart: 0.0123, 4.56, 78.9, 1,235. Whole
 /// numbers are whole.
-pub(super) fn number(v: f64) -> String {
+pub fn number(v: f64) -> String {
     let a = v.abs();
     let digits = match a {
         _ if a == a.round() && a < 1e15 => 0,
@@ -43,7 +43,7 @@ pub(super) fn percent(v: f64) -> String {
 }
 
 /// A value with its unit.
-pub(super) fn with_unit(v: f64, unit: &str) -> String {
+pub fn with_unit(v: f64, unit: &str) -> String {
     match unit {
         "%" => format!("{} %", percent(v)),
         "" => number(v),

@@ -22,7 +22,7 @@ mod summary;
 
 pub use build::Inputs;
 pub use compare::{Comparison, Group, Row, Statement, compare};
-pub use format::plain;
+pub use format::{number, plain, with_unit};
 pub use html::html;
 pub use live::Live;
 pub use model::{
@@ -32,3 +32,4 @@ pub use model::{
 pub use searched::Searched;
 pub use series::csv;
 pub use sides::Found;
+pub use stats::{holm, moments};

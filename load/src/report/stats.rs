@@ -92,7 +92,7 @@ pub(super) fn proportion_upper(k: u64, n: u64, confidence: f64) -> f64 {
 }
 
 /// Mean and sample variance.
-pub(super) fn moments(values: &[f64]) -> (f64, f64) {
+pub fn moments(values: &[f64]) -> (f64, f64) {
     // Without this, rounding would find a spread among equal values.
     if let Some(first) = values.first()
         && values.iter().all(|v| v == first)
@@ -141,7 +141,7 @@ pub(super) fn welch(a: &[f64], b: &[f64], confidence: f64) -> Option<Welch> {
 
 /// Which of several p-values are significant when all were looked at together (Holm's step-down method, no
 /// assumption about their dependence).
-pub(super) fn holm(p: &[f64], alpha: f64) -> Vec<bool> {
+pub fn holm(p: &[f64], alpha: f64) -> Vec<bool> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|i, j| p[*i].total_cmp(&p[*j]));
     let mut out = vec![false; p.len()];
