@@ -51,16 +51,17 @@ BELOW = {
     'store': {'wire', 'location', 'sip-registrar', 'sip-auth', 'log-events'},
     # ... and control, whose keys and counters are those of the core: it reads into the core's settings, and names
     # what a node counts.
-    'control': {'wire', 'log-events', 'sip-message', 'sip-auth', 'sip-registrar', 'sip-proxy', 'sip-node', 'sip-balancer', 'tls', 'regular-file'},
+    'control': {'wire', 'log-events', 'sip-message', 'sip-auth', 'sip-registrar', 'sip-proxy', 'sip-node', 'sip-balancer', 'tls', 'regular-file', 'toml-form'},
     'resolver': {'wire', 'log-events'},
-    # Below the whole shell: the log events, and how files are read.
+    # Below the whole shell: the log events, how files are opened, and how TOML is read.
     'log-events': set(),
     'regular-file': set(),
+    'toml-form': set(),
     # The load generator is a machine like the node; the runtime drives it.
     'load': {'wire', 'timing', 'sip-message', 'sip-auth'},
     'load-runner': {'wire', 'load', 'worker-runtime', 'control', 'tls'},
     # Experiments as data; they read the reports of the generator.
-    'lab': {'load'},
+    'lab': {'load', 'toml-form'},
     'lab-runner': {'lab', 'load', 'regular-file'},
 }
 # Below every crate: it records broken conditions that only a bug can break.

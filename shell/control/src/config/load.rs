@@ -2,6 +2,7 @@
 
 use super::error::ConfigError;
 use super::reader::{NO_FILE, Place, Reader, Section};
+use super::schema::ELSEWHERE;
 use super::{Config, Server, Tls, sections, syntax};
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -179,7 +180,7 @@ impl Config {
         overrides: &Overrides,
         methods: &[&str],
     ) -> Result<Loaded, Vec<ConfigError>> {
-        let mut reader = Reader::new(name, text);
+        let mut reader = Reader::new(name, text).with(ELSEWHERE);
         let (document, syntax) = DeTable::parse_recoverable(text);
         if let Some((span, fault)) = syntax::first(text, &syntax) {
             // What is left of a broken document is not what was meant: findings in it would only mislead.

@@ -5,10 +5,16 @@
 //! default, the parser with its errors, the list of known keys, the effective configuration, what a reload
 //! may change, and `docs/reference/configuration.md`.
 
+use super::error::Fault;
 use super::form::Values;
 use super::load::Context;
 use super::reader::{Reader, Section};
 use super::sections::sections;
+use super::values::OTHER_DATABASES;
+use toml_form::reader::Elsewhere;
+
+/// What is said of keys that a section does not have.
+pub(super) const ELSEWHERE: Elsewhere = Elsewhere { missing, places: places_of };
 
 /// When a changed value counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,7 +175,7 @@ impl Described {
 }
 
 /// Where else than in `here` a key of this name may stand, in words; `None` where no other place knows it.
-pub(super) fn places_of(key: &str, here: &str) -> Option<String> {
+fn places_of(key: &str, here: &str) -> Option<String> {
     let sections = sections();
     let others =
         sections.iter().filter(|section| section.name != here && section.keys.iter().any(|k| k.name == key));
@@ -181,4 +187,25 @@ pub(super) fn places_of(key: &str, here: &str) -> Option<String> {
         .collect();
     let last = places.pop()?;
     Some(if places.is_empty() { last } else { format!("{} or {last}", places.join(", ")) })
+}
+
+/// What a key of this name asks for, if other servers have it and this one does not yet.
+fn missing(name: &str, section: &str) -> Option<Fault> {
+    let (what, mend) = match name {
+        "register" | "registration" | "user" | "username" | "password" | "auth_user" | "secret"
+            if section == "trunk" =>
+        {
+            let what = "registering at a carrier, and passwords for it, are not in this version";
+            (what.to_owned(), "remove it; the carrier must know this server by its address")
+        }
+        "backend" | "database" | "db" | "db_url" | "postgres" | "postgresql" | "mysql" | "redis" => {
+            (OTHER_DATABASES.to_owned(), "users and bindings are in SQLite below `data_dir`")
+        }
+        "ws" | "wss" => {
+            (format!("there is no section {name}"), "listen on \"wss:ADDRESS:PORT\"; see [websocket]")
+        }
+        "cluster" | "presence" => (format!("{name} is not in this version"), ""),
+        _ => return None,
+    };
+    Some(Fault::new(what, mend))
 }

@@ -7,30 +7,11 @@ use super::values::target;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
+pub(super) use toml_form::named;
 use wire::Transport;
 
 /// How long a target may say nothing at all, where the file does not say.
 pub(super) const SILENT_AFTER: Duration = Duration::from_secs(2);
-
-/// An enum whose variants have a name in the file; the names are read and written from one table.
-macro_rules! named {
-    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum $name { $($(#[$vdoc])* $variant),+ }
-
-        impl $name {
-            /// Every name the file may use, with its meaning.
-            pub const ALL: &'static [(&'static str, $name)] = &[$(($text, $name::$variant)),+];
-
-            /// The name in the file.
-            pub const fn name(self) -> &'static str {
-                match self { $($name::$variant => $text),+ }
-            }
-        }
-    };
-}
-pub(super) use named;
 
 /// One listening socket.
 #[derive(Clone, Debug, PartialEq, Eq)]

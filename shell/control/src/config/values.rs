@@ -4,50 +4,11 @@ use super::Emergency;
 use super::error::Fault;
 use super::types::{Cidr, HostPort, Listener, Source, Target};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::time::Duration;
+pub(super) use toml_form::text::{LONGEST_TEXT, show_duration, shown};
 use wire::Transport;
-
-/// Longest text of any single value, in octets; more is a mistake in the file.
-pub(super) const LONGEST_TEXT: usize = 4096;
 
 /// What is said to who asks for one.
 pub(super) const OTHER_DATABASES: &str = "databases other than SQLite are not in this version";
-
-/// Digits and a unit.
-pub(super) fn parse_duration(text: &str) -> Option<Duration> {
-    let text = text.trim();
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, unit) = text.split_at_checked(digits)?;
-    let number: u64 = number.parse().ok()?;
-    let micros = match unit.trim_start() {
-        "us" => 1,
-        "ms" => 1_000,
-        "s" => 1_000_000,
-        "m" | "min" => 60_000_000,
-        "h" => 3_600_000_000,
-        "d" => 86_400_000_000,
-        _ => return None,
-    };
-    number.checked_mul(micros).map(Duration::from_micros)
-}
-
-/// A duration as it may stand in the file.
-pub(super) fn show_duration(duration: Duration) -> String {
-    match duration.subsec_micros() {
-        0 => format!("{}s", duration.as_secs()),
-        micros if micros % 1_000 == 0 => format!("{}ms", duration.as_millis()),
-        _ => format!("{}us", duration.as_micros()),
-    }
-}
-
-/// Untrusted text for a message: cut, and with control characters escaped.
-pub(super) fn shown(text: &str) -> String {
-    let mut shown: String = text.chars().take(80).flat_map(char::escape_debug).collect();
-    if text.chars().nth(80).is_some() {
-        shown.push_str("...");
-    }
-    shown
-}
 
 /// Whether nothing can be sent to one host at this address.
 pub fn nowhere(ip: IpAddr) -> bool {

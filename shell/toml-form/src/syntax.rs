@@ -3,15 +3,15 @@
 //! The parser goes on after an error, and what it finds then follows from the first one more often than not:
 //! after a `]` that is missing it reads the rest of the file as elements of the list.
 
-use super::error::Fault;
-use super::reader::Span;
+use crate::error::Fault;
+use crate::reader::Span;
 use toml::de::Error;
 
 /// Words that other formats have for true and false.
 const SWITCHES: [&str; 6] = ["yes", "no", "on", "off", "true", "false"];
 
 /// The error to mend first, and where; `None` where there is none.
-pub(super) fn first(text: &str, errors: &[Error]) -> Option<(Span, Fault)> {
+pub fn first(text: &str, errors: &[Error]) -> Option<(Span, Fault)> {
     let place = |error: &Error| error.span().unwrap_or(0..0);
     let first = errors.iter().min_by_key(|error| place(error).start)?;
     let span = place(first);

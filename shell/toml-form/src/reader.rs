@@ -4,8 +4,8 @@
 //! Serde stops at the first error; a person who edits a file wants all of them. So the document is
 //! read key by key from the tree that `toml` gives out with byte spans.
 
-use super::error::{ConfigError, Fault, closest};
-use super::form::One;
+use crate::error::{ConfigError, Fault, closest};
+use crate::form::One;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use toml::de::{DeTable, DeValue};
@@ -14,19 +14,29 @@ use toml::de::{DeTable, DeValue};
 const LONGEST_LIST: usize = 10_000;
 
 /// What stands for the file's name where there is no file.
-pub(super) const NO_FILE: &str = "(defaults)";
+pub const NO_FILE: &str = "(defaults)";
 
 /// Byte offsets of something in the file.
-pub(super) type Span = Range<usize>;
+pub type Span = Range<usize>;
 
 /// A place as people count it: line and column, both from 1, the column in characters.
-pub(super) type Place = (u32, u32);
+pub type Place = (u32, u32);
+
+/// What a file's schema knows of a key that its section does not have.
+#[derive(Clone, Copy, Debug)]
+pub struct Elsewhere {
+    /// What is said of a key of this name in this section, if it asks for something that does not exist.
+    pub missing: fn(&str, &str) -> Option<Fault>,
+    /// Where else than in this section a key of this name may stand, in words.
+    pub places: fn(&str, &str) -> Option<String>,
+}
 
 /// Collects findings about one file.
-pub(super) struct Reader<'t> {
+pub struct Reader<'t> {
     file: &'t str,
     text: &'t str,
     line_starts: Vec<usize>,
+    elsewhere: Option<Elsewhere>,
     /// What makes the configuration unusable.
     pub errors: Vec<ConfigError>,
     /// What the operator should know.
@@ -36,10 +46,17 @@ pub(super) struct Reader<'t> {
 }
 
 impl<'t> Reader<'t> {
+    /// For this text of a file of this name.
     pub fn new(file: &'t str, text: &'t str) -> Reader<'t> {
         let mut line_starts = vec![0];
         line_starts.extend(text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i + 1));
-        Reader { file, text, line_starts, errors: Vec::new(), warnings: Vec::new(), places: BTreeMap::new() }
+        let (errors, warnings, places) = (Vec::new(), Vec::new(), BTreeMap::new());
+        Reader { file, text, line_starts, elsewhere: None, errors, warnings, places }
+    }
+
+    /// With what the schema knows of unknown keys.
+    pub fn with(self, elsewhere: Elsewhere) -> Reader<'t> {
+        Reader { elsewhere: Some(elsewhere), ..self }
     }
 
     /// Line and column of a byte offset.
@@ -85,14 +102,16 @@ fn in_option(option: &str, fault: Fault) -> ConfigError {
 
 /// A value and where it stands.
 #[derive(Clone, Debug)]
-pub(super) struct At<T> {
+pub struct At<T> {
+    /// The value.
     pub value: T,
+    /// Where it stands.
     pub span: Span,
 }
 
 /// One table of the document. A missing table reads like an empty one, so that defaults need no
 /// second path.
-pub(super) struct Section<'d, 'i> {
+pub struct Section<'d, 'i> {
     table: Option<&'d DeTable<'i>>,
     path: &'static str,
     span: Span,
@@ -101,6 +120,7 @@ pub(super) struct Section<'d, 'i> {
 }
 
 impl<'d, 'i> Section<'d, 'i> {
+    /// The table at `span`; `path` names it in messages and is empty for the top of the file.
     pub fn new(path: &'static str, span: Span, table: Option<&'d DeTable<'i>>) -> Section<'d, 'i> {
         Section { table, path, span, asked: Vec::new(), faults: 0 }
     }
@@ -270,49 +290,30 @@ impl<'d, 'i> Section<'d, 'i> {
             if self.asked.contains(&name) {
                 continue;
             }
-            let fault = missing(name, self.path).unwrap_or_else(|| {
+            let elsewhere = reader.elsewhere;
+            let missing = elsewhere.and_then(|elsewhere| (elsewhere.missing)(name, self.path));
+            let fault = missing.unwrap_or_else(|| {
                 let inside =
                     if self.path.is_empty() { String::new() } else { format!(" in [{}]", self.path) };
-                Fault::new(format!("unknown key `{name}`{inside}"), self.mend(name))
+                Fault::new(format!("unknown key `{name}`{inside}"), self.mend(name, elsewhere))
             });
             reader.error(&key.span(), fault);
         }
     }
 
-    fn mend(&self, written: &str) -> String {
+    fn mend(&self, written: &str, elsewhere: Option<Elsewhere>) -> String {
         if let Some(meant) = closest(written, self.asked.iter().copied()) {
             return format!("did you mean `{meant}`?");
         }
-        match super::schema::places_of(written, self.path) {
+        match elsewhere.and_then(|elsewhere| (elsewhere.places)(written, self.path)) {
             Some(places) => format!("`{written}` belongs {places}"),
             None => format!("known here: {}", self.asked.join(", ")),
         }
     }
 }
 
-/// What a key of this name asks for, if other servers have it and this one does not yet.
-fn missing(name: &str, section: &str) -> Option<Fault> {
-    let (what, mend) = match name {
-        "register" | "registration" | "user" | "username" | "password" | "auth_user" | "secret"
-            if section == "trunk" =>
-        {
-            let what = "registering at a carrier, and passwords for it, are not in this version";
-            (what.to_owned(), "remove it; the carrier must know this server by its address")
-        }
-        "backend" | "database" | "db" | "db_url" | "postgres" | "postgresql" | "mysql" | "redis" => {
-            (super::values::OTHER_DATABASES.to_owned(), "users and bindings are in SQLite below `data_dir`")
-        }
-        "ws" | "wss" => {
-            (format!("there is no section {name}"), "listen on \"wss:ADDRESS:PORT\"; see [websocket]")
-        }
-        "cluster" | "presence" => (format!("{name} is not in this version"), ""),
-        _ => return None,
-    };
-    Some(Fault::new(what, mend))
-}
-
 /// What a value is, with its article, for "not a number".
-pub(super) fn kind(value: &DeValue<'_>) -> &'static str {
+pub fn kind(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a string",
         DeValue::Integer(_) => "a number",

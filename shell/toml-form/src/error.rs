@@ -47,12 +47,15 @@ impl std::error::Error for ConfigError {}
 
 /// A value that does not do, before it is known where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Fault {
+pub struct Fault {
+    /// What is wrong.
     pub message: String,
+    /// What to do about it; may be empty.
     pub mend: String,
 }
 
 impl Fault {
+    /// What is wrong, and what to do about it.
     pub fn new(message: impl Into<String>, mend: impl Into<String>) -> Fault {
         Fault { message: message.into(), mend: mend.into() }
     }
@@ -63,7 +66,7 @@ const LONGEST_COMPARED: usize = 64;
 
 /// The candidate that `written` was probably meant to be: at most two edits away, and at most one
 /// for short words.
-pub(super) fn closest<'c>(written: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
+pub fn closest<'c>(written: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     let allowed = if written.chars().count() <= 4 { 1 } else { 2 };
     candidates
         .into_iter()
