@@ -272,6 +272,6 @@ mod tests {
         let record = record();
         assert_eq!(RunRecord::from_json(&record.to_json()), Ok(record));
         assert!(RunRecord::from_json("{}").is_err());
-        assert!(RunRecord::from_json("[1]").is_err());
+        assert!(RunRecord::from_json("[2]").is_err());
     }
 }

@@ -4,6 +4,13 @@
 
 pub mod addresses;
 pub mod archive;
+pub mod certificates;
+pub mod generator;
+pub mod machine;
 pub mod process;
+pub mod run;
 pub mod sampler;
+pub mod screening;
 pub mod sip;
+pub mod systems;
+pub mod warm_up;

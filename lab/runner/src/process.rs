@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 /// Lines of output kept; with more, those in the middle are counted only.
 const FIRST_LINES: usize = 2_000;
@@ -58,13 +59,14 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program in a process group of its own, so that Ctrl-C at the keyboard does not reach it.
+    /// Starts a program in a process group of its own, so that Ctrl-C at the keyboard does not reach it. It may use
+    /// these processors; empty: all.
     ///
     /// # Errors
     /// If the program cannot be started.
-    pub fn start(command: &mut Command) -> io::Result<Process> {
+    pub fn start(command: &mut Command, cpus: &[u32]) -> io::Result<Process> {
         let piped = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = piped.process_group(0).spawn()?;
+        let mut child = spawn_on(piped.process_group(0), cpus)?;
         let group = Pid::from_child(&child);
         let lines = Arc::new(Mutex::new(Lines::default()));
         let outputs: [Option<Box<dyn Read + Send>>; 2] = [
@@ -223,6 +225,27 @@ impl Drop for Process {
     }
 }
 
+/// A child inherits the processors of the thread that starts it.
+fn spawn_on(command: &mut Command, cpus: &[u32]) -> io::Result<Child> {
+    if cpus.is_empty() {
+        return command.spawn();
+    }
+    let mut set = CpuSet::new();
+    for cpu in cpus {
+        let cpu = usize::try_from(*cpu).unwrap_or(usize::MAX);
+        if cpu < CpuSet::MAX_CPU {
+            set.set(cpu);
+        }
+    }
+    thread::scope(|scope| {
+        let spawning = scope.spawn(|| {
+            sched_setaffinity(None, &set)?;
+            command.spawn()
+        });
+        spawning.join().unwrap_or_else(|_| Err(io::Error::other("the starting thread ended")))
+    })
+}
+
 /// The process group of a process that has not ended.
 fn group_of(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -254,7 +277,7 @@ mod tests {
     use super::*;
 
     fn shell(script: &str) -> Process {
-        Process::start(Command::new("sh").args(["-c", script])).expect("sh starts")
+        Process::start(Command::new("sh").args(["-c", script]), &[]).expect("sh starts")
     }
 
     #[test]
@@ -284,6 +307,19 @@ mod tests {
         for pid in pids {
             assert_ne!(group_of(pid), Some(process.child.id()), "{pid} still runs");
         }
+    }
+
+    #[test]
+    fn process_runs_on_the_processors_it_was_given() {
+        let mut command = Command::new("grep");
+        let mut process = Process::start(command.args(["Cpus_allowed_list", "/proc/self/status"]), &[0])
+            .expect("grep starts");
+        process.wait_for("Cpus_allowed_list:\t0", Duration::from_secs(20)).expect("only the first one");
+        let status = fs::read_to_string("/proc/thread-self/status").expect("read");
+        assert!(
+            !status.contains("Cpus_allowed_list:\t0\n")
+                || thread::available_parallelism().is_ok_and(|n| n.get() == 1)
+        );
     }
 
     #[test]

@@ -49,7 +49,8 @@ type Reading = BTreeMap<String, Value>;
 pub struct Sampler {
     over: Arc<AtomicBool>,
     watched: Arc<Mutex<Vec<Watched>>>,
-    thread: JoinHandle<Vec<(f64, Reading)>>,
+    readings: Arc<Mutex<Vec<(f64, Reading)>>>,
+    thread: JoinHandle<()>,
     begun: Instant,
 }
 
@@ -59,9 +60,10 @@ impl Sampler {
         let over = Arc::new(AtomicBool::new(false));
         let watched = Arc::new(Mutex::new(watched));
         let begun = Instant::now();
-        let (told, whose) = (Arc::clone(&over), Arc::clone(&watched));
-        let thread = thread::spawn(move || read_until(begun, &told, &whose));
-        Sampler { over, watched, thread, begun }
+        let readings = Arc::new(Mutex::new(Vec::new()));
+        let (told, whose, into) = (Arc::clone(&over), Arc::clone(&watched), Arc::clone(&readings));
+        let thread = thread::spawn(move || read_until(begun, &told, &whose, &into));
+        Sampler { over, watched, readings, thread, begun }
     }
 
     /// When it began; the times of its readings count from here.
@@ -74,21 +76,32 @@ impl Sampler {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner).push(more);
     }
 
+    /// What was read so far.
+    pub fn so_far(&self) -> SeriesReport {
+        series(&self.readings.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Ends; what was read.
     pub fn stop(self) -> SeriesReport {
         self.over.store(true, Ordering::Relaxed);
         self.thread.thread().unpark();
-        series(&self.thread.join().unwrap_or_default())
+        let _ = self.thread.join();
+        series(&self.readings.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-fn read_until(begun: Instant, over: &AtomicBool, watched: &Mutex<Vec<Watched>>) -> Vec<(f64, Reading)> {
-    let mut readings = Vec::new();
+fn read_until(
+    begun: Instant,
+    over: &AtomicBool,
+    watched: &Mutex<Vec<Watched>>,
+    into: &Mutex<Vec<(f64, Reading)>>,
+) {
     let mut due = begun;
-    while readings.len() < READINGS_MAX {
+    for _ in 0..READINGS_MAX {
         let whose = watched.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let at = begun.elapsed().as_secs_f64();
-        readings.push((at, read(&whose)));
+        let reading = (at, read(&whose));
+        into.lock().unwrap_or_else(PoisonError::into_inner).push(reading);
         if over.load(Ordering::Relaxed) {
             break;
         }
@@ -103,7 +116,6 @@ fn read_until(begun: Instant, over: &AtomicBool, watched: &Mutex<Vec<Watched>>) 
             thread::park_timeout(left);
         }
     }
-    readings
 }
 
 /// Readings as columns: a counter's growth for each second, a level as it was at the end of the interval.

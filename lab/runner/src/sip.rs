@@ -19,6 +19,11 @@ pub fn user(number: u32) -> String {
     format!("u{}", 1_000_000 + u64::from(number))
 }
 
+/// The password of a user.
+pub fn password(number: u32) -> String {
+    format!("p{}", 1_000_000 + u64::from(number))
+}
+
 /// The status of a response; nothing if it is none.
 fn status(message: &[u8]) -> Option<u16> {
     let text = message.strip_prefix(b"SIP/2.0 ")?;

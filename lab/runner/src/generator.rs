@@ -1,0 +1,178 @@
+//! The generator of a run: `strowger load` as a program of its own.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use lab::experiment::{ArrivalTimes, Connections, Transport, Workload};
+use load::report::Report;
+
+use crate::certificates::Certificates;
+use crate::sip::{self, DOMAIN};
+
+/// Lines of the injection file: callers are used in turn.
+const CALLERS: u32 = 10_000;
+/// A run's own deviation from its schedule is judged by the runner's rules on the report; this is its own limit.
+const LATENESS_MS: &str = "5";
+
+/// One use of the generator.
+#[derive(Clone, Debug)]
+pub struct Generator<'a> {
+    /// The program that is this build.
+    pub own: &'a Path,
+    /// A folder for its files.
+    pub folder: &'a Path,
+    /// What it does.
+    pub workload: &'a Workload,
+    /// Where it answers calls. It calls from the ports after this one.
+    pub place: SocketAddr,
+    /// Where calls go.
+    pub target: SocketAddr,
+    /// The process of the system, for its processor time; nothing where there is none.
+    pub system: Option<u32>,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Certificates, where the workload needs them.
+    pub certificates: Option<&'a Certificates>,
+}
+
+impl Generator<'_> {
+    /// The command for calls during `warm_up` and `measure`.
+    ///
+    /// # Errors
+    /// If a file cannot be written.
+    pub fn command(&self, warm_up: Duration, measure: Duration) -> Result<Command, String> {
+        let workload = self.workload;
+        let mut command = Command::new(self.own);
+        command.arg("load").arg(self.target.to_string());
+        command.args(["-i", &self.place.ip().to_string(), "-p", &self.place.port().to_string()]);
+        command.args(["-t", way(workload), "--workers", &workload.workers.max(1).to_string()]);
+        command.args(["--seed", &self.seed.to_string(), "--lateness", LATENESS_MS]);
+        command.arg("--json").arg(self.report_file()).arg("--csv").arg(self.folder.join("load.csv"));
+        if let Some(pid) = self.system {
+            command.args(["--server-pid", &pid.to_string()]);
+        }
+        if workload.users > 0 {
+            self.population(&mut command, warm_up, measure);
+        } else {
+            self.scenario(&mut command, warm_up, measure)?;
+        }
+        if let Some(certificates) = self.certificates {
+            command.arg("--tls-cert").arg(certificates.chain()).arg("--tls-key").arg(certificates.key());
+        }
+        command.args(&workload.options);
+        Ok(command)
+    }
+
+    fn population(&self, command: &mut Command, warm_up: Duration, measure: Duration) {
+        let workload = self.workload;
+        command.args(["--users", &workload.users.to_string(), "--domain", DOMAIN]);
+        command.args(["--compress", &workload.compress.to_string()]);
+        if workload.find_peak {
+            command.args(["--find-peak", "--trial", &milliseconds(measure)]);
+        } else {
+            command.args([
+                "--measure",
+                &milliseconds(measure),
+                "--with",
+                &format!("warm_up={}", milliseconds(warm_up)),
+            ]);
+        }
+    }
+
+    fn scenario(&self, command: &mut Command, warm_up: Duration, measure: Duration) -> Result<(), String> {
+        let workload = self.workload;
+        let is_file = workload.scenario.contains(['/', '.']);
+        command.args([if is_file { "--sf" } else { "--sn" }, &workload.scenario]);
+        if let Some(answer) = workload.answer.as_deref().filter(|_| workload.callees > 0) {
+            command.args(["--answer", answer]);
+        }
+        command.arg("--inf").arg(self.rows()?).args(["--key", "domain", DOMAIN]);
+        command.args(["-s", &sip::user(0)]);
+        if !workload.hold.is_zero() {
+            command.args(["-d", &workload.hold.as_millis().to_string()]);
+        }
+        // -r takes whole numbers: other rates are calls in a thousand seconds.
+        let whole = workload.rate.fract() == 0.0 && workload.rate >= 1.0;
+        let (calls, period) = if whole { (workload.rate, "1s") } else { (workload.rate * 1e3, "1000s") };
+        command.args(["-r", &rate(calls).to_string(), "--rp", period]);
+        if workload.find_peak {
+            command.args(["--find-peak", "--trial", &milliseconds(measure)]);
+            return Ok(());
+        }
+        if workload.arrivals == ArrivalTimes::Poisson {
+            command.arg("--poisson");
+        }
+        command.args(["--warm-up", &warm_up.as_secs_f64().to_string()]);
+        command.args(["--timeout", &milliseconds(warm_up + measure)]);
+        Ok(())
+    }
+
+    /// The injection file: caller, its password, callee. Nobody calls themselves.
+    fn rows(&self) -> Result<PathBuf, String> {
+        let path = self.folder.join("calls.csv");
+        let callees = self.workload.callees.max(1);
+        let callers = if self.workload.authenticate { callees } else { CALLERS };
+        let mut text = "SEQUENTIAL\n".to_owned();
+        for number in 0..callers {
+            let caller = callees + number;
+            let callee = sip::user(number % callees);
+            text.push_str(&format!("{};{};{callee}\n", sip::user(caller), sip::password(caller)));
+        }
+        fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(path)
+    }
+
+    /// Where its report is after its end.
+    pub fn report_file(&self) -> PathBuf {
+        self.folder.join("load.json")
+    }
+
+    /// Its report.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn report(&self) -> Result<Report, String> {
+        let path = self.report_file();
+        let text =
+            fs::read_to_string(&path).map_err(|error| format!("the generator left no report: {error}"))?;
+        Report::from_json(&text).map_err(|error| error.to_string())
+    }
+}
+
+/// The contact at which callees are registered.
+pub fn contact(place: SocketAddr, transport: Transport) -> String {
+    match transport {
+        Transport::Udp => place.to_string(),
+        other => format!("{place};transport={}", other.name()),
+    }
+}
+
+fn rate(rate: f64) -> u64 {
+    // At least one, and of a rate that a file may hold.
+    rate.round().max(1.0) as u64
+}
+
+fn milliseconds(time: Duration) -> String {
+    format!("{}ms", time.as_millis())
+}
+
+/// The option -t.
+fn way(workload: &Workload) -> &'static str {
+    match (workload.transport, workload.connections) {
+        (Transport::Udp, Connections::Shared) => "u1",
+        (Transport::Udp, Connections::Each) => "un",
+        (Transport::Tcp, Connections::Shared) => "t1",
+        (Transport::Tcp, Connections::Each) => "tn",
+        (Transport::Tls, Connections::Shared) => "l1",
+        (Transport::Tls, Connections::Each) => "ln",
+        (Transport::Ws, Connections::Shared) => "w1",
+        (Transport::Ws, Connections::Each) => "wn",
+        (Transport::Wss, Connections::Shared) => "wss1",
+        (Transport::Wss, Connections::Each) => "wssn",
+        (Transport::Sctp, Connections::Shared) => "s1",
+        (Transport::Sctp, Connections::Each) => "sn",
+    }
+}

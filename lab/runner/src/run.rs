@@ -1,0 +1,340 @@
+//! One run: a fresh system, warm-up, measurement, faults, samples, and the facts that make a run void.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use lab::experiment::{FaultKind, FaultPlace, Run, Setup, SystemKind, Transport, WarmUp};
+use lab::record::{RunRecord, VERSION};
+use load::report::Fact;
+use rustix::process::Signal;
+
+use crate::addresses::{Addresses, PORT};
+use crate::certificates::Certificates;
+use crate::generator::{Generator, contact};
+use crate::machine;
+use crate::process::Process;
+use crate::sampler::{Sampler, Watched};
+use crate::screening;
+use crate::sip::{self, DOMAIN};
+use crate::systems::{self, Ground, Running};
+use crate::warm_up;
+
+/// The measuring generator has this long to reach its rate, after a warm-up of its own.
+const SETTLE: Duration = Duration::from_secs(1);
+/// How long the generator may take beyond the time of its calls: calls under way end, the report is written.
+const GENERATOR_ENDS: Duration = Duration::from_secs(90);
+/// A search for the peak has its own limits; this ends one that hangs.
+const SEARCH_MAX: Duration = Duration::from_secs(3_600);
+const STOP: Duration = Duration::from_secs(5);
+
+/// What all runs of an experiment share.
+#[derive(Debug)]
+pub struct Bench<'a> {
+    /// The program that is this build.
+    pub own: PathBuf,
+    /// Where runs have their folders.
+    pub scratch: PathBuf,
+    /// Free addresses.
+    pub addresses: Addresses,
+    /// Set when the person asked to end.
+    pub stop: &'a dyn Stop,
+}
+
+/// Whether the person asked to end.
+pub trait Stop: std::fmt::Debug {
+    /// Whether to end now.
+    fn is_asked(&self) -> bool;
+}
+
+/// Why there is no record of a run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NoRun {
+    /// The person asked to end.
+    Stopped,
+    /// A part did not start, or an answer that every run needs did not come.
+    Failed(String),
+}
+
+impl From<String> for NoRun {
+    fn from(why: String) -> NoRun {
+        NoRun::Failed(why)
+    }
+}
+
+/// A finished run with the text of its logs.
+#[derive(Debug)]
+pub struct Finished {
+    /// What is known of it.
+    pub record: RunRecord,
+    /// Output of the system and of the servers behind it.
+    pub system_log: String,
+    /// Output of the generator.
+    pub load_log: String,
+}
+
+impl Bench<'_> {
+    /// Performs a run.
+    ///
+    /// # Errors
+    /// If a part could not be started, or the person asked to end.
+    pub fn perform(&mut self, run: &Run, setup: &Setup, seed: u64) -> Result<Finished, NoRun> {
+        let folder = self.scratch.join(run.id().to_string());
+        let failed = |error: std::io::Error| NoRun::Failed(format!("{}: {error}", folder.display()));
+        fs::create_dir_all(&folder).map_err(failed)?;
+        let finished = Performance::begin(self, run, setup, seed, &folder).and_then(Performance::measure);
+        // What is worth keeping is in the record; a failed run's files help to find out why.
+        if finished.is_ok() {
+            let _ = fs::remove_dir_all(&folder);
+        }
+        finished
+    }
+}
+
+/// A run under way.
+#[derive(Debug)]
+struct Performance<'a> {
+    run: &'a Run,
+    setup: &'a Setup,
+    seed: u64,
+    own: &'a Path,
+    folder: &'a Path,
+    stop: &'a dyn Stop,
+    system: Running,
+    sampler: Sampler,
+    certificates: Option<Certificates>,
+    place: SocketAddr,
+    started: u64,
+    faults: Vec<(f64, String)>,
+}
+
+impl<'a> Performance<'a> {
+    fn begin(
+        bench: &'a mut Bench<'_>,
+        run: &'a Run,
+        setup: &'a Setup,
+        seed: u64,
+        folder: &'a Path,
+    ) -> Result<Performance<'a>, NoRun> {
+        let workload = &setup.workload;
+        let system = setup.systems.get(&run.subject().system);
+        let system = system.ok_or_else(|| format!("there is no system {}", run.subject().system))?;
+        let place = SocketAddr::new(bench.addresses.fresh()?, PORT);
+        let secure = matches!(workload.transport, Transport::Tls | Transport::Wss);
+        let names = vec![DOMAIN.to_owned(), place.ip().to_string()];
+        let certificates = secure.then(|| Certificates::make(folder, names)).transpose()?;
+        let apart = workload.workers <= 1 && system.workers <= 1 && processors() >= 2;
+        let mut ground = Ground {
+            own: &bench.own,
+            folder,
+            addresses: &mut bench.addresses,
+            generator: place,
+            certificates: certificates.as_ref(),
+            apart,
+        };
+        let named = |why: String| format!("{}: {why}", run.subject());
+        let running = systems::start(system, workload, &mut ground).map_err(named)?;
+        let sampler = Sampler::start(vec![Watched { name: "system", pids: running.pids() }]);
+        let performance = Performance {
+            run,
+            setup,
+            seed,
+            own: &bench.own,
+            folder,
+            stop: bench.stop,
+            system: running,
+            sampler,
+            certificates,
+            place,
+            started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            faults: Vec::new(),
+        };
+        if workload.users == 0
+            && workload.callees > 0
+            && needs_callees(system.kind)
+            && workload.answer.is_some()
+        {
+            let server = SocketAddr::new(performance.system.target.ip(), PORT);
+            let contact = contact(place, workload.transport);
+            sip::register(server, workload.callees, place.ip(), &contact).map_err(named)?;
+        }
+        Ok(performance)
+    }
+
+    fn generator(&self) -> Generator<'_> {
+        Generator {
+            own: self.own,
+            folder: self.folder,
+            workload: &self.setup.workload,
+            place: self.place,
+            target: self.system.target,
+            system: self.system.pids().first().copied(),
+            seed: self.seed,
+            certificates: self.certificates.as_ref(),
+        }
+    }
+
+    fn start_generator(&self, warm_up: Duration, measure: Duration) -> Result<Process, NoRun> {
+        let mut command: Command = self.generator().command(warm_up, measure)?;
+        command.arg("--quiet");
+        let cpus = if self.setup.workload.workers <= 1 && processors() >= 2 { vec![1] } else { Vec::new() };
+        let started = Process::start(&mut command, &cpus);
+        let mut process = started.map_err(|error| NoRun::Failed(format!("the generator: {error}")))?;
+        process.wait_for("ready", Duration::from_secs(60)).map_err(|why| format!("the generator: {why}"))?;
+        self.sampler.watch(Watched { name: "generator", pids: process.pids() });
+        Ok(process)
+    }
+
+    /// Whether rate, processor time and memory became steady; nothing if the warm-up has a fixed length.
+    fn warm_up(&mut self) -> Result<Option<bool>, NoRun> {
+        let measuring = &self.setup.measuring;
+        // A population has phases of its own, and a search tries one load after the other.
+        if measuring.warm_up != WarmUp::Steady
+            || self.setup.workload.users > 0
+            || self.setup.workload.find_peak
+        {
+            return Ok(None);
+        }
+        let mut generator = self.start_generator(Duration::ZERO, measuring.warm_up_limit)?;
+        let begun = Instant::now();
+        let from = self.sampler.begun().elapsed().as_secs_f64();
+        let mut steady = false;
+        while begun.elapsed() < measuring.warm_up_limit && !steady {
+            if self.stop.is_asked() {
+                return Err(NoRun::Stopped);
+            }
+            if !generator.is_running() {
+                break;
+            }
+            thread::sleep(Duration::from_millis(200));
+            steady = warm_up::is_steady(&self.sampler.so_far(), from);
+        }
+        generator.signal(Signal::INT);
+        generator.wait_until(Instant::now() + STOP, || self.stop.is_asked());
+        generator.stop(STOP);
+        Ok(Some(steady))
+    }
+
+    fn measure(mut self) -> Result<Finished, NoRun> {
+        let steady = self.warm_up()?;
+        let measuring = &self.setup.measuring;
+        let warm_up = match measuring.warm_up {
+            WarmUp::Fixed(length) => length,
+            WarmUp::Steady => SETTLE,
+        };
+        let mut generator = self.start_generator(warm_up, measuring.measure)?;
+        let begun = Instant::now();
+        let window_from = self.sampler.begun().elapsed() + warm_up;
+        let until = begun + warm_up + measuring.measure;
+        let limit = if self.setup.workload.find_peak { begun + SEARCH_MAX } else { until + GENERATOR_ENDS };
+        self.inject(begun + warm_up, &mut generator)?;
+        let stop = self.stop;
+        let status = generator.wait_until(limit, || stop.is_asked());
+        if stop.is_asked() {
+            return Err(NoRun::Stopped);
+        }
+        if status.is_none() {
+            return Err(NoRun::Failed(format!("the generator did not end: {}", generator.tail(5))));
+        }
+        let load_log = generator.output();
+        let report = self.generator().report().map_err(|why| format!("{why}: {}", generator.tail(5)))?;
+        let ended = self.system.ended();
+        let samples = self.sampler.stop();
+        let described = std::mem::take(&mut self.system.described);
+        let system_log = self.system.stop();
+        let length = report.windows.measured;
+        let window = (window_from.as_secs_f64(), window_from.as_secs_f64() + length);
+        let mut record = RunRecord {
+            version: VERSION,
+            id: self.run.id().to_string(),
+            block: self.run.block(),
+            system: self.run.subject().system.clone(),
+            twin: self.run.subject().twin,
+            setup: self.run.setup(),
+            factors: self
+                .setup
+                .combination
+                .levels()
+                .iter()
+                .map(|level| Fact::new(&*level.factor, &level.value))
+                .collect(),
+            seed: self.seed,
+            started: self.started,
+            program: described,
+            machine: machine::facts(),
+            load: report,
+            samples,
+            window,
+            faults: self.faults,
+            steady,
+            ..RunRecord::default()
+        };
+        screening::screen(&mut record, ended, &system_log);
+        Ok(Finished { record, system_log, load_log })
+    }
+
+    /// Injects the faults at their times.
+    fn inject(&mut self, measured_from: Instant, generator: &mut Process) -> Result<(), NoRun> {
+        let measure = self.setup.measuring.measure;
+        let mut steps: Vec<_> = Vec::new();
+        for fault in self.setup.faults.iter().filter(|fault| fault.concerns(&self.run.subject().system)) {
+            steps.extend(fault.times(measure).into_iter().map(|at| (at, fault)));
+        }
+        steps.sort_by_key(|(at, _)| *at);
+        for (at, fault) in steps {
+            let due = measured_from + at;
+            let stop = self.stop;
+            if generator.wait_until(due, || stop.is_asked()).is_some() || stop.is_asked() {
+                return Ok(());
+            }
+            self.faults.push((at.as_secs_f64(), fault.kind.name().to_owned()));
+            let named = |why: String| NoRun::Failed(format!("the fault {}: {why}", fault.kind.name()));
+            let lasts = fault.lasts;
+            match (fault.kind, fault.place) {
+                (FaultKind::Kill, FaultPlace::System) => {
+                    if let Some(process) = self.system.process() {
+                        process.kill();
+                    }
+                    generator.wait_until(Instant::now() + lasts, || stop.is_asked());
+                    self.system.restart().map_err(named)?;
+                    self.sampler.watch(Watched { name: "system", pids: self.system.pids() });
+                }
+                (FaultKind::Stop, place) => {
+                    let process = match place {
+                        FaultPlace::System => self.system.process(),
+                        FaultPlace::Backend => self.system.backend(fault.backend),
+                    };
+                    let Some(process) = process else {
+                        return Err(named("there is no such part".to_owned()));
+                    };
+                    process.signal(Signal::STOP);
+                    generator.wait_until(Instant::now() + lasts, || stop.is_asked());
+                    process.signal(Signal::CONT);
+                }
+                (FaultKind::Reload, FaultPlace::System) => {
+                    if let Some(process) = self.system.process() {
+                        process.signal(Signal::HUP);
+                    }
+                }
+                (FaultKind::RenewCertificate, FaultPlace::System) => {
+                    if let Some(certificates) = &self.certificates {
+                        certificates.renew().map_err(named)?;
+                    }
+                }
+                _ => return Err(named("not in this version".to_owned())),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn needs_callees(kind: SystemKind) -> bool {
+    !matches!(kind, SystemKind::None | SystemKind::Balance | SystemKind::Relay)
+}
+
+fn processors() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}

@@ -1,0 +1,385 @@
+//! Starts the system under test, with an address and a folder of its own.
+
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lab::experiment::{System, SystemKind, Transport, Workload};
+use load::report::Fact;
+
+use crate::addresses::{Addresses, PORT};
+use crate::archive::hash_of_file;
+use crate::certificates::Certificates;
+use crate::process::Process;
+use crate::sip::{self, DOMAIN};
+
+/// How long a system may take to end.
+const STOP: Duration = Duration::from_secs(10);
+/// Between two probes of a system that starts.
+const BETWEEN_PROBES: Duration = Duration::from_millis(50);
+/// The port for TLS; WebSocket over TLS has the one after it.
+const TLS_PORT: u16 = 5061;
+const WSS_PORT: u16 = 5443;
+const WS_PORT: u16 = 5080;
+/// The admin interface of Strowger.
+const ADMIN_PORT: u16 = 8080;
+
+/// What a run needs in order to start a system.
+#[derive(Debug)]
+pub struct Ground<'a> {
+    /// The program that is this build.
+    pub own: &'a Path,
+    /// A folder that this run may fill.
+    pub folder: &'a Path,
+    /// Free addresses.
+    pub addresses: &'a mut Addresses,
+    /// Where the generator answers calls.
+    pub generator: SocketAddr,
+    /// Certificates for this run, where the workload needs them.
+    pub certificates: Option<&'a Certificates>,
+    /// Whether system and generator have a processor each.
+    pub apart: bool,
+}
+
+/// A running system.
+#[derive(Debug)]
+pub struct Running {
+    /// Where calls go.
+    pub target: SocketAddr,
+    /// Its processes; nothing where there is no system.
+    process: Option<Process>,
+    /// Servers behind it.
+    backends: Vec<Process>,
+    /// How it was started.
+    again: Option<(Command, Vec<u32>, System)>,
+    /// What it is.
+    pub described: Vec<Fact>,
+}
+
+impl Running {
+    /// The process whose cost is measured.
+    pub fn process(&mut self) -> Option<&mut Process> {
+        self.process.as_mut()
+    }
+
+    /// All processes of the system.
+    pub fn pids(&self) -> Vec<u32> {
+        self.process.as_ref().map_or_else(Vec::new, Process::pids)
+    }
+
+    /// A back end, from 1.
+    pub fn backend(&mut self, number: u32) -> Option<&mut Process> {
+        self.backends.get_mut(usize::try_from(number.checked_sub(1)?).ok()?)
+    }
+
+    /// Whether it, or a server behind it, ended by itself.
+    pub fn ended(&mut self) -> bool {
+        self.process.iter_mut().chain(&mut self.backends).any(|process| !process.is_running())
+    }
+
+    /// Starts it once more, after a kill.
+    ///
+    /// # Errors
+    /// If it does not come up.
+    pub fn restart(&mut self) -> Result<(), String> {
+        let Some((command, cpus, system)) = self.again.as_mut() else { return Ok(()) };
+        let mut process =
+            Process::start(command, cpus).map_err(|error| format!("cannot start again: {error}"))?;
+        until_ready(&mut process, system, self.target)?;
+        self.process = Some(process);
+        Ok(())
+    }
+
+    /// Ends all of it; its output.
+    pub fn stop(mut self) -> String {
+        let mut output = String::new();
+        for process in self.process.iter_mut().chain(&mut self.backends) {
+            process.stop(STOP);
+            output.push_str(&process.output());
+        }
+        output
+    }
+}
+
+/// Starts a system and waits until it answers.
+///
+/// # Errors
+/// A sentence that says which program did not start, and its last lines.
+pub fn start(system: &System, workload: &Workload, ground: &mut Ground<'_>) -> Result<Running, String> {
+    let ip = ground.addresses.fresh()?;
+    let target = SocketAddr::new(ip, port_of(workload.transport));
+    let mut backends = Vec::new();
+    let made = match system.kind {
+        SystemKind::Strowger => serve(system, workload, ip, ground)?,
+        SystemKind::Balance => {
+            let places = start_backends(workload, ground, &mut backends)?;
+            balance(system, workload, ip, &places, ground)?
+        }
+        SystemKind::Kamailio => kamailio(system, workload, ip, ground)?,
+        SystemKind::Command => of_command(system, ip, ground)?,
+        SystemKind::Relay => {
+            return Err("the bare relay is not in this version: name another kind of system".to_owned());
+        }
+        SystemKind::None => {
+            let target = SocketAddr::new(ground.generator.ip(), ground.generator.port());
+            return Ok(Running { target, process: None, backends, again: None, described: Vec::new() });
+        }
+    };
+    let (program, mut command) = made;
+    for pair in &system.environment {
+        if let Some((name, value)) = pair.split_once('=') {
+            command.env(name, value);
+        }
+    }
+    let cpus = processors(system, ground.apart);
+    let named = |error| format!("{}: {error}", program.display());
+    let mut process = Process::start(&mut command, &cpus).map_err(|error| named(error.to_string()))?;
+    until_ready(&mut process, system, target).map_err(named)?;
+    let described = describe(&program, &command);
+    Ok(Running {
+        target,
+        process: Some(process),
+        backends,
+        again: Some((command, cpus, system.clone())),
+        described,
+    })
+}
+
+/// The port of the system for a transport.
+fn port_of(transport: Transport) -> u16 {
+    match transport {
+        Transport::Udp | Transport::Tcp | Transport::Sctp => PORT,
+        Transport::Tls => TLS_PORT,
+        Transport::Ws => WS_PORT,
+        Transport::Wss => WSS_PORT,
+    }
+}
+
+/// A system with one worker has the first processor, and the generator the second.
+fn processors(system: &System, apart: bool) -> Vec<u32> {
+    if system.cpus.is_empty() && apart { vec![0] } else { system.cpus.clone() }
+}
+
+fn until_ready(process: &mut Process, system: &System, target: SocketAddr) -> Result<(), String> {
+    if matches!(system.kind, SystemKind::Strowger | SystemKind::Balance) {
+        return process.wait_for("ready", system.start_limit);
+    }
+    let until = Instant::now() + system.start_limit;
+    let probed = SocketAddr::new(target.ip(), PORT);
+    while !sip::answers(probed, target.ip()).unwrap_or(false) {
+        if !process.is_running() {
+            return Err(format!("it ended before it answered: {}", process.tail(5)));
+        }
+        if Instant::now() > until {
+            return Err(format!(
+                "it answered no request within {:?}: {}",
+                system.start_limit,
+                process.tail(5)
+            ));
+        }
+        thread::sleep(BETWEEN_PROBES);
+    }
+    Ok(())
+}
+
+/// The listeners of Strowger for a workload. UDP is always there: callees register over it.
+fn listeners(ip: IpAddr, transport: Transport) -> Vec<String> {
+    let mut all = vec![format!("udp:{}", SocketAddr::new(ip, PORT))];
+    if transport != Transport::Udp {
+        let place = SocketAddr::new(ip, port_of(transport));
+        all.push(format!("{}:{place}", transport.name()));
+    }
+    all
+}
+
+fn secured(command: &mut Command, ground: &Ground<'_>) {
+    if let Some(certificates) = ground.certificates {
+        command.arg("--tls-cert").arg(certificates.chain()).arg("--tls-key").arg(certificates.key());
+    }
+}
+
+fn data_folder(ground: &Ground<'_>) -> Result<PathBuf, String> {
+    let data = ground.folder.join("data");
+    fs::create_dir_all(&data).map_err(|error| format!("{}: {error}", data.display()))?;
+    Ok(data)
+}
+
+fn write_config(ground: &Ground<'_>, name: &str, text: &str) -> Result<PathBuf, String> {
+    let path = ground.folder.join(name);
+    fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(path)
+}
+
+fn binary(system: &System, ground: &Ground<'_>) -> PathBuf {
+    system.binary.clone().unwrap_or_else(|| ground.own.to_owned())
+}
+
+/// `strowger serve`.
+fn serve(
+    system: &System,
+    workload: &Workload,
+    ip: IpAddr,
+    ground: &Ground<'_>,
+) -> Result<(PathBuf, Command), String> {
+    let program = binary(system, ground);
+    let config = write_config(ground, "strowger.toml", &filled(&system.config, system, ip, ground))?;
+    let data = data_folder(ground)?;
+    if workload.authenticate {
+        import_users(&program, workload, ground, &data)?;
+    }
+    let mut command = Command::new(&program);
+    command.arg("serve").arg("--config").arg(config).arg("--data-dir").arg(data);
+    for listener in listeners(ip, workload.transport) {
+        command.args(["--listen", &listener]);
+    }
+    command.args(["--domain", DOMAIN, "--domain", &ip.to_string(), "--workers", &system.workers.to_string()]);
+    command.args(["--admin", &SocketAddr::new(ip, ADMIN_PORT).to_string()]);
+    command.args(["--auth", if workload.authenticate { "on" } else { "off" }]);
+    secured(&mut command, ground);
+    Ok((program, command))
+}
+
+/// The users of a workload with digest: callers and callees.
+fn import_users(program: &Path, workload: &Workload, ground: &Ground<'_>, data: &Path) -> Result<(), String> {
+    let mut rows = "username,domain,password\n".to_owned();
+    let count = workload.users.max(2 * u64::from(workload.callees));
+    for number in 0..u32::try_from(count).unwrap_or(u32::MAX) {
+        rows.push_str(&format!("{},{DOMAIN},{}\n", sip::user(number), sip::password(number)));
+    }
+    let file = write_config(ground, "users.csv", &rows)?;
+    let mut command = Command::new(program);
+    command.args(["user", "import"]).arg(file).arg("--data-dir").arg(data);
+    let done = command.output().map_err(|error| format!("{}: {error}", program.display()))?;
+    if done.status.success() {
+        return Ok(());
+    }
+    Err(format!("{} user import: {}", program.display(), String::from_utf8_lossy(&done.stderr).trim()))
+}
+
+/// `strowger balance` in front of back ends.
+fn balance(
+    system: &System,
+    workload: &Workload,
+    ip: IpAddr,
+    backends: &[SocketAddr],
+    ground: &Ground<'_>,
+) -> Result<(PathBuf, Command), String> {
+    let program = binary(system, ground);
+    let config = write_config(ground, "strowger.toml", &filled(&system.config, system, ip, ground))?;
+    let mut command = Command::new(&program);
+    command.arg("balance").arg("--config").arg(config).arg("--data-dir").arg(data_folder(ground)?);
+    for listener in listeners(ip, workload.transport) {
+        command.args(["--listen", &listener]);
+    }
+    for place in backends {
+        command.args(["--node", &format!("sip:{place}")]);
+    }
+    command.args(["--workers", &system.workers.to_string()]);
+    command.args(["--admin", &SocketAddr::new(ip, ADMIN_PORT).to_string()]);
+    secured(&mut command, ground);
+    Ok((program, command))
+}
+
+/// Servers behind a balancer: each answers calls by itself. They share the generator's processor.
+fn start_backends(
+    workload: &Workload,
+    ground: &mut Ground<'_>,
+    backends: &mut Vec<Process>,
+) -> Result<Vec<SocketAddr>, String> {
+    let mut places = Vec::new();
+    for _ in 0..workload.backends {
+        let place = SocketAddr::new(ground.addresses.fresh()?, PORT);
+        let mut command = Command::new(ground.own);
+        command.args([
+            "load",
+            "--sn",
+            workload.answer.as_deref().unwrap_or("uas"),
+            "--quiet",
+            "--lateness",
+            "1000",
+        ]);
+        command.args(["-i", &place.ip().to_string(), "-p", &PORT.to_string(), "--workers", "1"]);
+        let cpus = if ground.apart { vec![1] } else { Vec::new() };
+        let mut process =
+            Process::start(&mut command, &cpus).map_err(|error| format!("a back end: {error}"))?;
+        process.wait_for("ready", STOP).map_err(|error| format!("a back end: {error}"))?;
+        backends.push(process);
+        places.push(place);
+    }
+    Ok(places)
+}
+
+/// Kamailio with a configuration of the experiment.
+fn kamailio(
+    system: &System,
+    workload: &Workload,
+    ip: IpAddr,
+    ground: &Ground<'_>,
+) -> Result<(PathBuf, Command), String> {
+    let program = system.binary.clone().unwrap_or_else(|| found("kamailio"));
+    let config = write_config(ground, "kamailio.cfg", &filled(&system.config, system, ip, ground))?;
+    let mut command = Command::new(&program);
+    command.arg("-f").arg(config).args(["-DD", "-E", "-m", "2048", "-M", "16", "-x", "tlsf", "-X", "fm"]);
+    command.arg("-Y").arg(ground.folder).arg("-P").arg(ground.folder.join("pid"));
+    command.args(["-l", &format!("udp:{}", SocketAddr::new(ip, PORT))]);
+    if workload.transport != Transport::Udp {
+        let place = SocketAddr::new(ip, port_of(workload.transport));
+        command.args(["-l", &format!("{}:{place}", workload.transport.name())]);
+    }
+    Ok((program, command))
+}
+
+/// A server that a command starts.
+fn of_command(system: &System, ip: IpAddr, ground: &Ground<'_>) -> Result<(PathBuf, Command), String> {
+    let [program, arguments @ ..] = system.command.as_slice() else {
+        return Err("the system has no command: write command = [\"PROGRAM\", \"ARGUMENT\"]".to_owned());
+    };
+    if !system.config.is_empty() {
+        write_config(ground, "config", &filled(&system.config, system, ip, ground))?;
+    }
+    let program = filled(program, system, ip, ground);
+    let program = if program.contains('/') { PathBuf::from(program) } else { found(&program) };
+    let mut command = Command::new(&program);
+    command.args(arguments.iter().map(|argument| filled(argument, system, ip, ground)));
+    Ok((program, command))
+}
+
+/// A program of the search path, or of where servers are that only root may start.
+fn found(name: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    let candidates = folders.map(|folder: PathBuf| folder.join(name));
+    candidates.into_iter().find(|candidate| candidate.is_file()).unwrap_or_else(|| PathBuf::from(name))
+}
+
+/// A template with the names of this run: its addresses, its folder, the number of workers.
+fn filled(template: &str, system: &System, ip: IpAddr, ground: &Ground<'_>) -> String {
+    let names = [
+        ("${ip}", ip.to_string()),
+        ("${port}", PORT.to_string()),
+        ("${tls_port}", TLS_PORT.to_string()),
+        ("${workers}", system.workers.to_string()),
+        ("${folder}", ground.folder.display().to_string()),
+        ("${domain}", DOMAIN.to_owned()),
+        ("${generator}", ground.generator.to_string()),
+        (
+            "${certificate}",
+            ground.certificates.map(|own| own.chain().display().to_string()).unwrap_or_default(),
+        ),
+        ("${key}", ground.certificates.map(|own| own.key().display().to_string()).unwrap_or_default()),
+    ];
+    names.iter().fold(template.to_owned(), |text, (name, value)| text.replace(name, value))
+}
+
+fn describe(program: &Path, command: &Command) -> Vec<Fact> {
+    let words: Vec<String> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
+    let hash = hash_of_file(program).unwrap_or_else(|error| format!("cannot be read: {error}"));
+    vec![
+        Fact::new("program", program.display()),
+        Fact::new("sha256", hash),
+        Fact::new("arguments", words.join(" ")),
+    ]
+}
