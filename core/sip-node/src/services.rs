@@ -9,6 +9,7 @@ use core::time::Duration;
 use sip_auth::{Authenticator, Decision, Minted};
 use sip_health::Failure;
 use sip_message::Method;
+use sip_proxy::locate;
 use sip_registrar::{BindingView, Change, ContactAt, Expected, Reply, Table};
 use wire::{Flow, Identity, Time};
 
@@ -134,6 +135,11 @@ pub trait Services {
     /// Called for a request that failed because no target of its list answered.
     fn targets_exhausted(&self, troubled: &Troubled<'_>) {
         let _ = troubled;
+    }
+
+    /// Called for a host name to which no request can be sent because of what the DNS says.
+    fn unresolved(&self, name: &[u8], why: locate::Error) {
+        let _ = (name, why);
     }
 
     /// Notes how long something took.

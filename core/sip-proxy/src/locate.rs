@@ -209,6 +209,11 @@ impl Locate {
         Ok(locate)
     }
 
+    /// The name that is looked up (lower case, no dot at the end).
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
     /// What to do next. Bounded work.
     pub fn poll(&mut self) -> Step {
         loop {

@@ -45,6 +45,9 @@ events! {
     info trunk_not_proven(source: &dyn Display, wanted: &str, found: &str, before: u64)
         "a request over TLS belongs to no trunk: the certificate of the peer has none of the wanted names"
         "If it is your carrier: write the name in `found` into `sources` as `\"tls:NAME\"`. If no certificate was found, ask the carrier to send one.";
+    info name_unresolved(name: &dyn Display, before: u64; what: &str)
+        "no request can be sent to a host name: {what}"
+        "Enter the name in the DNS, or correct it where it stands: in a Path, Route or Contact, in `targets`, in what was dialled.";
     info login_refused(source: &dyn Display, before: u64, about: &dyn Display; what: &str)
         "login refused: {what}"
         "If it is one of your phones, give it the password: see docs/guide/passwords.md.";

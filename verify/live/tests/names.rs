@@ -223,6 +223,7 @@ fn row_39_bad_name_service_fails_the_call_and_nothing_else() {
         let status = caller.response(&req).status().unwrap();
         assert!(matches!(status, 404 | 408 | 480 | 500 | 502 | 503 | 504), "{name}: {status}");
     }
+    assert!(server.log_has("name_unresolved: no request can be sent to a host name: the DNS "));
 }
 
 #[test]

@@ -67,6 +67,9 @@ impl Forwarder {
                 locate::Step::Wait => return,
                 locate::Step::Done(result) => {
                     let branch = pending.branch;
+                    if let Err(error) = &result {
+                        step.site.services().unresolved(pending.locate.name(), *error);
+                    }
                     p.lookups.swap_remove(at);
                     let found = result.as_ref().map(|f| f.as_slice()).map_err(|e| *e);
                     return self.settle(step, p, branch, found, request, actions);

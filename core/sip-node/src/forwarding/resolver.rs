@@ -69,7 +69,11 @@ impl Resolver {
         };
         loop {
             match locate.poll() {
-                locate::Step::Done(found) => return Some(found.unwrap_or_default()),
+                locate::Step::Done(Ok(found)) => return Some(found),
+                locate::Step::Done(Err(error)) => {
+                    step.site.services().unresolved(locate.name(), error);
+                    return Some(Destinations::new());
+                }
                 locate::Step::Wait => return None,
                 locate::Step::Ask(ask) => {
                     let (kind, name) = locate.question(ask)?;

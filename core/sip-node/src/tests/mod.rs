@@ -209,6 +209,10 @@ impl Services for World {
         self.0.news.borrow_mut().push(format!("lost {uri} {} {failure:?}", address.remote));
     }
 
+    fn unresolved(&self, name: &[u8], why: sip_proxy::locate::Error) {
+        self.0.news.borrow_mut().push(format!("unresolved {} {why:?}", String::from_utf8_lossy(name)));
+    }
+
     fn target_back(&self, uri: &[u8], address: &Flow) {
         self.0.news.borrow_mut().push(format!("back {} {}", String::from_utf8_lossy(uri), address.remote));
     }

@@ -176,6 +176,8 @@ fn names_that_lead_nowhere() {
         lab.invite(ALICE, Req::new("INVITE", "sip:x@nowhere.example").alice().text());
         lab.resolve_with(|_| answer.clone());
         assert_eq!(statuses(&lab.sent()), statuses_of);
+        let why = if answer == Answer::Nothing { "NotFound" } else { "Unavailable" };
+        assert_eq!(*lab.world.news.borrow(), [format!("unresolved nowhere.example {why}")]);
         lab.rest();
     }
     // An answer that never comes: the server transaction ends some day, and with it everything.

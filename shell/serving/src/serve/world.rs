@@ -265,6 +265,15 @@ impl Services for World {
         }
     }
 
+    fn unresolved(&self, name: &[u8], why: locate::Error) {
+        static UNRESOLVED: Throttle = Throttle::new();
+        if tracing::enabled!(tracing::Level::INFO)
+            && let Some(before) = UNRESOLVED.pass(worker_runtime::monotonic_now())
+        {
+            log_events::server::name_unresolved(&Safe(name), before, unresolved(why));
+        }
+    }
+
     fn targets_exhausted(&self, troubled: &Troubled<'_>) {
         static LOST: Throttle = Throttle::new();
         if let Some(before) = LOST.pass(worker_runtime::monotonic_now()) {
@@ -302,6 +311,16 @@ fn names_in(found: Option<&Identity>) -> String {
         names.push(format!("and {more} more"));
     }
     if names.is_empty() { "a certificate without SIP domain".to_owned() } else { names.join(" ") }
+}
+
+/// Why a host name leads nowhere, in words.
+const fn unresolved(why: locate::Error) -> &'static str {
+    match why {
+        locate::Error::NotFound => "the DNS has no address for it",
+        locate::Error::NoService => "its SRV record says that it has no such service",
+        locate::Error::Unavailable => "the DNS does not answer",
+        locate::Error::BadHost | locate::Error::NoTransport => "it cannot be reached over this transport",
+    }
 }
 
 /// The name of a list of targets: the trunk's, or the first target, since other lists have no name.
