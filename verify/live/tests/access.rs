@@ -39,7 +39,7 @@ fn gateway(server: &Server) -> Listener {
     gateway
 }
 
-/// A request of an unknown sender.
+/// A request of a stranger.
 fn stranger(method: &str, uri: &str, link: &Link) -> Req {
     let mut req = Req::new(method, uri, link).contact(link);
     req.from = format!("<sip:eve@elsewhere.example>;tag={}", unique("f"));

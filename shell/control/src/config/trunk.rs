@@ -30,7 +30,7 @@ section! {
         /// certificates as `"tls:NAME"`. A request needs to match only one of them. `"tls:NAME"` matches at
         /// any address and needs `client_certificates` in `[tls]`. The DNS is not used: for a target that is
         /// a host name, list its addresses or the name in its certificate. Otherwise its requests are treated
-        /// as those of an unknown sender. See [guide/trunks.md](../guide/trunks.md). Default: the targets
+        /// as a stranger's. See [guide/trunks.md](../guide/trunks.md). Default: the targets
         /// that are addresses.
         sources: Vec<Source> =
             Vec::new(), list(text("address, block, or `tls:` and a name", source)).once("source"), live;
