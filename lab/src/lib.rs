@@ -7,6 +7,7 @@
 #![warn(missing_docs)]
 
 pub mod experiment;
+pub mod judgement;
 pub mod outcome;
 pub mod record;
 /// Samples, intervals, comparisons and verdicts.
