@@ -223,8 +223,8 @@ mod tests {
         (1..=n).map(f64::from).collect()
     }
 
-    /// By hand, from the binomial coefficients. Ranks 1 and 6 of 6 leave 2 of 64 cases out, and ranks 2 and 9 of
-    /// 10 leave 22 of 1,024.
+    /// By hand, from the binomial coefficients. Ranks 1 and 6 of 6 leave 2 of 64 cases out, and ranks 2 and 9
+    /// of 10 leave 22 of 1,024.
     #[test]
     fn order_statistics_have_the_ranks_of_the_tables() {
         for (n, low, high) in [(6, 1.0, 6.0), (10, 2.0, 9.0), (15, 4.0, 12.0), (20, 6.0, 15.0)] {

@@ -1,0 +1,190 @@
+//! Stopping before all planned blocks are run.
+
+use load::population::statistics::{normal_cdf, normal_quantile};
+use serde::{Deserialize, Serialize};
+
+use super::interval::{least, sound};
+use super::judge::{Judgement, Verdict};
+
+/// A moment at which claims are judged.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Look {
+    /// After this number of blocks.
+    pub blocks: usize,
+    /// With intervals of this confidence, which is higher than that of the experiment.
+    pub confidence: f64,
+    /// No block follows.
+    pub last: bool,
+}
+
+/// When an experiment may stop. It is fixed before the first run.
+///
+/// Who looks after each block and stops at the first difference finds one too often. So the looks are few and
+/// planned, and they share the probability of error: each spends what the function of Lan and DeMets (1983)
+/// allows by then, in the form of O'Brien and Fleming, which spends little early. The intervals of all looks
+/// then hold together (repeated confidence intervals, Jennison and Turnbull 1989). The sum of the shares is
+/// the bound, so the reason for stopping does not matter: a claim that is decided, an interval that is narrow
+/// enough, or an operator in a hurry.
+///
+/// The price is a last interval that is wider by an eighth with three looks.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Schedule {
+    looks: Vec<Look>,
+    alpha: f64,
+}
+
+/// Looks at most. Each further one makes the last interval wider.
+pub const MOST_LOOKS: usize = 5;
+
+impl Schedule {
+    /// Looks that are evenly spaced from half of the blocks to all of them: 1 to [`MOST_LOOKS`]. A look too
+    /// early for an interval of its confidence is left out.
+    pub fn new(most_blocks: usize, looks: usize, confidence: f64) -> Schedule {
+        let alpha = 1.0 - sound(confidence);
+        let (looks, most) = (looks.clamp(1, MOST_LOOKS), most_blocks.max(1));
+        let mut out: Vec<Look> = Vec::new();
+        let mut spent = 0.0;
+        for look in 1..=looks {
+            let part = if looks == 1 { 1.0 } else { 0.5 + 0.5 * (look - 1) as f64 / (looks - 1) as f64 };
+            let blocks = ((most as f64 * part).ceil() as usize).min(most);
+            let last = look == looks;
+            let by_now = if last { alpha } else { spending(blocks as f64 / most as f64, alpha) };
+            let confidence = 1.0 - (by_now - spent);
+            let seen = out.last().is_some_and(|earlier| earlier.blocks == blocks);
+            if last || (!seen && blocks < most && blocks >= least(confidence)) {
+                spent = by_now;
+                out.push(Look { blocks, confidence, last });
+            }
+        }
+        Schedule { looks: out, alpha }
+    }
+
+    /// All looks, in order.
+    pub fn looks(&self) -> &[Look] {
+        &self.looks
+    }
+
+    /// The look after this number of blocks, if there is one.
+    pub fn after(&self, blocks: usize) -> Option<Look> {
+        self.looks.iter().copied().find(|look| look.blocks == blocks)
+    }
+
+    /// The last look of an experiment that ends earlier than planned, because its time is over. It spends all
+    /// that earlier looks have left.
+    pub fn ended(&self, blocks: usize) -> Look {
+        let spent: f64 =
+            self.looks.iter().filter(|look| look.blocks < blocks).map(|look| 1.0 - look.confidence).sum();
+        Look { blocks, confidence: 1.0 - (self.alpha - spent).max(0.0), last: true }
+    }
+}
+
+/// The probability of error that may be spent when this part of the blocks is done: 2 (1 - Phi(z / sqrt(t))).
+fn spending(part: f64, alpha: f64) -> f64 {
+    2.0 * normal_cdf(normal_quantile(alpha / 2.0) / part.max(1e-9).sqrt())
+}
+
+/// What follows a look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Step {
+    /// The experiment goes on to the next look.
+    GoOn,
+    /// Every claim has PASS or FAIL.
+    AllDecided,
+    /// Every interval is as narrow as was asked for.
+    NarrowEnough,
+    /// All planned blocks are done.
+    BlocksSpent,
+}
+
+/// Decides after a look. `narrow` is half of the width of an interval that is narrow enough, as a part of its
+/// value: 0.01 for 1 %; none if that is no reason to stop.
+pub fn step(look: &Look, judged: &[Judgement], narrow: Option<f64>) -> Step {
+    let decided = |j: &Judgement| matches!(j.verdict, Verdict::Pass | Verdict::Fail);
+    let is_narrow = |j: &Judgement, part: f64| {
+        let found = j.interval.zip(j.measured);
+        found.is_some_and(|(interval, measured)| interval.half_width() <= part * measured.abs())
+    };
+    if !judged.is_empty() && judged.iter().all(decided) {
+        Step::AllDecided
+    } else if narrow.is_some_and(|part| !judged.is_empty() && judged.iter().all(|j| is_narrow(j, part))) {
+        Step::NarrowEnough
+    } else if look.last {
+        Step::BlocksSpent
+    } else {
+        Step::GoOn
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::{Claim, Evidence, Kind, Rule, judge};
+    use super::*;
+
+    /// Jennison and Turnbull (2000, section 7.2): at half of the information the function of Lan and DeMets
+    /// in the form of O'Brien and Fleming has spent 0.0056 of 0.05.
+    #[test]
+    fn spending_has_its_known_values() {
+        assert!((spending(0.5, 0.05) - 0.005_57).abs() < 1e-4, "{}", spending(0.5, 0.05));
+        assert!((spending(1.0, 0.05) - 0.05).abs() < 1e-9);
+    }
+
+    #[test]
+    fn looks_are_planned_from_half_of_the_blocks() {
+        let looks = Schedule::new(24, 3, 0.95);
+        let at: Vec<(usize, bool)> = looks.looks().iter().map(|l| (l.blocks, l.last)).collect();
+        assert_eq!(at, [(12, false), (18, false), (24, true)]);
+        assert_eq!((looks.after(12), looks.after(13)), (Some(looks.looks()[0]), None));
+        let single = Schedule::new(10, 1, 0.95);
+        assert_eq!(single.looks().len(), 1);
+        assert!((single.looks()[0].confidence - 0.95).abs() < 1e-12);
+    }
+
+    #[test]
+    fn look_too_early_for_its_confidence_is_left_out() {
+        // After 5 of 10 blocks no interval of 99.4 % exists; its share goes to the next look.
+        let looks = Schedule::new(10, 3, 0.95);
+        assert!(looks.looks().iter().all(|look| look.blocks >= least(look.confidence) || look.last));
+        assert_eq!(looks.looks()[0].blocks, 8);
+    }
+
+    #[test]
+    fn experiment_that_ends_early_spends_what_is_left() {
+        let looks = Schedule::new(24, 3, 0.95);
+        assert!((looks.ended(11).confidence - 0.95).abs() < 1e-12);
+        let spent = 1.0 - looks.looks()[0].confidence;
+        assert!((looks.ended(13).confidence - (1.0 - (0.05 - spent))).abs() < 1e-12);
+    }
+
+    #[test]
+    fn experiment_stops_when_decided_narrow_or_spent() {
+        let judged = |limit: f64| {
+            let own: Vec<_> = (0..10).map(|i| Some(100.0 + f64::from(i))).collect();
+            let kind = Kind::AtMost { limit };
+            let claim = Claim { metric: "p99".into(), unit: "ms".into(), system: "new".into(), kind };
+            judge(&claim, &Evidence { own: &own, other: &[], floor: None }, &Rule::new(0.95, 6, 1))
+        };
+        let look = Look { blocks: 10, confidence: 0.99, last: false };
+        assert_eq!(step(&look, &[judged(200.0), judged(50.0)], None), Step::AllDecided);
+        assert_eq!(step(&look, &[judged(104.0)], None), Step::GoOn);
+        assert_eq!(step(&look, &[judged(104.0)], Some(0.05)), Step::NarrowEnough);
+        assert_eq!(step(&look, &[judged(104.0)], Some(0.01)), Step::GoOn);
+        assert_eq!(step(&Look { last: true, ..look }, &[judged(104.0)], None), Step::BlocksSpent);
+        assert_eq!(step(&look, &[], Some(1.0)), Step::GoOn);
+    }
+
+    proptest! {
+        #[test]
+        fn looks_never_spend_more_than_the_error(most in 0..2_000_usize, looks in 0..9_usize,
+                                                 confidence in prop::num::f64::ANY, ended in 0..2_000_usize) {
+            let schedule = Schedule::new(most, looks, confidence);
+            let spent: f64 = schedule.looks().iter().map(|look| 1.0 - look.confidence).sum();
+            prop_assert!(spent <= 1.0 - sound(confidence) + 1e-9);
+            prop_assert!(schedule.looks().iter().all(|look| (0.0..=1.0).contains(&look.confidence)));
+            prop_assert!(schedule.looks().is_sorted_by(|a, b| a.blocks < b.blocks));
+            prop_assert!(schedule.ended(ended).confidence >= sound(confidence) - 1e-9);
+        }
+    }
+}
