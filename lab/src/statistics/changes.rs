@@ -1,7 +1,5 @@
 //! Where a history of values changes its level.
 
-use core::ops::Range;
-
 use load::population::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -58,14 +56,14 @@ pub fn changes(history: &[f64], rule: &ChangeRule) -> Vec<Change> {
         (0..).zip(history).skip(skipped).filter_map(|(at, v)| Some((at, usable(*v)?))).collect();
     let values: Vec<f64> = known.iter().map(|(_, v)| *v).collect();
     let mut splits: Vec<(usize, f64)> = Vec::new();
-    // Parts that are not yet searched.
-    let mut parts: Vec<Range<usize>> = Vec::from([0..values.len()]);
-    while let Some(part) = parts.pop() {
-        let Some(within) = values.get(part.clone()) else { continue };
-        let stream = (part.start * (LONGEST_HISTORY + 1) + part.end) as u64;
+    // Parts that are not yet searched, as begin and end.
+    let mut parts = vec![(0, values.len())];
+    while let Some((begin, end)) = parts.pop() {
+        let Some(within) = values.get(begin..end) else { continue };
+        let stream = (begin * (LONGEST_HISTORY + 1) + end) as u64;
         if let Some((at, p)) = split(within, rule, stream) {
-            splits.push((part.start + at, p));
-            parts.extend([part.start..part.start + at, part.start + at..part.end]);
+            splits.push((begin + at, p));
+            parts.extend([(begin, begin + at), (begin + at, end)]);
         }
     }
     splits.sort_unstable_by_key(|(at, _)| *at);
