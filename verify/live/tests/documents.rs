@@ -1,6 +1,8 @@
 //! What is written in the documents is what the binary does.
 
-use live::{Link, Setup, Via, compare_metrics, http, run};
+use live::{
+    Beside, Credentials, Link, Req, Setup, Via, compare_metrics, eventually, fresh_ip, fresh_ips, http, run,
+};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use std::collections::BTreeSet;
@@ -88,6 +90,44 @@ fn authority_of_the_tls_guide_is_believed_by_clients() {
     Link::secure(Via::Wss, place(8443), &root).register("bob");
     let mut probe = Link::bare(Via::Wss, place(8443), &root);
     assert!(probe.ask_upgrade("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").starts_with("HTTP/1.1 200 "));
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn files_of_the_guide_on_nodes_over_tls_serve_a_phone() {
+    let page = "balance-nodes-tls.md";
+    let folder = std::env::temp_dir().join(format!("strowger-live-nodes-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir(&folder).unwrap();
+    let [front, node] = fresh_ips().map(|ip| ip.to_string());
+    let placed = |text: String| text.replace("127.0.0.11", &front).replace("127.0.0.21", &node);
+    let commands = placed(block(page, "What to type", "sh"));
+    let out = Command::new("sh").args(["-e", "-c", &commands]).current_dir(&folder).output().unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let text = std::fs::read_to_string(root().join("docs/guide").join(page)).unwrap();
+    let files: Vec<String> = text
+        .split("```toml\n")
+        .skip(1)
+        .map(|rest| placed(rest.split("```").next().unwrap().into()))
+        .collect();
+    let paths = ["lb.toml", "node1.toml"].map(|name| folder.join(name).display().to_string());
+    for (path, text) in paths.iter().zip(&files) {
+        std::fs::write(path, text).unwrap();
+        let out = run(["check", path]);
+        assert!(out.status.success() && out.stderr.is_empty(), "{}", String::from_utf8_lossy(&out.stderr));
+    }
+    let data = folder.join("node1").display().to_string();
+    let user = ["user", "add", "alice@example.com", "--password", "secret1", "--data-dir", &data];
+    assert!(run(user).status.success());
+    let _node = Beside::start(&["serve", "--config", &paths[1]]);
+    let _front = Beside::start(&["balance", "--config", &paths[0]]);
+    let admin = format!("{front}:8080");
+    let nodes = || run(["ctl", "nodes", "--admin", &admin]).stdout;
+    eventually("the node is up", || String::from_utf8_lossy(&nodes()).contains(" up ").then_some(()));
+    let mut phone = Link::udp_at((fresh_ip(), 5060).into(), format!("{front}:5060").parse().unwrap());
+    let register = Req::register("alice", &phone);
+    let answer = phone.ask_as(&register, &Credentials::new("alice", "secret1"));
+    assert_eq!(answer.status(), Some(200), "{answer:?}");
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
