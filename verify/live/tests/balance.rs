@@ -486,22 +486,20 @@ fn who_waits_for_its_end_need_not_wait_for_others() {
     assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
 }
 
-/// The commands in a section of the README, block by block, each without the program's name.
-fn commands(section: &str) -> Vec<Vec<Vec<String>>> {
-    let page = std::fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../README.md"));
-    let page = page.expect("the README");
-    let (_, rest) = page.split_once(&format!("## {section}\n")).expect("the section");
-    let text = rest.split("\n## ").next().unwrap_or("");
+/// The commands in a guide, block by block, each without the program's name.
+fn commands(guide: &str) -> Vec<Vec<Vec<String>>> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide");
+    let text = std::fs::read_to_string(folder.join(guide)).expect("the guide");
     let words = |line: &str| line.split_whitespace().skip(1).map(str::to_owned).collect();
     let blocks = text.split("```\n").skip(1).step_by(2);
     blocks.map(|block| block.lines().map(words).collect()).collect()
 }
 
 #[test]
-fn the_steps_of_the_readme_do_what_it_says() {
-    let (ip, dir) = (fresh_ip(), std::env::temp_dir().join(unique("strowger-readme")));
+fn the_steps_of_the_guide_do_what_it_says() {
+    let (ip, dir) = (fresh_ip(), std::env::temp_dir().join(unique("strowger-try")));
     let [setup, first, second]: [Vec<Vec<String>>; 3] =
-        commands("Put it in front of your cluster").try_into().expect("three blocks");
+        commands("balance-try.md").try_into().expect("three blocks");
     // In an address of its own, and with fewer calls; a machine that is busy with other tests makes the
     // generator late.
     let typed = |words: &[String], more: &[&str]| -> Vec<String> {

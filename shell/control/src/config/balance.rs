@@ -103,9 +103,9 @@ section! {
         /// transport. Without a transport: UDP, and TCP for messages longer than `mtu`. The certificate of a
         /// node over TLS must have its address or name, or the name in `;verify=NAME`. If such a node asks
         /// for a certificate, the balancer sends the first one of `[tls]` ([nodes over
-        /// TLS](../guide/balance-nodes-tls.md)). A name in place of the address means all servers that the DNS
-        /// lists for it ([nodes by name](../guide/balance-names.md)). At most 256. A reload adds those that
-        /// are new in the list and removes those that are no longer in it.
+        /// TLS](../guide/balance-nodes-tls.md)). A name in place of the address means all servers that the
+        /// DNS lists for it ([nodes by name](../guide/balance-names.md)). At most 256. A reload adds those
+        /// that are new in the list and removes those that are no longer in it.
         nodes: Vec<BalanceNode> = Vec::new(), list(text("SIP URI", node)), live;
         /// Who gets a new call ([algorithms](../design/balance-algorithms.md)).
         algorithm: Algorithm = Algorithm::Tlwl, choice(&Algorithm::ALL), live;
