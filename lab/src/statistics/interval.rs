@@ -99,6 +99,8 @@ pub enum NoInterval {
         /// The largest number.
         most: usize,
     },
+    /// A value is zero or negative, so there is no quotient.
+    NotPositive,
 }
 
 impl fmt::Display for NoInterval {
@@ -108,6 +110,7 @@ impl fmt::Display for NoInterval {
             NoInterval::TooMany { have, most } => {
                 write!(f, "{have} values are too many: {most} are compared")
             }
+            NoInterval::NotPositive => f.write_str("a value is zero or negative, so there is no quotient"),
         }
     }
 }
@@ -154,7 +157,7 @@ pub fn median_interval(values: &[f64], confidence: f64, seed: u64) -> Result<Est
     if ascending.len() <= FEW {
         return order_statistics(&ascending, confidence);
     }
-    bootstrap(&ascending, |drawn| middle(&sorted(drawn)).unwrap_or(0.0), confidence, seed)
+    bootstrap(&ascending, |drawn| middle(drawn).unwrap_or(0.0), confidence, seed)
 }
 
 /// The median and its interval by order statistics (David and Nagaraja 2003, section 7.1).
@@ -182,7 +185,8 @@ pub fn order_statistics(values: &[f64], confidence: f64) -> Result<Estimate, NoI
     Ok(Estimate { value, interval: Interval::new(low, high, 1.0 - missed, Method::OrderStatistics) })
 }
 
-/// A statistic of a sample and its interval by the percentile bootstrap (Efron 1979).
+/// A statistic of a sample, which gets its values in ascending order, and its interval by the percentile
+/// bootstrap (Efron 1979).
 pub fn bootstrap(
     values: &[f64],
     statistic: impl Fn(&[f64]) -> f64,
@@ -192,16 +196,20 @@ pub fn bootstrap(
     let sample = sorted(values);
     within_limits(sample.len(), FEWEST_RESAMPLED)?;
     let mut rng = Rng::new(seed, 0);
-    let mut drawn = sample.clone();
-    let (low, high) = resampled(confidence, || {
-        for value in &mut drawn {
-            let at = rng.below(sample.len() as u64) as usize;
-            *value = sample.get(at).copied().unwrap_or(0.0);
-        }
-        statistic(&drawn)
-    });
+    let (low, high) = resampled(confidence, || statistic(&drawn(&sample, &mut rng)));
     let interval = Interval::new(low, high, sound(confidence), Method::Bootstrap);
     Ok(Estimate { value: statistic(&sample), interval })
+}
+
+/// As many values as a sample has, drawn from it with replacement, in ascending order.
+pub(super) fn drawn(ascending: &[f64], rng: &mut Rng) -> Vec<f64> {
+    let mut times = vec![0_usize; ascending.len()];
+    for _ in ascending {
+        if let Some(count) = times.get_mut(rng.below(ascending.len() as u64) as usize) {
+            *count += 1;
+        }
+    }
+    ascending.iter().zip(times).flat_map(|(value, count)| core::iter::repeat_n(*value, count)).collect()
 }
 
 /// The two percentiles of a drawn statistic between which the stated share of the draws lies.

@@ -43,7 +43,7 @@ mod summary;
 
 pub use changes::{Change, ChangeRule, LONGEST_HISTORY, changes};
 pub use claim::{Claim, Kind};
-pub use compare::{Paired, Unpaired, pairs};
+pub use compare::{Paired, Unpaired, pairs, ratio_of_medians};
 pub use cost::{Cost, Counter, NoCost, cost};
 pub use floor::Floor;
 pub use interval::{

@@ -102,8 +102,7 @@ impl fmt::Display for Steadiness {
     }
 }
 
-/// A drift or a difference may be chance if its p is above this. Neighbouring values depend on each other, so
-/// tests find too much, and several are made.
+/// A drift or a difference may be chance if its p is above this. It is small because several tests are made.
 const CHANCE: f64 = 0.005;
 /// Longer stretches are thinned to this number of points, each the median of its neighbours.
 const POINTS: usize = 64;
@@ -114,14 +113,20 @@ const POINTS: usize = 64;
 /// - the first window and the last one have the level of the others (test of Mann and Whitney): a step has no
 ///   slope.
 ///
-/// A drift or a difference counts only if it is larger than the rule allows and unlikely to be chance.
+/// A drift or a difference counts only if it is larger than the rule allows and unlikely to be chance. The
+/// rest must be at least two windows and a quarter of the series: the last minute of a drifting hour is not
+/// steady.
+///
+/// Neighbouring values of a series often depend on each other, which looks like drift. Such a series may be
+/// found steady too late, or never, but not too early.
 pub fn steady(series: &[f64], rule: &SteadyRule) -> Steadiness {
     let need = rule.needs();
-    let Some(latest) = series.len().checked_sub(need) else {
+    if series.len() < need {
         return Steadiness::TooShort { have: series.len(), need };
-    };
+    }
+    let latest = series.len() - need.max(series.len() / 4);
     let level = level_of(series);
-    let last = series.get(series.len() - rule.window..).unwrap_or_default();
+    let last = series.get(series.len().saturating_sub(rule.window)..).unwrap_or_default();
     let drift = drift_of(last, level);
     let ends_steadily = drift.is_some_and(|(drift, p)| drift.abs() <= rule.drift || p > CHANCE);
     let is_steady = |at: &usize| series.get(*at..).is_some_and(|rest| rest_is_steady(rest, level, rule));
@@ -228,6 +233,12 @@ mod tests {
         let found = steady(&leak, &RULE);
         assert!(matches!(found, Steadiness::Never { drift } if drift > 0.0), "{found}");
         assert!(found.to_string().starts_with("never steady: the last window drifts by +"), "{found}");
+    }
+
+    #[test]
+    fn end_of_a_long_drift_is_not_steady() {
+        let ramp: Vec<f64> = (0..900).map(f64::from).collect();
+        assert!(matches!(steady(&ramp, &RULE), Steadiness::Never { .. }), "{}", steady(&ramp, &RULE));
     }
 
     #[test]

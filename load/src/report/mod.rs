@@ -32,4 +32,4 @@ pub use model::{
 pub use searched::Searched;
 pub use series::csv;
 pub use sides::Found;
-pub use stats::{holm, moments};
+pub use stats::moments;

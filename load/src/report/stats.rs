@@ -141,7 +141,7 @@ pub(super) fn welch(a: &[f64], b: &[f64], confidence: f64) -> Option<Welch> {
 
 /// Which of several p-values are significant when all were looked at together (Holm's step-down method, no
 /// assumption about their dependence).
-pub fn holm(p: &[f64], alpha: f64) -> Vec<bool> {
+pub(super) fn holm(p: &[f64], alpha: f64) -> Vec<bool> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|i, j| p[*i].total_cmp(&p[*j]));
     let mut out = vec![false; p.len()];
