@@ -118,7 +118,7 @@ const POINTS: usize = 64;
 /// steady.
 ///
 /// Neighbouring values of a series often depend on each other, which looks like drift. Such a series may be
-/// found steady too late, or never, but not too early.
+/// found steady too late, or never.
 pub fn steady(series: &[f64], rule: &SteadyRule) -> Steadiness {
     let need = rule.needs();
     if series.len() < need {
