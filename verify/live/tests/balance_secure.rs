@@ -156,6 +156,24 @@ fn node_over_tls_finds_a_restarted_balancer() {
     assert_eq!(server.metric("strowger_tls_unproven_total"), 0);
 }
 
+/// The phone has not registered since, and the connection of its REGISTER to the node is gone.
+#[test]
+fn node_calls_a_phone_by_a_restarted_balancer() {
+    for transport in ["tls;verify=node.example", "tcp"] {
+        let (authority, ip) = (Authority::new(), fresh_ip());
+        let server = node(&authority, ip, "node.example");
+        let port = if transport == "tcp" { 5060 } else { 5061 };
+        let nodes = [format!("sip:{}:{port};transport={transport}", server.ip())];
+        let mut front = Front::start(authority, ip, "2", &nodes, "path = \"always\"\n");
+        let mut bob = front.link(Via::Udp);
+        bob.register("bob");
+        front.restart();
+        let mut caller = front.link(Via::Tls);
+        let up = call(&mut caller, &mut bob, "bob");
+        hung_up(&mut caller, &mut bob, &up);
+    }
+}
+
 #[test]
 fn node_that_does_not_prove_its_name_is_down() {
     let (authority, ip) = (Authority::new(), fresh_ip());

@@ -88,6 +88,8 @@ pub(crate) struct StoredTarget {
     pub flow_only: bool,
     /// Its first address is the far end of a connection that the peer opened: if that is gone, none is made.
     pub existing: bool,
+    /// Its addresses are connections to the one proxy that its phone is behind.
+    pub behind_edge: bool,
     /// Only an encrypted transport may be used: it is registered, or named, as `sips:`.
     pub secure: bool,
     /// Chosen by a sender that has not proven that it is there.
@@ -306,6 +308,7 @@ impl Proxied {
             flow: target.flow,
             flow_only: target.flow_only,
             existing: target.existing,
+            behind_edge: target.behind_edge,
             secure: target.secure || is_sips(&target.uri),
             elsewhere: target.elsewhere,
             registered_from: target.registered_from,
@@ -395,7 +398,7 @@ impl Proxied {
 
     /// The binding to remove, because the edge proxy of its phone has lost the flow (RFC 5626 section 7).
     pub fn lost_flow(&mut self, branch: BranchId, status: u16) -> Option<Box<FlowBinding>> {
-        if status != 430 || self.has_more(branch) {
+        if status != 430 || self.has_another(branch) {
             return None;
         }
         self.target_mut(branch)?.flow.take()
@@ -404,6 +407,11 @@ impl Proxied {
     /// Whether the target of a branch has another address.
     pub fn has_more(&self, branch: BranchId) -> bool {
         self.target(branch).is_some_and(|t| usize::from(branch.attempt()) + 1 < t.hops.len())
+    }
+
+    /// Whether the target of a branch has another address at which something else is.
+    fn has_another(&self, branch: BranchId) -> bool {
+        self.has_more(branch) && self.target(branch).is_some_and(|target| !target.behind_edge)
     }
 
     /// Adds the target that stands in for the one of this branch, if there is one.
@@ -446,7 +454,7 @@ impl Proxied {
             // A 430 says that nothing was reached (RFC 5626 section 5.3.1).
             target.refused |= status != 430;
         }
-        if self.has_more(branch) {
+        if self.has_another(branch) {
             self.context.branch_unreachable(now, branch, actions);
         } else if self.replace(branch) {
             self.context.branch_redirected(now, branch, actions);

@@ -280,7 +280,8 @@ fn delivery<S: Services>(
     let existing = p.target(branch).is_some_and(|target| {
         // Both of a phone that has moved.
         let moved = is_dialled_never(flow.transport) && target.hops.iter().any(Flow::is_only_way);
-        target.existing && (branch.attempt() == 0 || moved && target.role == Role::Local)
+        let moved = moved && target.role == Role::Local && !target.behind_edge;
+        target.existing && (branch.attempt() == 0 || moved)
     });
     Delivery { yields, hurries: has_datagram(p, branch, flow), existing, ..Delivery::default() }
 }

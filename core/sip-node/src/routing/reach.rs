@@ -9,7 +9,7 @@ use crate::settings::Bounds;
 use crate::short::Short;
 use crate::uris::{destination, foreign_edge, transport_of, without_headers};
 use core::net::{IpAddr, SocketAddr};
-use sip_message::Uri;
+use sip_message::{NameAddr, Uri, Values};
 use sip_proxy::token::Role;
 use sip_registrar::{BindingView, ContactAt};
 use wire::{Flow, Time, Transport};
@@ -93,7 +93,13 @@ impl<S: Services> Router<'_, S> {
                     (target.locate, target.bounds) = (edge.to_vec(), Bounds::of(flow.remote));
                     (target.elsewhere, target.registered_from) = (true, Some(flow.remote.ip()));
                 }
-                None => target.hops.push(flow),
+                None => {
+                    target.hops.push(flow);
+                    if let Some(anew) = self.edge_anew(binding.path, flow) {
+                        (target.existing, target.behind_edge) = (true, true);
+                        target.hops.push(anew);
+                    }
+                }
             }
             return target;
         }
@@ -105,6 +111,30 @@ impl<S: Services> Router<'_, S> {
             target.existing = self.source_hops(flow, contact.as_ref(), &mut target.hops);
         }
         target
+    }
+
+    /// A new connection to the proxy whose Path this is, if the one of the REGISTER has ended: to the port in
+    /// the Path. Over TLS only to a trusted proxy: nobody else proves to be the one that was there.
+    fn edge_anew(&self, path: &[u8], flow: Flow) -> Option<Flow> {
+        let settings = self.site.settings();
+        let edge = Uri::parse(NameAddr::parse(Values::new(path).next()?).ok()?.uri).ok()?;
+        let transport = transport_of(&edge);
+        let dialled = match transport {
+            Transport::Tls => settings.auth.is_front(flow.remote.ip()),
+            Transport::Tcp | Transport::Sctp => true,
+            _ => false,
+        };
+        let remote = SocketAddr::new(flow.remote.ip(), edge.port.unwrap_or(transport.default_port()));
+        let own = settings.listeners.iter().any(|listener| listener.address == remote);
+        if !dialled
+            || transport != flow.transport
+            || remote == flow.remote
+            || own
+            || settings.is_admin(remote)
+        {
+            return None;
+        }
+        Some(Flow { conn: None, remote, ..flow })
     }
 
     /// Whether a Contact that is equivalent to `uri` is bound at `remote`, the address that it spells out,

@@ -75,6 +75,8 @@ pub(crate) struct Target {
     pub flow_only: bool,
     /// Its first address is the far end of a connection that the peer opened: if that is gone, none is made.
     pub existing: bool,
+    /// Its addresses are connections to the one proxy that its phone is behind: an old one and a new one.
+    pub behind_edge: bool,
     /// Only an encrypted transport may be used. Where its own URI is `sips:` that goes without saying.
     pub secure: bool,
     /// Chosen by a sender that has not proven that it is there: the device of a Contact, the other end of a
@@ -102,6 +104,7 @@ impl Target {
             flow: None,
             flow_only: false,
             existing: false,
+            behind_edge: false,
             secure: false,
             elsewhere: false,
             registered_from: None,

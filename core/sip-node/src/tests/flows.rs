@@ -328,3 +328,61 @@ fn dialog_by_a_front_goes_on_over_a_new_connection() {
     }
     assert_eq!(ways.last(), Some(&("192.0.2.90:5061".to_owned(), false)), "{ways:?}");
 }
+
+/// Registers bob's phone behind a proxy in front of this server, whose Path has this port.
+fn bind_by_front(lab: &mut Lab, flow: Flow, port: u16) {
+    let transport = flow.transport.via_name().to_lowercase();
+    let lines = format!("Path: <sip:192.0.2.90:{port};transport={transport};lr;d=p1>\r\nSupported: path\r\n");
+    lab.bind_with("bob", "<sip:bob@10.0.0.9;transport=tls>;+sip.instance=\"<urn:uuid:1>\"", flow, &lines);
+}
+
+const FRONT: &str = "192.0.2.90:50001";
+
+#[test]
+fn phone_is_called_over_a_new_connection_to_its_front() {
+    // The front has restarted, or has closed a connection that was not used.
+    let tls = opened(Transport::Tls, FRONT, 1);
+    let tcp = opened(Transport::Tcp, FRONT, 1);
+    // (connection of the REGISTER, whether the front is trusted, port in Path, where else)
+    for (flow, trusted, port, further) in [
+        (tls, true, 5061, Some("192.0.2.90:5061")),
+        // Nobody else proves to be the front.
+        (tls, false, 5061, None),
+        (tcp, true, 5060, Some("192.0.2.90:5060")),
+        (tcp, false, 5070, Some("192.0.2.90:5070")),
+        (tcp, true, 50001, None),
+    ] {
+        let case = format!("{:?} {trusted} {port}", flow.transport);
+        let mut lab = lab(|s| {
+            if trusted {
+                s.auth.fronts = vec![("192.0.2.90".parse().unwrap(), 32)];
+            }
+        });
+        bind_by_front(&mut lab, flow, port);
+        let sent = lab.invite(CAROL, Req::invite().text());
+        assert_eq!(sent[0].to(), FRONT, "{case}");
+        lab.undeliverable(&sent[0]);
+        let next = lab.sent();
+        let Some(to) = further else {
+            assert_eq!(statuses(&next), [480], "{case}");
+            continue;
+        };
+        assert!(sent[0].existing, "{case}: nobody listens at the port of the old connection");
+        assert_eq!((next[0].to().as_str(), next[0].existing), (to, false), "{case}");
+        assert!(next[0].get("Route").is_some_and(|route| route.contains(";d=p1")), "{case}");
+        lab.send_on(next[0].flow, next[0].accept("b"));
+        assert_eq!(statuses(&lab.sent()), [200], "{case}");
+        lab.rest();
+    }
+}
+
+#[test]
+fn front_that_has_lost_a_flow_is_not_asked_twice() {
+    let mut lab = lab(|s| s.auth.fronts = vec![("192.0.2.90".parse().unwrap(), 32)]);
+    bind_by_front(&mut lab, opened(Transport::Tls, FRONT, 1), 5061);
+    let sent = lab.invite(CAROL, Req::invite().text());
+    lab.send_on(sent[0].flow, sent[0].reply(430, "e", ""));
+    let next = lab.sent();
+    assert_eq!(requests(&next), [("ACK".to_owned(), FRONT.to_owned())]);
+    assert!(statuses(&next).contains(&480));
+}
