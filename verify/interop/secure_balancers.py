@@ -1,29 +1,34 @@
-"""Phones over TLS behind `strowger balance`, in front of one Strowger over UDP and one over TLS."""
+"""Phones over TLS and browsers behind `strowger balance`, in front of Strowgers over UDP and TLS, or of Kamailios over TLS."""
 import os
 import shutil
 import tempfile
 
 import phones
 from balancers import SECRET, Front
+from browsers import Browser
 from harness import net, servers
 from harness.authority import Authority
 from scenarios import dismiss, must, registered, scenario, set_up, talk
+from secure_trunks import OWN, SIDE
 
-USERS = ('b1', 'b2', 'p1', 'p2')
+HERE = os.path.dirname(os.path.abspath(__file__))
+USERS = ('b1', 'b2', 'p1', 'p2', 'jssip')
+NODE = 'node.example'
 
 
 class Secure(Front):
-    """A balancer over TLS, and over UDP for the nodes; `nodes`: their URIs. Its certificate is of the authority."""
+    """A balancer over TLS and WSS, and over UDP for the nodes; `nodes`: their URIs. Its certificate is of the authority."""
 
     def __init__(self, run, nodes, ip, authority):
-        chain, key = authority.issue('front', ['example.com', 'IP:' + ip])
-        config = ('listen = ["udp:%s:5060", "tls:%s:5061"]\n[tls]\ncertificates = [{ chain = "%s", key = "%s" }]\nroots = "%s"\n'
-                  '[balance]\npath = "always"\nnodes = [%s]\n' % (ip, ip, chain, key, authority.roots, ', '.join('"%s"' % n for n in nodes)))
+        self.chain, key = authority.issue('front', ['example.com', 'IP:' + ip])
+        config = ('listen = ["udp:%s:5060", "tls:%s:5061", "wss:%s:5443"]\n[tls]\ncertificates = [{ chain = "%s", key = "%s" }]\n'
+                  'roots = "%s"\n[balance]\npath = "always"\nnodes = [%s]\n' % (
+                      ip, ip, ip, self.chain, key, authority.roots, ', '.join('"%s"' % n for n in nodes)))
         servers.Balancer.__init__(self, run.bin, nodes, 2, 'round-robin', config, ip=ip, whole=True)
         self.authority, self.domain, self.admin = authority, 'example.com', '%s:8080' % net.fresh_ip()
 
     def place(self, transport):
-        return (self.ip, 5061 if transport == 'tls' else 5060)
+        return (self.ip, {'tls': 5061, 'wss': 5443}.get(transport, 5060))
 
 
 class Site:
@@ -139,5 +144,74 @@ def balance_tls_node_killed(run):
                     phone.register()
                     phone.wait('registered', 30)
             return 'each of two nodes killed with a call, 4 calls after that'
+        finally:
+            dismiss(all_)
+
+
+@scenario
+def balance_browser(run):
+    """JsSIP in Chromium over WSS calls a phone over UDP through a balancer, and is called, also after a restart of the balancer."""
+    with Site(run) as site:
+        phone = phones.Baresip('b1', SECRET, site.front, 'udp', webrtc=True)
+        (browser,) = registered([Browser('jssip', site.front)], 60)
+        pair = [browser, phone]
+        try:
+            registered([phone])
+            for caller, callee in (pair, pair[::-1]):
+                talk(caller, callee)
+                set_up(caller, callee)
+                callee.hangup()
+                caller.wait('closed')
+            browser.forget()
+            site.front.kill()
+            site.front.start()
+            browser.wait('registered', 60)
+            for caller, callee in (pair, pair[::-1]):
+                talk(caller, callee)
+            must(not site.front.metric('strowger_websocket_faults_total'), 'faults of WebSocket')
+            site.front.nothing_left()
+            return '6 calls'
+        finally:
+            dismiss(pair)
+
+
+class Kamailios:
+    """Two Kamailios over TLS that share their registrations by DMQ. Each requires the balancer's certificate, and verifies it."""
+
+    def __init__(self, run):
+        self.dir, self.nodes, ip = tempfile.mkdtemp(prefix='strowger-secure-'), [], net.fresh_ip()
+        authority = Authority(os.path.join(self.dir, 'tls'))
+        file = os.path.join(self.dir, 'tls.cfg')
+        shown = OWN % authority.issue(NODE)
+        with open(file, 'w') as f:
+            f.write(''.join(SIDE % (side, authority.roots) + shown for side in ('server', 'client')))
+        ips = net.fresh_ip(), net.fresh_ip()
+        for own, peer in (ips, ips[::-1]):
+            node = servers.Kamailio(os.path.join(HERE, 'kamailio_node.cfg'), [
+                'WITH_TLS "%s"' % file, 'OWN "sip:%s:5060"' % own, 'PEER "sip:%s:5060"' % peer], tcp=False)
+            node.ip, node.secure = own, True
+            self.nodes.append(node)
+        self.front = Secure(run, ['sip:%s:5061;transport=tls;verify=%s' % (own, NODE) for own in ips], ip, authority)
+
+    __enter__, __exit__ = Site.__enter__, Site.__exit__
+
+
+@scenario
+def balance_kamailio_tls(run):
+    """Phones over TLS call each other through a balancer with two Kamailios over TLS, with certificates in both directions."""
+    with Kamailios(run) as site:
+        all_ = crew(site.front)
+        try:
+            calls = all_pairs(site.front, all_)
+            for caller, callee in zip(all_, all_[1:] + all_[:1]):
+                set_up(caller, callee)
+                callee.hangup()
+                caller.wait('closed')
+                calls += 1
+            site.front.nothing_left()
+            must(not site.front.metric('strowger_tls_unproven_total'), 'a name was not proven')
+            each = site.front.assigned()
+            must(all(n >= calls / 2 for n in each), 'a node received', min(each), 'transactions of', calls, 'calls')
+            return '%d calls between %d phones, %s transactions at the nodes' % (calls, len(all_), ' and '.join(map(str, each)))
         finally:
             dismiss(all_)
