@@ -83,6 +83,34 @@ fn a_call_lasts_as_long_as_one_side_says_something() {
     assert_eq!((world.load(), world.balancer.report(true).events.lost_calls), ((0, 0), 2));
 }
 
+/// A 503 to a BYE has Retry-After, so its sender may come again: with a token, or in transparent mode with
+/// nothing but the Call-ID.
+#[test]
+fn refused_bye_reaches_the_node_of_its_call_later() {
+    let rules = Rules { failed_dialogs: FailedDialogs::Refuse, ..settings().rules };
+    for record_route in [true, false] {
+        let mut world = World::with(nodes(8), keys(2), Settings { record_route, rules, ..settings() });
+        let forwarded = world.one(CALLER, &invite("b1"));
+        let route = forwarded.header("Record-Route").map_or(String::new(), |r| format!("Route: {r}\r\n"));
+        world.answer(&forwarded, "200 OK", "");
+        world.down(&forwarded);
+        // Whoever hangs up has left the call (RFC 3261 section 15.1.1): it counts no more.
+        for n in 2..20 {
+            let bye = request("BYE", "b1", n, &format!("b1-{n}"), ";tag=callee", &route);
+            assert_eq!(world.one(CALLER, &bye).start(), "SIP/2.0 503 Service Unavailable");
+            assert_eq!(world.load(), (0, 0));
+            world.seconds(5);
+        }
+        world.cluster.set_up(world.node(&forwarded));
+        let bye = world.one(CALLER, &request("BYE", "b1", 20, "b1-20", ";tag=callee", &route));
+        assert_eq!(bye.to, forwarded.to, "Record-Route: {record_route}");
+        assert_eq!(world.answer(&bye, "200 OK", "")[0].start(), "SIP/2.0 200 OK");
+        world.seconds(80);
+        let report = world.balancer.report(true);
+        assert_eq!((report.ended, report.transactions, report.exact), (0, 0, Some(true)));
+    }
+}
+
 /// Two who were called answer before one of them could be cancelled (RFC 3261 section 13.2.2.4).
 #[test]
 fn a_forked_call_ends_with_its_last_dialog() {

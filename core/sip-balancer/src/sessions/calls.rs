@@ -216,13 +216,14 @@ impl Calls {
 
     /// A request was refused here because there is no node for it. The sender of a BYE has left the call all
     /// the same (RFC 3261 section 15.1.1), if it shows, now or when it came, that it belongs to the dialog
-    /// (`sealed`).
+    /// (`sealed`). The record is remembered for a while from then on: a BYE that comes again goes where the
+    /// call was, and without tokens nothing else says where that is.
     pub fn abandon(&mut self, now: Time, call: CallKey, id: u64, class: MethodClass, sealed: bool) {
         let Some(at) = self.sessions.find(call) else { return };
         let txn = self.sessions.find_txn(at, id, class).and_then(|place| self.sessions.txn(place));
         let sealed = sealed || txn.is_some_and(|txn| txn.sealed);
-        if class == MethodClass::Bye && sealed && matches!(self.sessions.phase(at), Phase::Setup | Phase::Up)
-        {
+        let phase = self.sessions.phase(at);
+        if class == MethodClass::Bye && sealed && matches!(phase, Phase::Setup | Phase::Up | Phase::Ended) {
             self.end(now, at);
         }
         self.refused_here(now, call, id, class);
