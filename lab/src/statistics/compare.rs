@@ -4,7 +4,8 @@ use load::population::Rng;
 use serde::{Deserialize, Serialize};
 
 use super::interval::{
-    Estimate, FEWEST_RESAMPLED, Interval, Method, NoInterval, drawn, least, resampled, sound, within_limits,
+    Estimate, FEWEST_RESAMPLED, Interval, Method, NoInterval, drawn, least, resampled, resampled_confidence,
+    sound, within_limits,
 };
 use super::ranks::{Depth, mann_whitney, signed_depth, signed_rank, sum_depth};
 use super::sample::{MOST_VALUES, middle, sorted, usable};
@@ -166,7 +167,7 @@ pub fn ratio_of_medians(
         let a = drawn(&own, &mut rng);
         ratio(&a, &drawn(&other, &mut rng))
     });
-    let interval = Interval::new(low, high, sound(confidence), Method::Bootstrap);
+    let interval = Interval::new(low, high, resampled_confidence(confidence), Method::Bootstrap);
     Ok(Estimate { value: ratio(&own, &other), interval })
 }
 

@@ -47,6 +47,23 @@ impl Floor {
     }
 }
 
+impl Floor {
+    /// A warning, if the system differs from itself by more than chance explains. The probability is small,
+    /// because every metric has a floor.
+    pub fn bias(&self) -> Option<String> {
+        let ratio = self.control.ratio.map(|r| 100.0 * (r.value - 1.0));
+        (self.control.p < BIASED).then(|| match ratio {
+            Some(percent) => format!(
+                "the same build differs from itself by {percent:+.1} %: the experiment favours one of its runs in each block"
+            ),
+            None => "the same build differs from itself: the experiment favours one of its runs in each block".to_owned(),
+        })
+    }
+}
+
+/// A control with a smaller p is biased.
+const BIASED: f64 = 0.002;
+
 fn furthest(low: f64, high: f64) -> f64 {
     low.abs().max(high.abs())
 }
@@ -71,6 +88,21 @@ mod tests {
         let system: Vec<_> = (0..8).map(|i| Some(100.0 + f64::from(i % 2))).collect();
         let twin: Vec<_> = (0..8).map(|i| Some(110.0 + f64::from(i % 3))).collect();
         assert!(Floor::of(&system, &twin, 0.95).unwrap().shift() >= 10.0);
+    }
+
+    #[test]
+    fn bias_is_named_where_chance_does_not_explain_it() {
+        let of = |factor: f64| {
+            let system: Vec<_> = (0..12).map(|i| Some(100.0 + f64::from(i % 5))).collect();
+            let twin: Vec<_> = (0..12).map(|i| Some(factor * (100.0 + f64::from((i * 2 + 1) % 5)))).collect();
+            Floor::of(&system, &twin, 0.95).unwrap().bias()
+        };
+        assert_eq!(of(1.0), None);
+        assert!(
+            of(1.2).is_some_and(|said| said.starts_with("the same build differs from itself by -16.")),
+            "{:?}",
+            of(1.2)
+        );
     }
 
     #[test]

@@ -46,7 +46,8 @@ impl Interval {
         self.high
     }
 
-    /// The confidence that was reached, 0 to 1: at least the one that was asked for.
+    /// The confidence that was reached, 0 to 1: at least the one that was asked for, and at most 0.9999 by
+    /// the bootstrap.
     pub fn confidence(&self) -> f64 {
         self.confidence
     }
@@ -119,14 +120,27 @@ impl core::error::Error for NoInterval {}
 
 /// The bootstrap is refused below this number of values: its intervals are too narrow there.
 pub const FEWEST_RESAMPLED: usize = 10;
-/// Samples that the bootstrap draws. Its ends vary by about a fiftieth of the width from seed to seed.
+/// Samples that the bootstrap draws at least. Its ends vary by about a fiftieth of the width from seed to
+/// seed.
 const RESAMPLES: usize = 2_000;
-/// Up to this number of values the median has its interval by order statistics.
+/// Draws that lie beyond each end at least.
+const BEYOND: f64 = 10.0;
+/// Up to this number of values, and above this confidence, the median has its interval by order statistics.
 const FEW: usize = 30;
+const SURE: f64 = 0.99;
 
-/// A confidence that can be calculated with: 0.5 to 0.9999, and 0.95 in place of what is no number.
+/// A confidence that can be calculated with, and 0.95 in place of what is no number. Many claims that share a
+/// probability of error come near to 1.
 pub(super) fn sound(confidence: f64) -> f64 {
-    if confidence.is_nan() { 0.95 } else { confidence.clamp(0.5, 0.999_9) }
+    if confidence.is_nan() { 0.95 } else { confidence.clamp(0.5, 1.0 - 1e-9) }
+}
+
+/// The highest confidence of a bootstrap: beyond, the ends would be those of the rarest draws.
+const RESAMPLED: f64 = 0.999_9;
+
+/// A confidence that the bootstrap reaches.
+pub(super) fn resampled_confidence(confidence: f64) -> f64 {
+    sound(confidence).min(RESAMPLED)
 }
 
 /// The least number of values for a two-sided interval from signs or ranks: the smallest n with 2 * 2^-n <=
@@ -147,14 +161,14 @@ pub(super) fn within_limits(have: usize, need: usize) -> Result<(), NoInterval> 
     Ok(())
 }
 
-/// The median and its interval: by order statistics up to 30 values, then by the bootstrap.
+/// The median and its interval: by order statistics up to 30 values or above 99 %, else by the bootstrap.
 ///
 /// Order statistics are exact for any law, but jump from value to value, which matters in a small sample only
 /// by making the interval wider than asked for. BCa is not used: its acceleration comes from the jackknife,
 /// which fails for medians (Efron and Tibshirani 1993, section 11.6).
 pub fn median_interval(values: &[f64], confidence: f64, seed: u64) -> Result<Estimate, NoInterval> {
     let ascending = sorted(values);
-    if ascending.len() <= FEW {
+    if ascending.len() <= FEW || sound(confidence) > SURE {
         return order_statistics(&ascending, confidence);
     }
     bootstrap(&ascending, |drawn| middle(drawn).unwrap_or(0.0), confidence, seed)
@@ -197,7 +211,7 @@ pub fn bootstrap(
     within_limits(sample.len(), FEWEST_RESAMPLED)?;
     let mut rng = Rng::new(seed, 0);
     let (low, high) = resampled(confidence, || statistic(&drawn(&sample, &mut rng)));
-    let interval = Interval::new(low, high, sound(confidence), Method::Bootstrap);
+    let interval = Interval::new(low, high, resampled_confidence(confidence), Method::Bootstrap);
     Ok(Estimate { value: statistic(&sample), interval })
 }
 
@@ -214,11 +228,13 @@ pub(super) fn drawn(ascending: &[f64], rng: &mut Rng) -> Vec<f64> {
 
 /// The two percentiles of a drawn statistic between which the stated share of the draws lies.
 pub(super) fn resampled(confidence: f64, mut draw: impl FnMut() -> f64) -> (f64, f64) {
-    let mut found: Vec<f64> = (0..RESAMPLES).map(|_| draw()).collect();
+    let tail = (1.0 - resampled_confidence(confidence)) / 2.0;
+    let count = ((BEYOND / tail).ceil() as usize).max(RESAMPLES);
+    let mut found: Vec<f64> = (0..count).map(|_| draw()).collect();
     found.sort_unstable_by(f64::total_cmp);
-    let cut = ((1.0 - sound(confidence)) / 2.0 * RESAMPLES as f64) as usize;
+    let cut = (tail * count as f64) as usize;
     let at = |i: usize| found.get(i).copied().unwrap_or(0.0);
-    (at(cut), at(RESAMPLES - 1 - cut))
+    (at(cut), at(count - 1 - cut))
 }
 
 #[cfg(test)]
@@ -266,6 +282,18 @@ mod tests {
         assert!((found.interval.low() - 40.0).abs() <= 3.0, "{found:?}");
         assert!((found.interval.high() - 61.0).abs() <= 3.0, "{found:?}");
         assert_eq!(found, median_interval(&values, 0.95, 7).unwrap());
+    }
+
+    #[test]
+    fn bootstrap_of_a_high_confidence_says_what_it_reaches() {
+        let middle = |drawn: &[f64]| middle(drawn).unwrap_or(0.0);
+        let usual = bootstrap(&one_to(20), middle, 0.95, 1).unwrap().interval;
+        let sure = bootstrap(&one_to(20), middle, 0.999_999, 1).unwrap().interval;
+        assert_eq!(sure.confidence(), 0.999_9);
+        assert!(sure.low() < usual.low() && sure.high() > usual.high());
+        let exact = median_interval(&one_to(100), 0.999_999, 1).unwrap().interval;
+        assert_eq!(exact.method(), Method::OrderStatistics);
+        assert!(exact.confidence() >= 0.999_999);
     }
 
     proptest! {

@@ -6,7 +6,9 @@
 use load::metrics::Hist;
 use load::report::Distribution;
 
-use super::interval::{Estimate, FEWEST_RESAMPLED, Interval, Method, NoInterval, resampled, sound};
+use super::interval::{
+    Estimate, FEWEST_RESAMPLED, Interval, Method, NoInterval, resampled, resampled_confidence,
+};
 use super::summary::{PERCENTS, Percentile, Summary, needs};
 use load::metrics::rank;
 use load::population::Rng;
@@ -98,7 +100,10 @@ impl Latencies {
             }
             table.percentile(percent, &drawn)
         });
-        Ok(Estimate { value, interval: Interval::new(low, high, sound(confidence), Method::Bootstrap) })
+        Ok(Estimate {
+            value,
+            interval: Interval::new(low, high, resampled_confidence(confidence), Method::Bootstrap),
+        })
     }
 }
 

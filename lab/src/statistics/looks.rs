@@ -123,8 +123,8 @@ mod tests {
     use super::super::{Claim, Evidence, Kind, Rule, judge};
     use super::*;
 
-    /// Jennison and Turnbull (2000, section 7.2): at half of the information the function of Lan and DeMets
-    /// in the form of O'Brien and Fleming has spent 0.0056 of 0.05.
+    /// At half of the blocks: 2 (1 - Phi(1.96 / sqrt(1/2))) = 2 (1 - Phi(2.7718)), by a table of the normal
+    /// law 0.0056.
     #[test]
     fn spending_has_its_known_values() {
         assert!((spending(0.5, 0.05) - 0.005_57).abs() < 1e-4, "{}", spending(0.5, 0.05));

@@ -130,6 +130,8 @@ fn several_claims_share_the_confidence() {
     let each = rule().among(5);
     assert!((each.confidence() - 0.99).abs() < 1e-12);
     assert_eq!((rule().fewest(), each.fewest()), (6, 8));
+    let many = rule().among(100_000);
+    assert!((1.0 - many.confidence()) * 100_000.0 <= 0.05 + 1e-9);
 }
 
 proptest! {
