@@ -53,6 +53,9 @@ BELOW = {
     # what a node counts.
     'control': {'wire', 'log-events', 'sip-message', 'sip-auth', 'sip-registrar', 'sip-proxy', 'sip-node', 'sip-balancer', 'tls', 'regular-file', 'toml-form'},
     'resolver': {'wire', 'log-events'},
+    # ... and tune, whose rules are pure.
+    'tune-rules': set(),
+    'tune': {'tune-rules'},
     # Below the whole shell: the log events, how files are opened, and how TOML is read.
     'log-events': set(),
     'regular-file': set(),

@@ -44,11 +44,9 @@ pub enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
         rest: Vec<String>,
     },
-    /// Kernel and network settings for SIP (not in this version)
-    Tune {
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
-        rest: Vec<String>,
-    },
+    /// Find, explain, apply, verify and undo kernel and network card settings for SIP
+    #[command(after_help = crate::tune::EXAMPLES)]
+    Tune(Box<crate::tune::TuneArgs>),
 }
 
 const CHECK_EXAMPLES: &str = "Examples:

@@ -9,6 +9,7 @@ mod cli;
 mod ctl;
 mod file;
 mod serve;
+mod tune;
 mod user;
 
 /// For the small allocations that remain on the data path: fewer instructions each than the C library's.
@@ -33,7 +34,7 @@ fn main() -> ExitCode {
         cli::Command::Load(args) => load_runner::run(&args),
         cli::Command::LoadCompare(args) => load_runner::compare(&args),
         cli::Command::Lab { .. } => missing("lab"),
-        cli::Command::Tune { .. } => missing("tune"),
+        cli::Command::Tune(args) => tune::run(&args),
     }
 }
 

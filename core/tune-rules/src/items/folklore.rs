@@ -1,0 +1,75 @@
+//! Lines of sysctl files that harm or do nothing.
+
+use crate::finding::Level;
+use crate::item::Item;
+use crate::look::Look;
+use crate::parse::{bytes, numbers};
+use crate::sysctl::SysctlLine;
+
+pub(super) const SYSCTL_FILES: Item = Item::new(
+    "sysctl_files",
+    "harmful lines in sysctl.conf and sysctl.d",
+    "Tuning files for SIP servers are copied from page to page. Some of their lines harm: udp_mem in bytes in place of
+pages, defaults of many MiB for every socket, TCP without timestamps, tcp_tw_recycle. This item reads
+/etc/sysctl.conf and the folders sysctl.d in /etc, /run, /usr/local/lib and /usr/lib, and explains such lines with file
+and line.",
+    "Files of others are not changed: remove the line yourself. The items udp_default_buffers, udp_memory, tcp_memory and
+tcp_features mend the live values.",
+    sysctl_files,
+);
+
+/// What is wrong with a line, and why.
+type Fault = (Level, String);
+
+fn sysctl_files(look: &mut Look<'_>) {
+    for line in look.lines() {
+        if line.file() == crate::OWN_SYSCTL_FILE {
+            continue;
+        }
+        let Some((level, why)) = fault(look, line) else { continue };
+        let place = line.place();
+        let finding = look
+            .finding(level, format!("{place} sets {} = {}", line.name(), line.value()))
+            .why(why)
+            .by_hand(format!("remove the line {place}"));
+        look.report(finding);
+    }
+}
+
+fn fault(look: &Look<'_>, line: &SysctlLine) -> Option<Fault> {
+    let (name, value) = (line.name(), line.value());
+    let number = numbers(value).and_then(|all| all.first().copied());
+    let meminfo = look.snapshot().text("/proc/meminfo").unwrap_or_default();
+    let problem = |why: String| Some((Level::Problem, why));
+    let note = |why: &str| Some((Level::Note, why.to_owned()));
+    match (name, number) {
+        ("net.ipv4.udp_mem" | "net.ipv4.tcp_mem", _) if super::udp::beyond_memory(value, meminfo) => {
+            let most = numbers(value).and_then(|all| all.into_iter().max()).unwrap_or(0);
+            let size = bytes(most.saturating_mul(super::udp::PAGE));
+            problem(format!("the value counts pages of 4 KiB, so it is {size}, more than half of this machine's memory"))
+        }
+        ("net.ipv4.tcp_tw_recycle", _) => problem(
+            "Linux removed it in 4.12, so the line only makes sysctl fail. Before, it refused phones behind one NAT".into(),
+        ),
+        ("net.ipv4.tcp_timestamps" | "net.ipv4.tcp_sack" | "net.ipv4.tcp_window_scaling", Some(0)) => {
+            problem("turning it off saves nothing and makes TCP slower after a loss".into())
+        }
+        (
+            "net.core.rmem_default" | "net.core.wmem_default" | "net.ipv4.udp_rmem_min" | "net.ipv4.udp_wmem_min",
+            Some(size),
+        ) if size > 4 << 20 => {
+            problem(format!("every socket of this machine may queue {}: seconds of traffic, which senders repeat", bytes(size)))
+        }
+        ("net.core.netdev_max_backlog", Some(packets)) if packets > 100_000 => {
+            problem("a queue of that length delays packets for longer than senders wait before they repeat".into())
+        }
+        ("net.ipv4.tcp_syncookies", Some(0)) => problem("a full queue of handshakes refuses every new phone".into()),
+        ("net.ipv4.tcp_abort_on_overflow", Some(1)) => {
+            problem("phones are reset in a burst that would have passed in a second".into())
+        }
+        ("net.ipv4.tcp_low_latency" | "net.ipv4.tcp_fack" | "net.ipv4.tcp_max_ssthresh", Some(_)) => {
+            note("the kernel ignores this setting")
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,38 @@
+//! `strowger tune`: kernel and network card settings for a SIP server.
+//!
+//! [`Machine`] reads files and settings of cards into a [`tune_rules::Snapshot`], and writes values. The
+//! rules are in `tune-rules`. [`apply`] writes a [`Journal`] of every old value before it changes anything,
+//! so that [`undo`] is exact; [`verify`] compares the machine with that journal.
+
+#![deny(unsafe_code)]
+
+mod apply;
+mod journal;
+mod json;
+mod machine;
+mod own_files;
+mod plan;
+mod script;
+#[cfg(test)]
+mod tests;
+mod text;
+mod undo;
+mod verify;
+
+pub use apply::{Applied, Outcome, apply, refused};
+pub use journal::{Entry, Journal, JournalError};
+pub use machine::Machine;
+pub use plan::{Plan, select};
+pub use script::script;
+pub use undo::{Undone, undo};
+pub use verify::{Verified, verify};
+
+/// Texts for people.
+pub mod say {
+    pub use crate::text::{applied, explanation, items, report, undone, verified};
+}
+
+/// The same for programs.
+pub mod as_json {
+    pub use crate::json::{applied, report, undone, verified};
+}

@@ -1,0 +1,49 @@
+//! Which changes are to be made.
+
+use tune_rules::{Change, Finding, Level};
+
+/// A change, the item that wants it, and why it cannot be made from here if so.
+#[derive(Clone, Debug)]
+pub struct Plan<'a> {
+    item: &'static str,
+    change: &'a Change,
+    obstacle: Option<&'a str>,
+}
+
+impl<'a> Plan<'a> {
+    /// The item that wants it.
+    pub fn item(&self) -> &'static str {
+        self.item
+    }
+
+    /// The change.
+    pub fn change(&self) -> &'a Change {
+        self.change
+    }
+
+    /// Why it cannot be made from here, if so.
+    pub fn obstacle(&self) -> Option<&'a str> {
+        self.obstacle
+    }
+}
+
+/// The changes of the items with these names; without names, those of all problems.
+pub fn select<'a>(findings: &'a [Finding], names: &[String]) -> Vec<Plan<'a>> {
+    let wanted = |finding: &&Finding| {
+        if names.is_empty() {
+            finding.level() == Level::Problem
+        } else {
+            names.iter().any(|name| name == finding.item())
+        }
+    };
+    let mut plans: Vec<Plan<'a>> = Vec::new();
+    for finding in findings.iter().filter(wanted) {
+        for change in finding.changes() {
+            // The first rule that wants a value decides.
+            if plans.iter().all(|plan| plan.change.name() != change.name()) {
+                plans.push(Plan { item: finding.item(), change, obstacle: finding.obstacle() });
+            }
+        }
+    }
+    plans
+}

@@ -1,0 +1,319 @@
+//! Apply, verify and undo on a tree of files.
+
+use crate::{Applied, Entry, Journal, Machine, Outcome, Undone, apply, select, undo, verify};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use tune_rules::{Expected, Finding, Level, OWN_SYSCTL_FILE, check};
+
+/// A tree that stands for a machine with faults, removed at the end.
+struct Tree(PathBuf);
+
+/// Files of a machine of 8 GiB with five faults.
+const FILES: &[(&str, &str)] = &[
+    ("proc/meminfo", "MemTotal:        8388608 kB\nMemFree:         4194304 kB\n"),
+    ("proc/self/status", "Name:\tstrowger\nUid:\t0\t0\t0\t0\nCapEff:\t000001ffffffffff\n"),
+    ("proc/self/uid_map", "         0          0 4294967295\n"),
+    ("proc/sys/kernel/random/boot_id", "5a0c3c0e-0000-4000-8000-000000000001\n"),
+    ("proc/sys/net/core/netdev_max_backlog", "1000\n"),
+    ("proc/sys/net/core/rmem_max", "212992\n"),
+    ("proc/sys/net/core/wmem_max", "4194304\n"),
+    ("proc/sys/net/core/rmem_default", "212992\n"),
+    ("proc/sys/net/core/somaxconn", "128\n"),
+    ("proc/sys/net/ipv4/udp_mem", "19257652\t19257652\t19257652\n"),
+    ("proc/sys/net/ipv4/tcp_max_syn_backlog", "4096\n"),
+    ("proc/sys/net/ipv4/tcp_timestamps", "0\n"),
+    ("proc/sys/net/ipv4/ip_local_port_range", "1024\t65535\n"),
+    ("proc/sys/net/ipv4/ip_local_reserved_ports", "\n"),
+    (
+        "proc/net/snmp",
+        "Udp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors\nUdp: 900000 0 12431 900000 12431 0\n",
+    ),
+    ("etc/sysctl.conf", "# copied\nnet.ipv4.tcp_timestamps = 0\n"),
+    ("etc/sysctl.d/README", "files here\n"),
+    ("var/lib/other/file", "kept\n"),
+];
+
+impl Tree {
+    fn new() -> Tree {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("strowger-tune-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let tree = Tree(std::env::temp_dir().join(name));
+        for (path, text) in FILES {
+            tree.put(path, text);
+        }
+        tree
+    }
+
+    fn put(&self, path: &str, text: &str) {
+        let place = self.0.join(path);
+        fs::create_dir_all(place.parent().unwrap()).unwrap();
+        fs::write(place, text).unwrap();
+    }
+
+    fn get(&self, path: &str) -> String {
+        fs::read_to_string(self.0.join(path)).unwrap()
+    }
+
+    fn machine(&self) -> Machine {
+        Machine::new(&self.0)
+    }
+
+    fn journal(&self) -> PathBuf {
+        self.0.join("var/lib/strowger-tune/journal")
+    }
+
+    fn findings(&self) -> Vec<Finding> {
+        check(&self.machine().snapshot(), &Expected::default())
+    }
+
+    fn apply(&self) -> Vec<Applied> {
+        let mut journal = Journal::open(&self.journal()).unwrap();
+        let findings = self.findings();
+        apply(&self.machine(), &select(&findings, &[]), &mut journal, false).unwrap()
+    }
+
+    fn undo(&self) -> Vec<Undone> {
+        undo(&self.machine(), Journal::existing(&self.journal()).unwrap().unwrap()).unwrap()
+    }
+
+    /// Every file with its content, and every folder.
+    fn everything(&self) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
+        fn walk(folder: &Path, into: &mut BTreeMap<PathBuf, Option<Vec<u8>>>) {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    walk(&path, into);
+                    into.insert(path, None);
+                } else {
+                    let bytes = fs::read(&path).unwrap();
+                    into.insert(path, Some(bytes));
+                }
+            }
+        }
+        let mut all = BTreeMap::new();
+        walk(&self.0, &mut all);
+        all
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn report_finds_planted_faults_and_changes_nothing() {
+    let tree = Tree::new();
+    let before = tree.everything();
+    let findings = tree.findings();
+    let text = crate::say::report(&findings);
+    for name in ["rmem_max", "somaxconn", "udp_mem", "tcp_timestamps", "5060, 5061", "/etc/sysctl.conf:2"] {
+        assert!(text.contains(name), "{name} in {text}");
+    }
+    assert!(text.contains("RcvbufErrors 12,431 since boot"), "{text}");
+    assert!(text.contains("73.5 GiB"), "{text}");
+    crate::script(&tree.machine(), &select(&findings, &[]));
+    assert_eq!(before, tree.everything());
+}
+
+#[test]
+fn undo_returns_every_byte_after_apply_and_verify() {
+    let tree = Tree::new();
+    let before = tree.everything();
+    let applied = tree.apply();
+    assert!(applied.iter().all(Applied::made), "{applied:?}");
+    assert_eq!(tree.get("proc/sys/net/core/rmem_max"), "4194304\n");
+    assert!(tree.get(&OWN_SYSCTL_FILE[1..]).contains("net.core.rmem_max = 4194304\n"));
+    let left = tree.findings();
+    let lines_alone =
+        |finding: &Finding| finding.level() != Level::Problem || finding.item() == "sysctl_files";
+    assert!(left.iter().all(lines_alone), "{left:?}");
+    let verified = verify(&tree.machine(), &Journal::entries_of(&tree.journal()).unwrap());
+    // /etc/sysctl.conf is read after our file, and turns timestamps off again.
+    let at_risk: Vec<_> =
+        verified.iter().filter(|v| !v.kept()).map(|v| (v.name(), v.by().unwrap())).collect();
+    assert_eq!(at_risk, [("net.ipv4.tcp_timestamps", "/etc/sysctl.conf:2 will set 0 at the next boot")]);
+    let undone = tree.undo();
+    assert!(undone.iter().all(|u| matches!(u, Undone::Restored { .. })), "{undone:?}");
+    assert_eq!(before, tree.everything());
+}
+
+#[test]
+fn undo_returns_every_byte_after_a_crash_at_any_write() {
+    let mut crashes = 0;
+    for writes in 0.. {
+        let tree = Tree::new();
+        let before = tree.everything();
+        let findings = tree.findings();
+        let machine = tree.machine();
+        machine.writes_left.set(Some(writes));
+        let mut journal = Journal::open(&tree.journal()).unwrap();
+        let applied = apply(&machine, &select(&findings, &[]), &mut journal, false).unwrap();
+        drop(journal);
+        tree.undo();
+        assert_eq!(before, tree.everything(), "after {writes} writes");
+        if applied.iter().all(Applied::made) {
+            break;
+        }
+        crashes += 1;
+    }
+    // Five values or more, and a file of two steps.
+    assert!(crashes >= 7, "{crashes}");
+}
+
+#[test]
+fn undo_goes_on_after_a_crash_at_any_write() {
+    for writes in 0..12 {
+        let tree = Tree::new();
+        let before = tree.everything();
+        tree.apply();
+        let machine = tree.machine();
+        machine.writes_left.set(Some(writes));
+        undo(&machine, Journal::existing(&tree.journal()).unwrap().unwrap()).unwrap();
+        if let Some(journal) = Journal::existing(&tree.journal()).unwrap() {
+            undo(&tree.machine(), journal).unwrap();
+        }
+        assert_eq!(before, tree.everything(), "after {writes} writes");
+    }
+}
+
+#[test]
+fn undo_leaves_alone_what_another_program_changed() {
+    let tree = Tree::new();
+    let before = tree.everything();
+    tree.apply();
+    tree.put("proc/sys/net/core/somaxconn", "9999\n");
+    tree.put("proc/sys/net/core/rmem_max", "212992\n");
+    let verified = verify(&tree.machine(), &Journal::entries_of(&tree.journal()).unwrap());
+    let kept = |name: &str| verified.iter().find(|v| v.name() == name).unwrap().kept();
+    assert!(!kept("net.core.somaxconn") && !kept("net.core.rmem_max") && kept("net.ipv4.udp_mem"));
+    let undone = tree.undo();
+    let left = |u: &&Undone| matches!(u, Undone::LeftAlone { name, now, old, .. } if name == "net.core.somaxconn" && now == "9999" && old == "128");
+    assert_eq!(undone.iter().filter(left).count(), 1, "{undone:?}");
+    assert!(undone.contains(&Undone::WasBack { name: "net.core.rmem_max".to_owned() }), "{undone:?}");
+    tree.put("proc/sys/net/core/somaxconn", "128\n");
+    assert_eq!(before, tree.everything());
+}
+
+#[test]
+fn undo_says_that_the_machine_restarted_since() {
+    let tree = Tree::new();
+    tree.apply();
+    tree.put("proc/sys/kernel/random/boot_id", "5a0c3c0e-0000-4000-8000-000000000002\n");
+    tree.put("proc/sys/net/core/somaxconn", "4097\n");
+    let undone = tree.undo();
+    assert!(undone.iter().any(|u| matches!(u, Undone::LeftAlone { restarted: true, .. })), "{undone:?}");
+    assert_eq!(tree.get("proc/sys/net/core/rmem_max"), "212992\n");
+}
+
+#[test]
+fn applying_twice_is_undone_to_the_first_value() {
+    let tree = Tree::new();
+    let before = tree.everything();
+    tree.apply();
+    let mut journal = Journal::open(&tree.journal()).unwrap();
+    let findings = check(&tree.machine().snapshot(), &Expected::default().with_calls(10_000));
+    let plans = select(&findings, &["udp_buffers".to_owned()]);
+    assert_eq!(apply(&tree.machine(), &plans, &mut journal, false).unwrap().len(), 2);
+    drop(journal);
+    assert_eq!(tree.get("proc/sys/net/core/rmem_max"), "40320000\n");
+    tree.undo();
+    assert_eq!(before, tree.everything());
+}
+
+#[test]
+fn until_reboot_writes_no_file() {
+    let tree = Tree::new();
+    let mut journal = Journal::open(&tree.journal()).unwrap();
+    let findings = tree.findings();
+    apply(&tree.machine(), &select(&findings, &[]), &mut journal, true).unwrap();
+    assert!(!tree.0.join(&OWN_SYSCTL_FILE[1..]).exists());
+    assert_eq!(tree.get("proc/sys/net/core/rmem_max"), "4194304\n");
+}
+
+#[test]
+fn journal_refuses_paths_that_apply_never_writes() {
+    for (path, kind) in [("/etc/shadow", "file"), ("/proc/sys/../../etc/shadow", "value"), ("/etc", "value")]
+    {
+        let tree = Tree::new();
+        tree.put("etc/shadow", "secret\n");
+        let mut journal = Journal::open(&tree.journal()).unwrap();
+        let (path, old, new) = (path.to_owned(), "mine\n".to_owned(), "secret\n".to_owned());
+        let entry = match kind {
+            "file" => Entry::File { path, old: Some(old), new },
+            _ => Entry::Value {
+                item: String::new(),
+                path,
+                old,
+                new,
+                until_reboot: false,
+                boot: String::new(),
+                at: 0,
+            },
+        };
+        journal.append(vec![entry]).unwrap();
+        assert!(undo(&tree.machine(), journal).unwrap_err().to_string().contains("never writes"));
+        assert_eq!(tree.get("etc/shadow"), "secret\n");
+    }
+}
+
+#[test]
+fn journal_is_refused_when_others_may_write_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let tree = Tree::new();
+    tree.apply();
+    fs::set_permissions(tree.journal(), fs::Permissions::from_mode(0o666)).unwrap();
+    let said = Journal::existing(&tree.journal()).err().unwrap().to_string();
+    assert!(said.contains("writable by nobody else"), "{said}");
+}
+
+#[test]
+fn journal_line_cut_off_by_a_crash_is_dropped() {
+    let tree = Tree::new();
+    let before = tree.everything();
+    tree.apply();
+    let whole = fs::read_to_string(tree.journal()).unwrap();
+    fs::write(tree.journal(), format!("{whole}{{\"kind\":\"val")).unwrap();
+    tree.undo();
+    assert_eq!(before, tree.everything());
+    tree.put("var/lib/strowger-tune/journal", "nonsense\n");
+    let said = Journal::existing(&tree.journal()).err().unwrap().to_string();
+    assert!(said.contains("journal:1: damaged line"), "{said}");
+}
+
+#[test]
+fn journal_has_one_user_at_a_time() {
+    let tree = Tree::new();
+    let first = Journal::open(&tree.journal()).unwrap();
+    let said = Journal::open(&tree.journal()).err().unwrap().to_string();
+    assert!(said.contains("another `strowger tune`"), "{said}");
+    drop(first);
+    assert!(Journal::open(&tree.journal()).is_ok());
+}
+
+#[test]
+fn container_is_told_what_to_do_on_the_host() {
+    let tree = Tree::new();
+    tree.put(".dockerenv", "");
+    tree.put("proc/self/status", "Uid:\t0\t0\t0\t0\nCapEff:\t00000000a80425fb\n");
+    fs::remove_file(tree.0.join("proc/sys/net/core/netdev_max_backlog")).unwrap();
+    let snapshot = tree.machine().snapshot();
+    let mut read_only = snapshot.clone();
+    let path = "/proc/sys/net/core/rmem_max";
+    read_only.record(path, tune_rules::Seen::new(snapshot.seen(path).unwrap().reading().clone(), false));
+    let findings = check(&read_only, &Expected::default());
+    let text = crate::say::report(&findings);
+    assert!(
+        text.contains("this is a Docker container and this process lacks CAP_NET_ADMIN and CAP_SYS_ADMIN"),
+        "{text}"
+    );
+    assert!(text.contains("make the change on the host"), "{text}");
+    let before = tree.everything();
+    let plans = select(&findings, &["udp_buffers".to_owned()]);
+    let results = crate::refused(&plans);
+    assert!(results.iter().all(|r| matches!(r.outcome(), Outcome::Obstacle(_))), "{results:?}");
+    assert_eq!(before, tree.everything());
+}

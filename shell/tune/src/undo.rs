@@ -1,0 +1,157 @@
+//! Undoes what the journal has.
+
+use crate::journal::{Entry, Journal, JournalError};
+use crate::machine::Machine;
+use std::collections::BTreeMap;
+use tune_rules::{OWN_SYSCTL_FILE, OWN_UNIT_FILE, Reading, name_of, same_value};
+
+/// What came of undoing one entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Undone {
+    /// The old value is back.
+    Restored {
+        /// The setting or file.
+        name: String,
+        /// What is there again.
+        old: String,
+    },
+    /// The old value was there already.
+    WasBack {
+        /// The setting or file.
+        name: String,
+    },
+    /// Another value is there than we wrote: it stays.
+    LeftAlone {
+        /// The setting or file.
+        name: String,
+        /// What it was before we changed it.
+        old: String,
+        /// What we wrote.
+        ours: String,
+        /// What is there now.
+        now: String,
+        /// Whether the machine started anew since we wrote it.
+        restarted: bool,
+    },
+    /// It no longer exists.
+    Gone {
+        /// The setting or file.
+        name: String,
+    },
+    /// It could not be undone; the journal stays.
+    Failed {
+        /// The setting or file.
+        name: String,
+        /// Why.
+        why: String,
+    },
+}
+
+/// Undoes all entries, the newest first, and removes the journal if nothing failed.
+///
+/// # Errors
+/// The journal names a path that `strowger tune` never writes, or cannot be removed.
+pub fn undo(machine: &Machine, journal: Journal) -> Result<Vec<Undone>, JournalError> {
+    let boot = machine.boot();
+    let mut results = Vec::new();
+    // What the kernel made of the value; it follows its entry, so it comes first here.
+    let mut seen: BTreeMap<&str, &str> = BTreeMap::new();
+    for entry in journal.entries() {
+        guard(&journal, entry)?;
+    }
+    for entry in journal.entries().iter().rev() {
+        match entry {
+            Entry::Seen { path, text } => {
+                seen.insert(path, text);
+            }
+            Entry::Value { path, old, new, boot: then, .. } => {
+                let ours = seen.remove(path.as_str()).unwrap_or(new);
+                results.push(value(machine, path, old, ours, boot != *then));
+            }
+            Entry::File { path, old, new } => results.push(file(machine, path, old.as_deref(), new)),
+            Entry::Folder { path } => {
+                if let Err(error) = machine.remove_folder(path) {
+                    results.push(Undone::Failed { name: path.clone(), why: error.to_string() });
+                }
+            }
+        }
+    }
+    if !results.iter().any(|result| matches!(result, Undone::Failed { .. })) {
+        journal.remove()?;
+    }
+    Ok(results)
+}
+
+/// Refuses entries that `apply` cannot have written: the journal is carried out as root.
+fn guard(journal: &Journal, entry: &Entry) -> Result<(), JournalError> {
+    let (path, allowed) = match entry {
+        Entry::Value { path, .. } | Entry::Seen { path, .. } => {
+            let roots = ["/proc/sys/", "/proc/irq/", "/sys/class/net/", "/sys/devices/", "/ethtool/"];
+            (path, roots.iter().any(|root| path.starts_with(root)))
+        }
+        Entry::File { path, .. } => (path, [OWN_SYSCTL_FILE, OWN_UNIT_FILE].contains(&path.as_str())),
+        Entry::Folder { path } => {
+            let parent = |file: &str| file.starts_with(&format!("{path}/"));
+            (path, parent(OWN_SYSCTL_FILE) || parent(OWN_UNIT_FILE))
+        }
+    };
+    if allowed && !path.split('/').any(|part| part == "..") {
+        return Ok(());
+    }
+    Err(journal.refuse(&format!("names {path}, which `strowger tune` never writes; nothing was undone")))
+}
+
+fn value(machine: &Machine, path: &str, old: &str, ours: &str, restarted: bool) -> Undone {
+    let name = name_of(path).unwrap_or_else(|| path.to_owned());
+    let now = match machine.read(path) {
+        Reading::Text(text) => text,
+        Reading::Absent => return Undone::Gone { name },
+        Reading::Denied(why) => return Undone::Failed { name, why },
+    };
+    let short = |text: &str| text.trim().to_owned();
+    if same_value(&now, old) {
+        // The kernel writes values in one form; another program may have written the same one otherwise.
+        return Undone::WasBack { name };
+    }
+    if !same_value(&now, ours) {
+        return Undone::LeftAlone { name, old: short(old), ours: short(ours), now: short(&now), restarted };
+    }
+    match machine.write(path, old) {
+        Ok(()) => Undone::Restored { name, old: short(old) },
+        Err(error) => Undone::Failed { name, why: error.to_string() },
+    }
+}
+
+fn file(machine: &Machine, path: &str, old: Option<&str>, ours: &str) -> Undone {
+    let name = path.to_owned();
+    machine.remove_draft(path);
+    let now = match machine.read(path) {
+        Reading::Text(text) => Some(text),
+        Reading::Absent => None,
+        Reading::Denied(why) => return Undone::Failed { name, why },
+    };
+    if now.as_deref() == old {
+        return Undone::WasBack { name };
+    }
+    match now {
+        Some(text) if text == ours => {
+            let done = match old {
+                Some(old) => machine.put(path, old),
+                None => machine.remove(path),
+            };
+            let back = if old.is_some() { "its earlier content" } else { "no such file" };
+            match done {
+                Ok(()) => Undone::Restored { name, old: back.to_owned() },
+                Err(error) => Undone::Failed { name, why: error.to_string() },
+            }
+        }
+        Some(_) => Undone::LeftAlone {
+            name,
+            old: old.map_or_else(|| "no such file".to_owned(), |_| "an earlier one".to_owned()),
+            ours: "what `strowger tune apply` wrote".to_owned(),
+            now: "something else".to_owned(),
+            restarted: false,
+        },
+        None => Undone::Gone { name },
+    }
+}
