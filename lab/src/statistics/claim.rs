@@ -76,13 +76,27 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// A value on the scale of the limit: with the unit, or as a factor.
-    pub(super) fn worded(&self, value: f64) -> String {
+    /// A range on the scale of the limit: "19.8 to 20.31 ms", or factors as "1.012 to 1.037".
+    pub(super) fn range(&self, low: f64, high: f64) -> String {
+        format!("{} to {}", written(low), self.value(high))
+    }
+
+    /// A value on the scale of the limit: "20 ms", or a factor as "1.05".
+    pub(super) fn value(&self, value: f64) -> String {
         match self.kind {
-            Kind::AtMost { .. } | Kind::AtLeast { .. } => with_unit(significant(value), &self.unit),
-            _ => format!("{} times", number(significant(value))),
+            Kind::AtMost { .. } | Kind::AtLeast { .. } if !self.unit.is_empty() => {
+                format!("{} {}", written(value), self.unit)
+            }
+            _ => written(value),
         }
     }
+}
+
+/// Four significant digits, and thousands apart.
+pub(super) fn written(value: f64) -> String {
+    let rounded = significant(value);
+    let size = rounded.abs();
+    if (1e-4..1e3).contains(&size) { rounded.to_string() } else { number(rounded) }
 }
 
 /// Four significant digits: what an interval needs to be told from its limit.
@@ -123,6 +137,15 @@ mod tests {
         let same = claim(Kind::Same { of: "old".into(), within: 1.05 });
         assert_eq!(same.to_string(), "p99 of new no different from old by a factor of 1.05");
         assert_eq!((same.kind.other(), same.kind.limit()), (Some("old"), 1.05));
+    }
+
+    #[test]
+    fn range_has_the_digits_that_tell_it_from_the_limit() {
+        let claim = |kind| Claim { metric: "p99".into(), unit: "ms".into(), system: "new".into(), kind };
+        assert_eq!(claim(Kind::AtMost { limit: 1.0 }).range(19.80, 20.313), "19.8 to 20.31 ms");
+        let times = Kind::AtMostTimes { of: "old".into(), times: 1.05 };
+        assert_eq!(claim(times).range(1.012_34, 1.037), "1.012 to 1.037");
+        assert_eq!([0.0, 123_456.0, 0.05].map(written), ["0", "123,500", "0.05"]);
     }
 
     #[test]

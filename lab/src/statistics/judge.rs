@@ -4,7 +4,7 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::claim::{Claim, Kind};
+use super::claim::{Claim, Kind, written};
 use super::compare::{Paired, centre, pairs};
 use super::floor::Floor;
 use super::interval::{Estimate, Interval, NoInterval, least, median_interval, sound};
@@ -219,11 +219,12 @@ fn relative(claim: &Claim, times: f64, at_most: bool, evidence: &Evidence<'_>, r
             let scale = Scale { limit: 0.0, distance: found.value.abs(), floor: floor.shift() };
             let mut judged = decided(claim, &found, side, scale, blocks.len());
             judged.reason = format!(
-                "some values are zero, so differences are judged: {} minus {times} of the other is {} ({} to {})",
+                "some values are zero, so differences are judged: {} minus {times} of the other is {}, interval {}, \
+                 and the same build differs from itself by up to {}",
                 claim.metric,
-                found.value,
-                found.interval.low(),
-                found.interval.high()
+                written(found.value),
+                claim.range(found.interval.low(), found.interval.high()),
+                written(floor.shift())
             );
             (judged.measured, judged.interval, judged.floor) = (None, None, None);
             judged
@@ -295,12 +296,12 @@ fn decided(claim: &Claim, found: &Estimate, side: Side, scale: Scale, blocks: us
     let Scale { limit, distance, floor } = scale;
     let compares = claim.kind.other().is_some();
     let interval = found.interval;
-    let range = format!("{} to {}", claim.worded(interval.low()), claim.worded(interval.high()));
+    let range = claim.range(interval.low(), interval.high());
     let below_floor = distance < floor;
     let (verdict, reason) = match side {
         Side::Both => (
             Verdict::NoDifferenceShown,
-            format!("the interval {range} contains the limit of {}", claim.worded(limit)),
+            format!("the interval {range} contains the limit of {}", claim.value(limit)),
         ),
         _ if below_floor => (
             Verdict::NoDifferenceShown,
@@ -310,12 +311,11 @@ fn decided(claim: &Claim, found: &Estimate, side: Side, scale: Scale, blocks: us
             ),
         ),
         Side::Right => {
-            (Verdict::Pass, format!("the whole interval {range} keeps the limit of {}", claim.worded(limit)))
+            (Verdict::Pass, format!("the whole interval {range} keeps the limit of {}", claim.value(limit)))
         }
-        Side::Wrong => (
-            Verdict::Fail,
-            format!("the whole interval {range} exceeds the limit of {}", claim.worded(limit)),
-        ),
+        Side::Wrong => {
+            (Verdict::Fail, format!("the whole interval {range} breaks the limit of {}", claim.value(limit)))
+        }
     };
     // Distances of quotients are logarithms.
     let half = if compares && interval.low() > 0.0 {

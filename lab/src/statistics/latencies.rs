@@ -203,6 +203,18 @@ mod tests {
 
     proptest! {
         #[test]
+        fn latencies_of_anything_give_an_answer(values in prop::collection::vec(0..u64::MAX, 0..30),
+                                                percent in prop::num::f64::ANY, confidence in prop::num::f64::ANY) {
+            let run = of(values);
+            prop_assert!(run.percentile(percent).value.is_none_or(f64::is_finite));
+            prop_assert!(run.summary().is_none_or(|s| s.mean.is_finite()));
+            let runs = vec![run; 10];
+            if let Ok(found) = Latencies::pooled(&runs, percent, confidence.min(0.99), 1) {
+                prop_assert!(found.interval.low() <= found.interval.high());
+            }
+        }
+
+        #[test]
         fn percentile_of_drawn_runs_is_that_of_their_merge(
             runs in prop::collection::vec(prop::collection::vec(0..5_000_u64, 1..40), 1..6),
             times in prop::collection::vec(0..3_usize, 6),

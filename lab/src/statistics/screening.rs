@@ -223,6 +223,8 @@ pub fn unequal(systems: &[Failures]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn clean() -> Observed {
@@ -281,6 +283,21 @@ mod tests {
         assert_eq!(found.unobserved.len(), 7);
         let late = Observed { lateness_ms: Some(f64::NAN), ..clean() };
         assert!(!screen(&late, &Tolerance::default()).is_valid());
+    }
+
+    proptest! {
+        #[test]
+        fn screening_of_anything_has_a_sentence_for_each_fact(
+            counts in (0..u64::MAX, 0..u64::MAX), lateness in prop::num::f64::ANY, tolerated in prop::num::f64::ANY,
+        ) {
+            let share = Some(Share { count: counts.0, of: counts.1 });
+            let seen = Observed { errors: share, lost: share, lateness_ms: Some(lateness), ..Observed::default() };
+            let tolerance = Tolerance { errors: tolerated, lateness_ms: tolerated, ..Tolerance::default() };
+            let found = screen(&seen, &tolerance);
+            prop_assert!(found.void.iter().all(|fact| !fact.to_string().is_empty()));
+            // What is not below a limit that is no number is not tolerated.
+            prop_assert!(!tolerated.is_nan() || found.void.len() >= 2, "{found:?}");
+        }
     }
 
     #[test]

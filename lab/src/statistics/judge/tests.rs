@@ -39,6 +39,8 @@ fn value_is_judged_by_the_whole_interval() {
     let of = |kind| judged(&claim(kind), &own, &[]).verdict;
     assert_eq!(of(Kind::AtMost { limit: 102.0 }), Verdict::Pass);
     assert_eq!(of(Kind::AtMost { limit: 98.0 }), Verdict::Fail);
+    let failed = judged(&claim(Kind::AtLeast { limit: 102.0 }), &own, &[]);
+    assert_eq!(failed.reason, "the whole interval 99.3 to 100.6 ms breaks the limit of 102 ms");
     assert_eq!(of(Kind::AtMost { limit: 100.0 }), Verdict::NoDifferenceShown);
     assert_eq!(of(Kind::AtLeast { limit: 98.0 }), Verdict::Pass);
     assert_eq!(of(Kind::AtLeast { limit: 102.0 }), Verdict::Fail);
@@ -120,7 +122,7 @@ fn zeros_are_judged_by_differences() {
 fn reason_names_interval_limit_and_what_would_decide() {
     let found = judged(&at_most_times(1.001), &around(100.0), &again(100.0));
     assert_eq!(found.verdict, Verdict::NoDifferenceShown);
-    assert!(found.reason.contains("contains the limit of 1.00 times; about"), "{}", found.reason);
+    assert!(found.reason.contains("contains the limit of 1.001; about"), "{}", found.reason);
     assert!(found.more.is_some_and(|more| more > 10), "{found:?}");
     assert_eq!(Verdict::NoDifferenceShown.to_string(), "NO DIFFERENCE SHOWN");
 }
