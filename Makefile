@@ -145,6 +145,7 @@ miri: ## the unsafe code that Miri can run, under Miri (needs a nightly toolchai
 .PHONY: reference
 reference: ## writes the tables of docs/reference anew, from the program
 	$(CARGO) run $(LOCKED) --quiet -p control --example reference
+	$(CARGO) run $(LOCKED) --quiet -p lab --example lab-reference
 	$(CARGO) build $(LOCKED) -p strowger
 	STROWGER_BIN=$(abspath $(DEBUG)) STROWGER_WRITE_REFERENCE=1 $(CARGO) test -p live --test documents every_metric
 	STROWGER_BIN=$(abspath $(DEBUG)) STROWGER_WRITE_REFERENCE=1 $(CARGO) test -p live --test balance every_metric

@@ -1,7 +1,8 @@
 //! `[[claim]]`: what the measurements are to show.
 
-use super::named::named;
+use crate::statistics::{self, Kind};
 use std::fmt;
+use toml_form::named;
 
 named! {
     /// What a claim is about. The generator measures times from the intended start of a call. Distributions
@@ -72,6 +73,27 @@ impl Measure {
         }
     }
 
+    /// What it is, in words.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Measure::Calls => "Calls that succeeded in a second",
+            Measure::Success => "Share of the calls that succeeded",
+            Measure::Failures => "Calls that failed",
+            Measure::Retransmissions => "Messages that the generator sent again",
+            Measure::CpuPerCall => "Processor time of the system for each call that succeeded",
+            Measure::Cpu => "Processor time of the system, of one processor",
+            Measure::InstructionsPerCall => {
+                "Instructions of the system for each call; needs the sample `instructions`"
+            }
+            Measure::Memory => "Memory of the system at the end of the measurement",
+            Measure::Peak => "The highest load that conforms, calls a second or users; needs `find_peak`",
+            Measure::Recovery => "Time from a fault until a second without failed calls",
+            latency => {
+                load::metrics::Measure::from_key(latency.name()).map_or("", load::metrics::Measure::text)
+            }
+        }
+    }
+
     /// Whether more of it is better.
     pub const fn more_is_better(self) -> bool {
         matches!(self, Measure::Calls | Measure::Success | Measure::Peak)
@@ -124,6 +146,9 @@ named! {
         AtMost = "at most",
         /// The figure is no smaller.
         AtLeast = "at least",
+        /// The figure differs from that of another system by no more than a factor above 1, in either
+        /// direction.
+        Within = "within",
     }
 }
 
@@ -163,14 +188,35 @@ impl Claim {
     }
 }
 
+impl From<&Claim> for statistics::Claim {
+    fn from(claim: &Claim) -> statistics::Claim {
+        let kind = match (&claim.limit, claim.bound) {
+            (Limit::Value(limit), Bound::AtLeast) => Kind::AtLeast { limit: *limit },
+            (Limit::Value(limit), _) => Kind::AtMost { limit: *limit },
+            (Limit::Ratio { times, of }, Bound::AtMost) => {
+                Kind::AtMostTimes { of: of.clone(), times: *times }
+            }
+            (Limit::Ratio { times, of }, Bound::AtLeast) => {
+                Kind::AtLeastTimes { of: of.clone(), times: *times }
+            }
+            (Limit::Ratio { times, of }, Bound::Within) => Kind::Same { of: of.clone(), within: *times },
+        };
+        statistics::Claim {
+            metric: claim.quantity.to_string(),
+            unit: claim.quantity.measure.unit().to_owned(),
+            system: claim.system.clone(),
+            kind,
+        }
+    }
+}
+
 impl fmt::Display for Claim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {} {} ", self.quantity, self.system, self.bound.name())?;
         match &self.limit {
             Limit::Value(value) => match self.quantity.measure.unit() {
-                unit if unit.chars().all(char::is_alphabetic) && !unit.is_empty() => {
-                    write!(f, "{value} {unit}")?
-                }
+                "" => write!(f, "{value}")?,
+                unit if unit.starts_with(char::is_alphabetic) => write!(f, "{value} {unit}")?,
                 unit => write!(f, "{value}{unit}")?,
             },
             Limit::Ratio { times, of } => write!(f, "{times} of {of}")?,
@@ -192,6 +238,7 @@ mod tests {
         for (name, measure) in Measure::ALL {
             let latency = load::metrics::Measure::from_key(name).filter(|m| !m.is_duration());
             assert_eq!(measure.is_distribution(), latency.is_some(), "{name}");
+            assert!(!measure.meaning().is_empty(), "{name}");
         }
     }
 }

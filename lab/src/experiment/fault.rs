@@ -1,7 +1,10 @@
 //! `[[fault]]`: what happens to a system during the measurement.
 
-use super::named::named;
+use super::forms::name;
+use super::keys::keys;
 use std::time::Duration;
+use toml_form::form::{HOUR, choice, length, list, number};
+use toml_form::named;
 
 named! {
     /// What happens.
@@ -31,39 +34,25 @@ named! {
     }
 }
 
-/// One fault, or several of a kind at equal distances.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FaultStep {
-    /// Time since the start of the measurement.
-    pub at: Duration,
-    /// What happens.
-    pub kind: FaultKind,
-    /// To which part.
-    pub place: FaultPlace,
-    /// The back end, from 1.
-    pub backend: u32,
-    /// The systems whose runs have it; empty: all.
-    pub systems: Vec<String>,
-    /// How long it lasts. After a kill: until the process is started again.
-    pub lasts: Duration,
-    /// Time between two of them; `None`: it happens once.
-    pub every: Option<Duration>,
-    /// How late DNS answers are.
-    pub delay: Duration,
-}
-
-impl Default for FaultStep {
-    fn default() -> FaultStep {
-        FaultStep {
-            at: Duration::ZERO,
-            kind: FaultKind::Kill,
-            place: FaultPlace::System,
-            backend: 1,
-            systems: Vec::new(),
-            lasts: Duration::from_secs(1),
-            every: None,
-            delay: Duration::from_secs(1),
-        }
+keys! {
+    /// `[[fault]]`: a fault, or several at equal distances.
+    pub struct FaultStep = "[[fault]]" {
+        /// Time since the start of the measurement. Required.
+        at: Duration = Duration::ZERO, length(Duration::ZERO..=HOUR);
+        /// What happens. Required.
+        kind: FaultKind = FaultKind::Kill, choice(FaultKind::ALL);
+        /// To which part it happens.
+        place: FaultPlace = FaultPlace::System, choice(FaultPlace::ALL);
+        /// Which back end, from 1.
+        backend: u32 = 1, number(1..=1_000);
+        /// The systems whose runs have it. Empty: all.
+        systems: Vec<String> = Vec::new(), list(name()).once("system").no_default();
+        /// How long it lasts. After a kill: until the process is started again.
+        lasts: Duration = Duration::from_secs(1), length(Duration::ZERO..=HOUR);
+        /// Time between two of them. Without it there is one.
+        every: Option<Duration> = None, length(Duration::from_millis(10)..=HOUR).optional();
+        /// How late DNS answers are.
+        delay: Duration = Duration::from_secs(1), length(Duration::ZERO..=HOUR);
     }
 }
 

@@ -1,8 +1,11 @@
 //! How a run is warmed up, measured and sampled, where its parts are, and how often it is repeated.
 
-use super::named::named;
+use super::forms::{host, warm_up};
+use super::keys::keys;
 use std::fmt;
 use std::time::Duration;
+use toml_form::form::{DAY, HOUR, choice, length, list};
+use toml_form::named;
 
 named! {
     /// A time series that is sampled each second.
@@ -46,17 +49,25 @@ pub enum Repetitions {
     Within(Duration),
 }
 
-/// How a run is warmed up and measured.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Measuring {
-    /// How long calls are made before the measurement.
-    pub warm_up: WarmUp,
-    /// How long a warm-up until steady may take; a run that is not steady by then says so.
-    pub warm_up_limit: Duration,
-    /// Length of the measurement.
-    pub measure: Duration,
-    /// What is sampled each second.
-    pub sample: Vec<Series>,
+keys! {
+    /// How a run is warmed up and measured.
+    pub struct Measuring = "" {
+        /// How long calls are made before the measurement: until rate and processor time are steady, or for a
+        /// fixed time.
+        warm_up: WarmUp = WarmUp::Steady, warm_up();
+        /// How long a warm-up until steady may take. A run that is not steady by then says so.
+        warm_up_limit: Duration = Duration::from_secs(30), length(Duration::from_secs(1)..=HOUR);
+        /// Length of the measurement.
+        measure: Duration = Duration::from_secs(10), length(Duration::from_secs(1)..=DAY);
+        /// What is sampled each second.
+        sample: Vec<Series> = usual(), list(choice(Series::ALL)).once("series");
+    }
+}
+
+/// All series that need no privileges.
+fn usual() -> Vec<Series> {
+    let all = Series::ALL.iter().map(|(_, series)| *series);
+    all.filter(|series| *series != Series::Instructions).collect()
 }
 
 impl Measuring {
@@ -71,18 +82,6 @@ impl Measuring {
 
 /// A warm-up until steady has samples of this length at least.
 pub const LEAST_WARM_UP: Duration = Duration::from_secs(5);
-
-impl Default for Measuring {
-    fn default() -> Measuring {
-        let all = Series::ALL.iter().map(|(_, series)| *series);
-        Measuring {
-            warm_up: WarmUp::Steady,
-            warm_up_limit: Duration::from_secs(30),
-            measure: Duration::from_secs(10),
-            sample: all.filter(|series| *series != Series::Instructions).collect(),
-        }
-    }
-}
 
 /// A machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -103,11 +102,12 @@ impl fmt::Display for Host {
     }
 }
 
-/// Where the parts of a run are.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Hosts {
-    /// The system under test.
-    pub system: Host,
-    /// The generator.
-    pub load: Host,
+keys! {
+    /// `[hosts]`: where the parts of a run are.
+    pub struct Hosts = "[hosts]" {
+        /// The system under test.
+        system: Host = Host::Local, host();
+        /// The generator.
+        load: Host = Host::Local, host();
+    }
 }

@@ -181,11 +181,11 @@ fn shuffle<T>(list: &mut [T], rng: &mut Rng) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Combination, Hosts, Level, Workload};
+    use super::super::{Combination, Level};
     use super::*;
     use load::population::Rng;
     use proptest::prelude::*;
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeSet;
 
     fn subjects(count: usize) -> Vec<Subject> {
         let name = |nth: usize| Subject { system: format!("s{}", nth / 2), twin: nth % 2 == 1 };
@@ -194,14 +194,7 @@ mod tests {
 
     fn setups(count: usize) -> Vec<Setup> {
         let level = |nth: usize| Level { factor: "rate".to_owned(), value: nth.to_string() };
-        let setup = |nth| Setup {
-            combination: Combination::new(vec![level(nth)]),
-            measuring: Measuring::default(),
-            hosts: Hosts::default(),
-            systems: BTreeMap::new(),
-            workload: Workload::default(),
-            faults: Vec::new(),
-        };
+        let setup = |nth| Setup { combination: Combination::new(vec![level(nth)]), ..Setup::default() };
         (0..count).map(setup).collect()
     }
 

@@ -1,8 +1,11 @@
 //! `[system.NAME]`: what is measured.
 
-use super::named::named;
+use super::forms::{path, template, variable, word};
+use super::keys::keys;
 use std::path::PathBuf;
 use std::time::Duration;
+use toml_form::form::{HOUR, choice, length, list, number};
+use toml_form::named;
 
 named! {
     /// What a system is.
@@ -22,39 +25,52 @@ named! {
     }
 }
 
-/// A system under test.
-#[derive(Clone, Debug, PartialEq)]
-pub struct System {
-    /// What it is.
-    pub kind: SystemKind,
-    /// The program; without it the one that runs the experiment, or the rival in the search path.
-    pub binary: Option<PathBuf>,
-    /// Program and arguments, for the kind `command`.
-    pub command: Vec<String>,
-    /// The configuration, a template: appended to the one made for the workload, or the whole file of a
-    /// rival.
-    pub config: String,
-    /// `NAME=value` of its environment.
-    pub environment: Vec<String>,
-    /// Worker threads or processes.
-    pub workers: u32,
-    /// Processors that it may use; empty: the runner decides.
-    pub cpus: Vec<u32>,
-    /// How long it may take until it answers.
-    pub start_limit: Duration,
+/// What stands for something of a run in `config`, `command` and `environment`: `${NAME}`, and its meaning.
+pub const PLACEHOLDERS: &[(&str, &str)] = &[
+    ("ip", "the address of the system"),
+    ("port", "its port for UDP and TCP"),
+    ("tls_port", "its port for TLS"),
+    ("workers", "its number of workers"),
+    ("folder", "a folder that it may fill"),
+    ("config", "the file that has `config`"),
+    ("domain", "the domain of the users"),
+    ("generator", "address and port of the answering side"),
+    ("certificate", "the file of its certificate, with TLS"),
+    ("key", "the file of the key, with TLS"),
+];
+
+keys! {
+    /// `[system.NAME]`: a system under test.
+    pub struct System = "[system.NAME]" {
+        /// What it is. `command` is any server; `relay` forwards datagrams unread; `none` is no server.
+        kind: SystemKind = SystemKind::Strowger, choice(SystemKind::ALL);
+        /// The program. Without it: the one that runs the experiment; for Kamailio the one in the search
+        /// path. A name without `/` is looked up in the search path.
+        binary: Option<PathBuf> = None, path().optional();
+        /// Program and arguments, for the kind `command`.
+        command: Vec<String> = Vec::new(), list(word()).no_default();
+        /// The configuration, a template. For Strowger it is added to what the workload needs; a rival has
+        /// nothing else.
+        config: String = String::new(), template().no_default();
+        /// A file that holds the template instead.
+        config_file: Option<PathBuf> = None, path().optional();
+        /// Variables of its environment.
+        environment: Vec<String> = Vec::new(), list(variable()).no_default();
+        /// Worker threads or processes.
+        workers: u32 = 1, number(1..=1_024);
+        /// Processors that it may use. Without it: the first one, if system and generator have one worker
+        /// each.
+        cpus: Vec<u32> = Vec::new(), list(number(0..=4_095)).once("processor").no_default();
+        /// How long it may take until it answers.
+        start_limit: Duration = Duration::from_secs(10), length(Duration::from_millis(100)..=HOUR);
+        /// A file with keys of this section, which those written here override.
+        file: Option<PathBuf> = None, path().optional();
+    }
 }
 
-impl Default for System {
-    fn default() -> System {
-        System {
-            kind: SystemKind::Strowger,
-            binary: None,
-            command: Vec::new(),
-            config: String::new(),
-            environment: Vec::new(),
-            workers: 1,
-            cpus: Vec::new(),
-            start_limit: Duration::from_secs(10),
-        }
+impl System {
+    /// Whether it is there for comparison alone: no server, or a bare relay.
+    pub fn is_baseline(&self) -> bool {
+        matches!(self.kind, SystemKind::None | SystemKind::Relay)
     }
 }

@@ -1,7 +1,13 @@
 //! `[workload]`: what is asked of the systems.
 
-use super::named::named;
+use super::forms::{amount, word};
+use super::keys::keys;
+use load::scenario::builtin_names;
 use std::time::Duration;
+use toml_form::error::{Fault, closest};
+use toml_form::form::{HOUR, One, choice, flag, length, list, number, text};
+use toml_form::named;
+use toml_form::text::shown;
 
 named! {
     /// The transport between generator and system.
@@ -41,59 +47,55 @@ named! {
     }
 }
 
-/// What `strowger load` does in a run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Workload {
-    /// A built-in scenario of `strowger load`, or a scenario file.
-    pub scenario: String,
-    /// The scenario of the answering side; `None` where nobody answers.
-    pub answer: Option<String>,
-    /// Users of a population in place of the scenario; 0: no population.
-    pub users: u64,
-    /// How many times faster than in life the population acts.
-    pub compress: f64,
-    /// Calls a second; with `find_peak` where the search begins.
-    pub rate: f64,
-    /// When they begin.
-    pub arrivals: ArrivalTimes,
-    /// Whether each run searches for the highest load that conforms.
-    pub find_peak: bool,
-    /// The transport.
-    pub transport: Transport,
-    /// How calls share connections.
-    pub connections: Connections,
-    /// Registered users that are called.
-    pub callees: u32,
-    /// Back ends behind a balancer.
-    pub backends: u32,
-    /// How long a call lasts after it was answered.
-    pub hold: Duration,
-    /// Whether the server challenges requests.
-    pub authenticate: bool,
-    /// Worker threads of the generator.
-    pub workers: u32,
-    /// Further options of `strowger load`.
-    pub options: Vec<String>,
+keys! {
+    /// `[workload]`: what `strowger load` does in a run.
+    pub struct Workload = "[workload]" {
+        /// A built-in scenario of `strowger load`, or a scenario file (with `/` or `.` in its name).
+        scenario: String = "uac".to_owned(), scenario();
+        /// The scenario of the answering side. Without it: `"uas"` if the scenario is `"uac"`.
+        answer: Option<String> = Some("uas".to_owned()), scenario().or("none");
+        /// Users of a population in place of the scenario. 0: no population.
+        users: u64 = 0, number(0..=100_000_000);
+        /// How many times faster than in life the population acts.
+        compress: f64 = 1.0, amount(0.001..=100_000.0);
+        /// Calls a second. With `find_peak`: where the search begins.
+        rate: f64 = 1_000.0, amount(0.001..=10_000_000.0);
+        /// When calls begin: at random times of the mean rate, or evenly spaced.
+        arrivals: ArrivalTimes = ArrivalTimes::Poisson, choice(ArrivalTimes::ALL);
+        /// Whether each run searches for the highest load that conforms. `measure` is the length of a trial.
+        find_peak: bool = false, flag();
+        /// The transport between generator and system.
+        transport: Transport = Transport::Udp, choice(Transport::ALL);
+        /// One connection for all calls of a worker, or one for each call.
+        connections: Connections = Connections::Shared, choice(Connections::ALL);
+        /// Registered users that are called.
+        callees: u32 = 1_000, number(0..=1_000_000);
+        /// Back ends behind a balancer.
+        backends: u32 = 2, number(1..=1_000);
+        /// How long a call lasts after it was answered.
+        hold: Duration = Duration::ZERO, length(Duration::ZERO..=HOUR);
+        /// Whether the server challenges requests.
+        authenticate: bool = false, flag();
+        /// Worker threads of the generator.
+        workers: u32 = 1, number(1..=1_024);
+        /// Further options of `strowger load`, each word for itself.
+        options: Vec<String> = Vec::new(), list(word()).no_default();
+    }
 }
 
-impl Default for Workload {
-    fn default() -> Workload {
-        Workload {
-            scenario: "uac".to_owned(),
-            answer: Some("uas".to_owned()),
-            users: 0,
-            compress: 1.0,
-            rate: 1_000.0,
-            arrivals: ArrivalTimes::Poisson,
-            find_peak: false,
-            transport: Transport::Udp,
-            connections: Connections::Shared,
-            callees: 1_000,
-            backends: 2,
-            hold: Duration::ZERO,
-            authenticate: false,
-            workers: 1,
-            options: Vec::new(),
+/// A built-in scenario, or a file.
+fn scenario() -> One<String> {
+    text("scenario", |written| {
+        let names = || builtin_names().iter().map(|(name, _)| *name);
+        if written.contains(['/', '.']) || names().any(|name| name == written) {
+            return Ok(written.to_owned());
         }
-    }
+        let mend = match closest(written, names()) {
+            Some(name) => format!("did you mean \"{name}\"?"),
+            None => {
+                format!("a file such as \"calls.xml\", or one of {}", names().collect::<Vec<_>>().join(", "))
+            }
+        };
+        Err(Fault::new(format!("no scenario \"{}\"", shown(written)), mend))
+    })
 }

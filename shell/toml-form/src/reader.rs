@@ -138,6 +138,15 @@ impl<'d, 'i> Section<'d, 'i> {
         }
     }
 
+    /// Counts these keys as known: they are read elsewhere.
+    pub fn know(&mut self, keys: impl IntoIterator<Item = &'static str>) {
+        for key in keys {
+            if !self.asked.contains(&key) {
+                self.asked.push(key);
+            }
+        }
+    }
+
     /// Notes how many of its values were reported.
     pub fn note_faults(&mut self, faults: usize) {
         self.faults = faults;
@@ -165,9 +174,7 @@ impl<'d, 'i> Section<'d, 'i> {
     }
 
     fn value(&mut self, key: &'static str) -> Option<(&'d DeValue<'i>, Span)> {
-        if !self.asked.contains(&key) {
-            self.asked.push(key);
-        }
+        self.know([key]);
         self.table?.get(key).map(|value| (value.get_ref(), value.span()))
     }
 

@@ -1,0 +1,186 @@
+//! What only shows when all settings are known.
+
+use super::design::Design;
+use super::keys::{joined, shown};
+use super::layers::{Layer, Origin, Origins};
+use super::read::numbered;
+use super::{Claim, FaultPlace, FaultStep, Limit, Setup, System, SystemKind, Workload};
+use toml_form::error::{ConfigError, Fault, closest};
+use toml_form::text::{show_duration, shown as quoted};
+
+/// A finding at the place of a key, or of its section where the key is not written.
+pub(super) fn at(origins: &Origins, key: &str, fault: Fault) -> ConfigError {
+    let Origin { file, line, column, .. } = origins.nearest(key);
+    ConfigError { file, line, column, message: fault.message, mend: fault.mend }
+}
+
+/// Checks what the runs of a combination are made of.
+pub(super) fn setup(setup: &Setup, origins: &Origins, errors: &mut Vec<ConfigError>) {
+    let mut wrong = |key: &str, what: String, mend: &str| {
+        let error = at(origins, key, Fault::new(what, mend));
+        if !errors.contains(&error) {
+            errors.push(error);
+        }
+    };
+    for (name, system) in &setup.systems {
+        for (key, what, mend) in of_system(system) {
+            wrong(&format!("system.{name}.{key}"), what, mend);
+        }
+    }
+    for (key, what, mend) in of_workload(setup, origins) {
+        wrong(&format!("workload.{key}"), what, mend);
+    }
+    for (nth, fault) in setup.faults.iter().enumerate() {
+        for (key, what, mend) in of_fault(fault, setup) {
+            wrong(&joined(&numbered("fault", nth), key), what, mend);
+        }
+    }
+}
+
+/// A key, what is wrong with it, and the mend.
+type Wrong = (&'static str, String, &'static str);
+
+fn of_system(system: &System) -> Vec<Wrong> {
+    let mut wrong = Vec::new();
+    let kind = system.kind.name();
+    match (system.kind, system.command.is_empty()) {
+        (SystemKind::Command, true) => {
+            wrong.push((
+                "kind",
+                "a system of kind \"command\" has a command".to_owned(),
+                "add command = [\"...\"]",
+            ));
+        }
+        (SystemKind::Command, false) | (_, true) => {}
+        _ => wrong.push((
+            "command",
+            format!("a system of kind \"{kind}\" has no command"),
+            "write kind = \"command\"",
+        )),
+    }
+    if system.kind == SystemKind::Kamailio && system.config.is_empty() {
+        wrong.push((
+            "kind",
+            "Kamailio needs a configuration".to_owned(),
+            "add config_file = \"kamailio.cfg\"",
+        ));
+    }
+    if system.binary.is_some() && (system.is_baseline() || system.kind == SystemKind::Command) {
+        wrong.push(("binary", format!("a system of kind \"{kind}\" has no binary"), "remove binary"));
+    }
+    if !system.config.is_empty() && system.is_baseline() {
+        wrong.push(("config", format!("a system of kind \"{kind}\" has no configuration"), "remove config"));
+    }
+    wrong
+}
+
+fn of_workload(setup: &Setup, origins: &Origins) -> Vec<Wrong> {
+    let mut wrong = Vec::new();
+    let workload = &setup.workload;
+    let usual: Vec<(&str, String)> = shown(&Workload::default()).collect();
+    let differs: Vec<(&str, String)> = shown(workload).filter(|pair| !usual.contains(pair)).collect();
+    let written = |key: &str| {
+        differs.iter().any(|(name, _)| *name == key) && origins.of(&joined("workload", key)).is_some()
+    };
+    if workload.users > 0 {
+        for key in ["scenario", "rate", "arrivals", "hold", "callees"] {
+            if written(key) {
+                let what = format!("a population of users has no `{key}`");
+                wrong.push((key, what, "remove it, or remove users"));
+            }
+        }
+    } else if written("compress") {
+        wrong.push((
+            "compress",
+            "only a population of users is compressed".to_owned(),
+            "add users, or remove it",
+        ));
+    }
+    if workload.find_peak && written("arrivals") {
+        let what = "a search for the peak has arrivals of its own".to_owned();
+        wrong.push(("arrivals", what, "remove arrivals or find_peak"));
+    }
+    wrong
+}
+
+fn of_fault(fault: &FaultStep, setup: &Setup) -> Vec<Wrong> {
+    let mut wrong = Vec::new();
+    if fault.at >= setup.measuring.measure {
+        let what = format!("a fault after the measurement of {}", show_duration(setup.measuring.measure));
+        wrong.push(("at", what, "make `measure` longer, or the fault earlier"));
+    }
+    if setup.workload.find_peak {
+        wrong.push(("at", "a fault in a search for the peak".to_owned(), "remove one of them"));
+    }
+    if fault.every.is_some_and(|every| every < fault.lasts) {
+        wrong.push(("every", "a fault that is repeated before it is over".to_owned(), "make `every` longer"));
+    }
+    for name in &fault.systems {
+        match setup.systems.get(name) {
+            None => {
+                let what = format!("no system \"{}\"", quoted(name));
+                let near = closest(name, setup.systems.keys().map(String::as_str));
+                let what = near.map_or(what.clone(), |near| format!("{what}: did you mean \"{near}\"?"));
+                wrong.push(("systems", what, "name systems of this file"));
+            }
+            Some(system) if system.is_baseline() => {
+                let what = format!("a fault of {name}, which has no process of a server");
+                wrong.push(("systems", what, "name other systems"));
+            }
+            Some(_) => {}
+        }
+    }
+    if fault.place == FaultPlace::Backend {
+        let concerned = setup.systems.iter().filter(|(name, _)| fault.concerns(name));
+        if concerned.into_iter().any(|(_, system)| system.kind != SystemKind::Balance) {
+            let what = "only systems of kind \"balance\" have back ends".to_owned();
+            wrong.push(("place", what, "name such systems: systems = [\"...\"]"));
+        }
+        if fault.backend > setup.workload.backends {
+            let what = format!("there are {} back ends", setup.workload.backends);
+            wrong.push(("backend", what, "name one of them, or add backends"));
+        }
+    }
+    wrong
+}
+
+/// Checks the design, and decides which system runs twice.
+pub(super) fn design(
+    design: &mut Design,
+    setups: &[Setup],
+    claims: &[Claim],
+    origins: &Origins,
+    errors: &mut Vec<ConfigError>,
+) -> String {
+    match origins.layer("repetitions").cmp(&origins.layer("budget")) {
+        std::cmp::Ordering::Equal if origins.layer("budget") != Layer::Default => {
+            let fault = Fault::new("`repetitions` beside `budget`", "remove one of them");
+            errors.push(at(origins, "budget", fault));
+        }
+        std::cmp::Ordering::Less => design.repetitions = None,
+        _ => design.budget = design.budget.filter(|_| design.repetitions.is_none()),
+    }
+    let Some(systems) = setups.first().map(|setup| &setup.systems) else { return String::new() };
+    if let Some(control) = &design.control {
+        if !systems.contains_key(control) {
+            let mend = match closest(control, systems.keys().map(String::as_str)) {
+                Some(near) => format!("did you mean \"{near}\"?"),
+                None => format!("one of {}", systems.keys().cloned().collect::<Vec<_>>().join(", ")),
+            };
+            errors.push(at(
+                origins,
+                "control",
+                Fault::new(format!("no system \"{}\"", quoted(control)), mend),
+            ));
+        }
+        return control.clone();
+    }
+    let compared = claims.iter().find_map(|claim| match &claim.limit {
+        Limit::Ratio { of, .. } => Some(of.clone()),
+        Limit::Value(_) => None,
+    });
+    let under_test =
+        || systems.iter().find(|(_, system)| !system.is_baseline()).map(|(name, _)| name.clone());
+    let first = || systems.keys().next().cloned();
+    compared.or_else(under_test).or_else(first).unwrap_or_default()
+}

@@ -1,0 +1,219 @@
+//! An experiment and its plan as text: TOML that reads as the same experiment, settings with their origins,
+//! the plan for people and as JSON.
+
+use super::design::Design;
+use super::keys::{Keys, joined, shown};
+use super::layers::{Origin, Origins};
+use super::read::numbered;
+use super::{Claim, Estimate, Experiment, Plan, Run, Setting, Setup};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::time::Duration;
+use toml_form::form::quoted;
+
+/// Everything that changes a measurement, as one text.
+pub(super) fn canonical(seed: u64, control: &str, setups: &[Setup]) -> String {
+    let mut out = format!("seed = {seed}\ncontrol = {}\n", quoted(control));
+    for setup in setups {
+        out.extend(["\n# ", &setup.combination.to_string(), "\n", &rendered(setup)]);
+        for (path, digest) in &setup.inputs {
+            out.extend(["# ", path, " ", digest, "\n"]);
+        }
+    }
+    out
+}
+
+/// The setup as TOML, without factors: each has its value.
+pub(super) fn rendered(setup: &Setup) -> String {
+    let mut out = String::new();
+    section(&mut out, "", &setup.measuring);
+    section(&mut out, "[hosts]", &setup.hosts);
+    section(&mut out, "[workload]", &setup.workload);
+    for (name, system) in &setup.systems {
+        section(&mut out, &format!("[system.{name}]"), system);
+    }
+    for fault in &setup.faults {
+        section(&mut out, "[[fault]]", fault);
+    }
+    out
+}
+
+fn section<S: Keys>(out: &mut String, header: &str, section: &S) {
+    if !header.is_empty() {
+        out.extend(["\n", header, "\n"]);
+    }
+    for (key, value) in shown(section) {
+        out.extend([key, " = ", &value, "\n"]);
+    }
+}
+
+/// Every setting, with where it was written. One that factors vary has all its values.
+pub(super) fn settings(
+    design: &Design,
+    control: &str,
+    setups: &[Setup],
+    claims: &[Claim],
+    origins: &Origins,
+) -> Vec<Setting> {
+    let mut all = Vec::new();
+    let mut add = |key: String, value: String| {
+        let origin = origins.of(&key).cloned().unwrap_or_else(Origin::default_value);
+        all.push(Setting { key, value, origin });
+    };
+    for (key, value) in shown(design).filter(|(key, _)| *key != "control") {
+        add(key.to_owned(), value);
+    }
+    add("control".to_owned(), quoted(control));
+    let Some(first) = setups.first() else { return all };
+    for level in first.combination.levels() {
+        add(
+            joined("factor", &level.factor),
+            values(setups, |setup| setup.combination.value(&level.factor).map(str::to_owned)),
+        );
+    }
+    let lists = setups.iter().map(keyed).collect::<Vec<_>>();
+    for (nth, (key, _)) in lists.first().into_iter().flatten().enumerate() {
+        let mut found: Vec<&str> = Vec::new();
+        // Every setup has the same keys, but for optional ones that a factor leaves out nowhere.
+        for value in lists.iter().filter_map(|list| list.get(nth)).map(|(_, value)| value.as_str()) {
+            if !found.contains(&value) {
+                found.push(value);
+            }
+        }
+        add(key.clone(), found.join(", "));
+    }
+    for (nth, claim) in claims.iter().enumerate() {
+        add(numbered("claim", nth), quoted(claim));
+    }
+    all
+}
+
+/// The values of something in all setups, each once.
+fn values(setups: &[Setup], of: impl Fn(&Setup) -> Option<String>) -> String {
+    let mut found: Vec<String> = Vec::new();
+    for value in setups.iter().filter_map(of) {
+        if !found.contains(&value) {
+            found.push(value);
+        }
+    }
+    found.join(", ")
+}
+
+/// Each key of a setup with its value.
+fn keyed(setup: &Setup) -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    under(&mut all, "", &setup.measuring);
+    under(&mut all, "hosts", &setup.hosts);
+    under(&mut all, "workload", &setup.workload);
+    for (name, system) in &setup.systems {
+        under(&mut all, &joined("system", name), system);
+    }
+    for (nth, fault) in setup.faults.iter().enumerate() {
+        under(&mut all, &numbered("fault", nth), fault);
+    }
+    all
+}
+
+fn under<S: Keys>(all: &mut Vec<(String, String)>, path: &str, section: &S) {
+    all.extend(shown(section).map(|(key, value)| (joined(path, key), value)));
+}
+
+impl Setup {
+    /// The setup as TOML that reads as an experiment with this setup alone.
+    pub fn to_toml(&self) -> String {
+        rendered(self)
+    }
+}
+
+impl Experiment {
+    /// The plan for people: what is compared, how long it takes, the order of the runs.
+    pub fn plan_text(&self, plan: &Plan) -> String {
+        let mut out = String::new();
+        let mut line = |name: &str, text: &str| {
+            // Writing to a String cannot fail.
+            let _ = writeln!(out, "{name:<11} {text}");
+        };
+        if !self.question().is_empty() {
+            line("question", self.question());
+        }
+        line("experiment", &format!("{}, seed {}", self.id(), self.seed()));
+        let subjects: Vec<String> = plan.subjects().iter().map(ToString::to_string).collect();
+        line("systems", &format!("{} (A/A control: {} runs twice)", subjects.join(", "), self.control()));
+        let levels = self.setups().first().map_or(&[][..], |setup| setup.combination.levels());
+        for level in levels {
+            let of = |setup: &Setup| setup.combination.value(&level.factor).map(str::to_owned);
+            line("factor", &format!("{} = {}", level.factor, values(self.setups(), of)));
+        }
+        for claim in self.claims() {
+            line("claim", &claim.to_string());
+        }
+        let each = plan.subjects().len() * self.setups().len();
+        let blocks = plan.blocks();
+        line("runs", &format!("{} in {blocks} blocks of {each}", plan.runs().len()));
+        line("time", &time(plan.estimate()));
+        out.push_str("\nblock  order\n");
+        for block in plan.runs().chunk_by(|one, other| one.block() == other.block()) {
+            let number = block.first().map_or(0, Run::block);
+            let runs: Vec<String> = block.iter().map(|run| self.run_text(run)).collect();
+            let _ = writeln!(out, "{number:>5}  {}", runs.join(" | "));
+        }
+        out
+    }
+
+    fn run_text(&self, run: &Run) -> String {
+        let combination = self.setups().get(run.setup()).map(|setup| setup.combination.to_string());
+        match combination.filter(|text| !text.is_empty()) {
+            Some(text) => format!("{} at {text}", run.subject()),
+            None => run.subject().to_string(),
+        }
+    }
+
+    /// The settings for people, one a line, each with its origin.
+    pub fn settings_text(&self) -> String {
+        let mut out = String::new();
+        for Setting { key, value, origin } in self.settings() {
+            let _ = writeln!(out, "{key} = {value}  # {origin}");
+        }
+        out
+    }
+
+    /// The plan for programs.
+    pub fn plan_json(&self, plan: &Plan) -> Value {
+        let factors = |run: &Run| -> Value {
+            let levels = self.setups().get(run.setup()).map_or(&[][..], |setup| setup.combination.levels());
+            levels.iter().map(|level| (level.factor.clone(), Value::from(level.value.clone()))).collect()
+        };
+        let run = |run: &Run| {
+            json!({
+                "id": run.id().to_string(),
+                "block": run.block(),
+                "system": run.subject().system,
+                "twin": run.subject().twin,
+                "factors": factors(run),
+            })
+        };
+        json!({
+            "experiment": self.id().to_string(),
+            "question": self.question(),
+            "seed": self.seed(),
+            "control": self.control(),
+            "blocks": plan.blocks(),
+            "seconds": {
+                "least": plan.estimate().least.as_secs_f64(),
+                "most": plan.estimate().most.as_secs_f64(),
+            },
+            "claims": self.claims().iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "settings": self.settings(),
+            "runs": plan.runs().iter().map(run).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// `12 to 20 minutes`.
+fn time(estimate: Estimate) -> String {
+    let minutes = |time: Duration| time.as_secs().div_ceil(60);
+    match (minutes(estimate.least), minutes(estimate.most)) {
+        (least, most) if least == most => format!("{most} minutes"),
+        (least, most) => format!("{least} to {most} minutes"),
+    }
+}

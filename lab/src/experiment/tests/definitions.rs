@@ -1,0 +1,47 @@
+//! The experiments that come with the source.
+
+use super::*;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Every file of these folders.
+fn definitions() -> Vec<PathBuf> {
+    let lab = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = Vec::new();
+    for folder in [lab.to_owned(), lab.join("papers")] {
+        let Ok(entries) = fs::read_dir(folder) else { continue };
+        let files = entries.map(|entry| entry.unwrap().path());
+        let is_definition = |path: &PathBuf| {
+            path.extension().is_some_and(|e| e == "toml")
+                && path.file_name().is_some_and(|n| n != "Cargo.toml")
+        };
+        found.extend(files.filter(is_definition));
+    }
+    found.sort();
+    found
+}
+
+fn open(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| error.to_string())
+}
+
+#[test]
+fn every_definition_can_be_planned() {
+    let all = definitions();
+    assert!(all.len() >= 2, "{all:?}");
+    for path in all {
+        let text = fs::read_to_string(&path).unwrap();
+        let sources = Sources::new(&path.display().to_string(), &text).with_files(open);
+        let experiment = Experiment::read(&sources).unwrap_or_else(|errors| panic!("{}", listed(&errors)));
+        assert!(!experiment.question().is_empty(), "{}: an experiment has a question", path.display());
+        let plan = experiment.plan().unwrap_or_else(|errors| panic!("{}", listed(&errors)));
+        assert!(!plan.runs().is_empty());
+    }
+}
+
+#[test]
+fn quick_experiment_takes_five_minutes_at_most() {
+    let text = include_str!("../../../quick.toml");
+    let plan = good(text).plan().unwrap();
+    assert!(plan.estimate().most <= std::time::Duration::from_secs(300), "{:?}", plan.estimate());
+}

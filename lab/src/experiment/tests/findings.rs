@@ -1,0 +1,141 @@
+//! What is said of mistakes, each with its place and a mend.
+
+use super::*;
+
+#[test]
+fn mistakes_are_reported_with_place_and_mend() {
+    let mistakes = [
+        ("measure = \"10 s", "x.toml:1:16: "),
+        ("mesure = 1", "x.toml:1:1: unknown key `mesure`; did you mean `measure`?"),
+        ("rate = 1", "x.toml:1:1: unknown key `rate`; `rate` belongs in [workload]"),
+        ("runs = 1", "x.toml:1:1: the number of blocks has another name; write `repetitions = N`"),
+        ("repetitions = 0", "x.toml:1:15: 0 is out of range; from 1 to 1000"),
+        ("measure = 0", "x.toml:1:11: 0s is out of range; from 1s to 86400s"),
+        (
+            "repetitions = 2\nbudget = \"1h\"",
+            "x.toml:2:10: `repetitions` beside `budget`; remove one of them",
+        ),
+        (
+            "warm_up = \"stedy\"",
+            "x.toml:1:11: not a length of time; write \"steady\", or a length such as \"10s\"",
+        ),
+        ("sample = [\"cpus\"]", "x.toml:1:11: unknown value \"cpus\"; did you mean \"cpu\"?"),
+        ("control = \"B\"", "x.toml:1:11: no system \"B\"; one of this"),
+        (
+            "hosts.load = \"there\"",
+            "x.toml:1:14: \"there\" is not a host; write \"local\" or \"ssh:user@host\"",
+        ),
+        (
+            "hosts.load = \"ssh:-oProxyCommand=x\"",
+            "x.toml:1:14: \"ssh:-oProxyCommand=x\" is not a host; write",
+        ),
+        ("[workload]\nrate = -1", "x.toml:2:8: out of range; from 0.001 to 10000000"),
+        ("[workload]\nrate = nan", "x.toml:2:8: out of range; from 0.001 to 10000000"),
+        ("[workload]\nrate = \"fast\"", "x.toml:2:8: expected a number, found a string"),
+        ("[workload]\nscenario = \"uca\"", "x.toml:2:12: no scenario \"uca\"; did you mean \"uac\"?"),
+        ("[workload]\nmeasure = 5", "x.toml:2:1: the length of the measurement has another name; write"),
+        ("[workload]\nusers = 5\nrate = 2", "x.toml:3:8: a population of users has no `rate`; remove it,"),
+        ("[workload]\ncompress = 5", "x.toml:2:12: only a population of users is compressed; add users,"),
+        (
+            "[system]\nkind = \"relay\"",
+            "x.toml:2:8: system `kind` is a section, not a string; write [system.NAME]",
+        ),
+        ("[system.\"a b\"]", "x.toml:1:9: \"a b\" cannot be the name of a system; 1 to 32 letters"),
+        (
+            "[system.A]\nkind = \"kamalio\"",
+            "x.toml:2:8: unknown value \"kamalio\"; did you mean \"kamailio\"?",
+        ),
+        ("[system.A]\nkind = \"kamailio\"", "x.toml:2:8: Kamailio needs a configuration; add config_file"),
+        ("[system.A]\nkind = \"command\"", "x.toml:2:8: a system of kind \"command\" has a command; add"),
+        (
+            "[system.A]\ncommand = \"x\"",
+            "x.toml:2:11: a system of kind \"strowger\" has no command; write kind",
+        ),
+        (
+            "[system.A]\nkind = \"none\"\nbinary = \"x\"",
+            "x.toml:3:10: a system of kind \"none\" has no binary; remove",
+        ),
+        (
+            "[system.A]\nenvironment = \"x\"",
+            "x.toml:2:15: \"x\" sets no variable; write it as \"NAME=value\"",
+        ),
+        ("[system.A]\nconfig = \"${ipp}\"", "x.toml:2:10: no factor `ipp`; did you mean `${ip}`?"),
+        (
+            "[system.A]\nconfig = \"\"\nconfig_file = \"x\"",
+            "x.toml:3:15: the configuration is written twice; remove",
+        ),
+        ("[[factor]]\nname = \"rate\"", "x.toml:1:1: `factor` is one section; write [factor], and below it"),
+        ("[factor]\nrate = []", "x.toml:2:8: a factor has 1 to 100 values, not 0; write a list"),
+        ("[factor]\nrate = [1, 1]", "x.toml:2:12: the value \"1\" twice; remove one"),
+        ("[factor]\nrate = [[1]]", "x.toml:2:9: a factor has plain values, not a list; write decimal"),
+        (
+            "[factor]\nrate = [\"a b\"]",
+            "x.toml:2:9: \"a b\" cannot be the value of a factor; 1 to 64 characters",
+        ),
+        ("[factor]\n\"a b\" = 1", "x.toml:2:1: \"a b\" cannot be the name of a factor; 1 to 32 letters"),
+        ("[factor]\nspeed = [1, 2]", "x.toml:2:1: factor `speed` varies nothing; write `${speed}` where"),
+        (
+            "[factor]\nrate = 1\n[workload]\nrate = 2",
+            "x.toml:2:1: `rate` is a factor, and [workload] sets it;",
+        ),
+        ("[factor]\nx = [1, 9]\n[workload]\nrate = \"${y}\"", "x.toml:2:1: factor `x` varies nothing"),
+        (
+            "[factor]\nx = [1, \"a\"]\n[workload]\nrate = \"${x}\"",
+            "x.toml:4:8: expected a number, found a string",
+        ),
+        ("[[fault]]\nkind = \"kill\"", "x.toml:1:1: there is no `at`; write `at = \"5s\"`"),
+        ("[[fault]]\nat = 1", "x.toml:1:1: there is no `kind`; write `kind = \"kill\"`"),
+        (
+            "[[fault]]\nat = 10\nkind = \"kill\"",
+            "x.toml:2:6: a fault after the measurement of 10s; make `measure`",
+        ),
+        (
+            "[[fault]]\nat = 1\nkind = \"kill\"\nsystems = [\"thsi\"]",
+            "x.toml:4:11: no system \"thsi\": did you mean \"this\"?; name systems of this file",
+        ),
+        (
+            "[[fault]]\nat = 1\nkind = \"kill\"\nplace = \"backend\"",
+            "x.toml:4:9: only systems of kind \"balance\" have back ends; name such systems",
+        ),
+        (
+            "[system.A]\nkind = \"balance\"\n[[fault]]\nat = 1\nkind = \"kill\"\nplace = \"backend\"\nbackend = 3",
+            "x.toml:7:11: there are 2 back ends; name one of them, or add backends",
+        ),
+        (
+            "[[fault]]\nat = 1\nkind = \"stop\"\nevery = \"500ms\"",
+            "x.toml:4:9: a fault that is repeated before it is over; make `every` longer",
+        ),
+        (
+            "[workload]\nscenario = \"a.xml\"",
+            "x.toml:2:12: cannot read a.xml: there are no files here; correct",
+        ),
+    ];
+    for (text, message) in mistakes {
+        let found = listed(&read(text).unwrap_err());
+        assert!(found.starts_with(message), "{text}\nfound: {found}\nnot:   {message}");
+    }
+}
+
+#[test]
+fn all_mistakes_are_reported_once_and_in_order() {
+    let text = "measure = -1\n[factor]\nrate = [1, 2]\n[workload]\ncallees = \"x\"\nworkes = 1\n[system.A]\nworkers = 0\n";
+    let errors = read(text).unwrap_err();
+    let places: Vec<(u32, u32)> = errors.iter().map(|error| (error.line, error.column)).collect();
+    assert_eq!(places, [(1, 11), (5, 11), (6, 1), (8, 11)], "{}", listed(&errors));
+}
+
+#[test]
+fn too_many_combinations_are_refused() {
+    let values: Vec<String> = (1..=30).map(|n| n.to_string()).collect();
+    let values = values.join(", ");
+    let text = format!("[factor]\nrate = [{values}]\ncallees = [{values}]\n");
+    let found = listed(&read(&text).unwrap_err());
+    assert_eq!(found, "x.toml: 900 combinations of factors; at most 500: remove values");
+}
+
+#[test]
+fn large_file_is_refused() {
+    let text = format!("question = \"{}\"\n", "x".repeat(1 << 20));
+    let found = listed(&read(&text).unwrap_err());
+    assert_eq!(found, "x.toml: larger than 1048576 octets; move templates into files: config_file");
+}

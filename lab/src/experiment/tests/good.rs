@@ -1,0 +1,241 @@
+//! What good experiments mean.
+
+use super::*;
+use std::time::Duration;
+
+#[test]
+fn empty_file_is_an_experiment() {
+    let experiment = good("");
+    let setup = &experiment.setups()[0];
+    assert_eq!(setup.systems.keys().collect::<Vec<_>>(), ["this"]);
+    assert_eq!(setup.systems["this"], System::default());
+    assert_eq!((&setup.workload, &setup.measuring), (&Workload::default(), &Measuring::default()));
+    assert_eq!(experiment.control(), "this");
+    let names: Vec<String> = experiment.subjects().iter().map(ToString::to_string).collect();
+    assert_eq!(names, ["this", "this.again"]);
+    assert_eq!(experiment.plan().unwrap().runs().len(), 2 * 6);
+}
+
+#[test]
+fn ten_lines_compare_two_builds() {
+    let experiment = good(
+        r#"question = "Is B slower than A?"
+
+[system.A]
+binary = "/usr/bin/strowger"
+[system.B]
+
+[workload]
+rate = 2000
+[[claim]]
+that = "cpu/call of B at most 1.05 of A"
+"#,
+    );
+    assert_eq!(experiment.question(), "Is B slower than A?");
+    assert_eq!(experiment.control(), "A");
+    let names: Vec<String> = experiment.subjects().iter().map(ToString::to_string).collect();
+    assert_eq!(names, ["A", "A.again", "B"]);
+    assert_eq!(experiment.setups()[0].workload.rate, 2_000.0);
+    assert_eq!(experiment.claims()[0].to_string(), "cpu/call of B at most 1.05 of A");
+}
+
+#[test]
+fn every_key_is_read() {
+    let experiment = good(
+        r#"
+question = """  all
+  keys """
+repetitions = 3
+seed = 9
+control = "b"
+warm_up = "4s"
+warm_up_limit = 40
+measure = "20s"
+sample = ["cpu", "instructions"]
+[hosts]
+system = "local"
+load = "local"
+[workload]
+scenario = "proxy200_auth"
+answer = "uas"
+rate = 12.5
+arrivals = "even"
+transport = "tls"
+connections = "each"
+callees = 50
+backends = 3
+hold = "250ms"
+authenticate = true
+workers = 2
+options = ["--grain", "0"]
+[system.a]
+kind = "command"
+command = ["./server", "${config}", "${ip}:${port}"]
+config = "listen ${ip}\n"
+environment = ["A=b=c"]
+workers = 4
+cpus = [0, 2]
+start_limit = "30s"
+[system.b]
+kind = "balance"
+[[fault]]
+at = "15s"
+kind = "reload"
+systems = ["a"]
+[[fault]]
+at = 5
+kind = "stop"
+place = "backend"
+backend = 3
+systems = ["b"]
+lasts = "300ms"
+every = "5s"
+"#,
+    );
+    let setup = &experiment.setups()[0];
+    assert_eq!(experiment.question(), "all keys");
+    assert_eq!((experiment.seed(), experiment.control()), (9, "b"));
+    assert_eq!(setup.measuring.warm_up, WarmUp::Fixed(Duration::from_secs(4)));
+    assert_eq!(setup.measuring.sample, [Series::Cpu, Series::Instructions]);
+    let workload = &setup.workload;
+    assert_eq!((workload.rate, workload.transport), (12.5, Transport::Tls));
+    assert_eq!((workload.arrivals, workload.connections), (ArrivalTimes::Even, Connections::Each));
+    assert_eq!(workload.hold, Duration::from_millis(250));
+    let system = &setup.systems["a"];
+    assert_eq!(system.command, ["./server", "${config}", "${ip}:${port}"]);
+    assert_eq!((system.kind, system.workers, &*system.cpus), (SystemKind::Command, 4, &[0, 2][..]));
+    assert_eq!(system.environment, ["A=b=c"]);
+    // By time, not as written.
+    assert_eq!(setup.faults[0].kind, FaultKind::Stop);
+    let times = setup.faults[0].times(setup.measuring.measure);
+    assert_eq!(times, [5, 10, 15].map(Duration::from_secs));
+    assert!(setup.faults[0].concerns("b") && !setup.faults[0].concerns("a"));
+    assert_eq!(experiment.plan().unwrap().blocks(), 3);
+}
+
+#[test]
+fn factors_are_combined_and_replaced_anywhere() {
+    let experiment = good(
+        r#"
+[factor]
+rate = [500, 1000]
+on = [true, false]
+way = ["udp", "tcp"]
+[workload]
+rate = "${rate}"
+transport = "${way}"
+[system.A]
+config = """
+[overload]
+enabled = ${on}  # at ${ip}, $${not_a_factor}
+"""
+"#,
+    );
+    let setups = experiment.setups();
+    assert_eq!(setups.len(), 8);
+    let last = &setups[7];
+    assert_eq!(last.combination.to_string(), "on = false, rate = 1000, way = tcp");
+    assert_eq!((last.workload.rate, last.workload.transport), (1_000.0, Transport::Tcp));
+    let config = "[overload]\nenabled = false  # at ${ip}, ${not_a_factor}\n";
+    assert_eq!(last.systems["A"].config, config);
+    let runs = experiment.plan().unwrap();
+    assert_eq!(runs.runs().len(), 6 * 8 * 2);
+}
+
+#[test]
+fn factor_named_like_a_key_of_the_workload_sets_it() {
+    let experiment = good("[factor]\nrate = [500, 1000]\ntransport = 'tcp'\n");
+    let rates: Vec<f64> = experiment.setups().iter().map(|setup| setup.workload.rate).collect();
+    assert_eq!(rates, [500.0, 1_000.0]);
+    assert!(experiment.setups().iter().all(|setup| setup.workload.transport == Transport::Tcp));
+}
+
+#[test]
+fn answering_side_follows_from_the_scenario() {
+    let answer = |text: &str| good(text).setups()[0].workload.answer.clone();
+    assert_eq!(answer("workload.scenario = 'uac'").as_deref(), Some("uas"));
+    assert_eq!(answer("workload.scenario = 'options'"), None);
+    assert_eq!(answer("workload.scenario = 'proxy200'\nworkload.answer = 'uas'").as_deref(), Some("uas"));
+    assert_eq!(answer("workload.answer = 'none'"), None);
+}
+
+#[test]
+fn budget_replaces_repetitions() {
+    // A block of two runs takes 2 * (3 + 30 + 10) seconds at most.
+    assert_eq!(good("budget = '10m'").plan().unwrap().blocks(), 6);
+    assert_eq!(good("budget = '1h'").plan().unwrap().blocks(), 41);
+}
+
+#[test]
+fn runs_are_refused_on_other_hosts() {
+    let experiment = good("[hosts]\nload = \"ssh:me@there\"\n");
+    assert_eq!(experiment.setups()[0].hosts.load, Host::Ssh("me@there".to_owned()));
+    let errors = experiment.plan().unwrap_err();
+    assert_eq!(listed(&errors), "x.toml:2:8: other hosts are not in this version; write \"local\"");
+}
+
+#[test]
+fn too_many_runs_are_refused() {
+    let values: Vec<String> = (1..=100).map(|n| n.to_string()).collect();
+    let text = format!("repetitions = 200\n[factor]\nrate = [{}]\n", values.join(", "));
+    let errors = good(&text).plan().unwrap_err();
+    assert_eq!(
+        listed(&errors),
+        "x.toml:1:15: 40000 runs: more than 20000; fewer repetitions, or fewer values of factors"
+    );
+}
+
+#[test]
+fn name_of_an_experiment_changes_with_what_is_measured() {
+    let base = good("[workload]\nrate = 1000\n").id();
+    // Neither layout, nor a default that is written, nor what is asked, nor how often.
+    for same in ["", "workload.rate = 1_000.0 # calls", "question = 'x'", "repetitions = 9", "budget = '1h'"]
+    {
+        assert_eq!(good(same).id(), base, "{same}");
+    }
+    assert_eq!(good("[[claim]]\nthat = 'cpu at most 90%'\n").id(), base);
+    let others =
+        ["seed = 2", "measure = '11s'", "[system.this]\nworkers = 2", "[system.that]", "factor.rate = 1000"];
+    for other in others {
+        assert_ne!(good(other).id(), base, "{other}");
+    }
+}
+
+#[test]
+fn effective_setup_reads_as_the_same_experiment() {
+    let texts = [
+        "",
+        "[factor]\nrate = 5\nhold = '2s'\n[system.A]\nconfig = \"a\\n\\\"b\\\" \\\\ ${ip}\"\n",
+        "[system.k]\nkind = 'kamailio'\nconfig = 'x'\n[[fault]]\nat = 1\nkind = 'kill'\nevery = '1500ms'\n",
+        "workload.scenario = 'options'\nwarm_up = 'steady'\nsample = []\n",
+    ];
+    for text in texts {
+        let mut setup = good(text).setups()[0].clone();
+        let again = good(&setup.to_toml());
+        setup.combination = Combination::default();
+        assert_eq!(again.setups(), [setup], "{text}");
+        assert_eq!(good(&again.setups()[0].to_toml()).id(), again.id());
+    }
+}
+
+#[test]
+fn plan_shows_what_is_compared_and_the_order() {
+    let experiment = good(
+        "question = 'why'\nrepetitions = 2\nwarm_up = 5\n[factor]\nrate = [1, 2]\n[[claim]]\nthat = 'calls/s at least 1/s'\n",
+    );
+    let plan = experiment.plan().unwrap();
+    let text = experiment.plan_text(&plan);
+    let head: Vec<&str> = text.lines().take(7).collect();
+    assert_eq!(head[0], "question    why");
+    assert_eq!(head[2], "systems     this, this.again (A/A control: this runs twice)");
+    assert_eq!(head[3], "factor      rate = 1, 2");
+    assert_eq!(head[4], "claim       calls/s of this at least 1/s");
+    assert_eq!(head[5], "runs        8 in 2 blocks of 4");
+    // 8 * (3 + 5 + 10) seconds.
+    assert_eq!(head[6], "time        3 minutes");
+    assert_eq!(text.matches("this.again at rate = 2").count(), 2, "{text}");
+    let json = experiment.plan_json(&plan);
+    assert_eq!(json["runs"].as_array().unwrap().len(), 8);
+    assert_eq!(json["runs"][0]["id"], plan.runs()[0].id().to_string());
+    assert_eq!(json["seconds"]["most"], 144.0);
+}
