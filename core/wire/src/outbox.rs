@@ -132,7 +132,9 @@ impl Outbox {
 
     /// The peer of the message queued last has to prove this name, a domain or an address as the host of a
     /// SIP URI has it, where the transport is secure (RFC 5922 section 4). The message goes over a connection
-    /// whose peer has, which is made if there is none. Without a name a secure transport makes no connection.
+    /// whose peer has, which is made if there is none. A message over a secure transport must have a name,
+    /// unless it goes over a connection that it names or one that [exists](Delivery::existing). Otherwise it
+    /// is a bug, and the message is undeliverable.
     pub fn verifies(&mut self, name: &[u8]) {
         let (start, end) = (self.bytes.len(), self.bytes.len() + name.len());
         if let Some(transmit) = self.transmits.last_mut()

@@ -64,6 +64,13 @@ const LARGE_WAITING: usize = 16 << 20;
 const QUESTIONS: usize = 8;
 
 impl Hop {
+    /// Whether it is never dropped. A machine keeps the state of a connection until it hears of the end, and
+    /// takes a peer for a stranger until it hears who it is. No timer mends that. There are two for each
+    /// connection at most, so connections bound their number.
+    pub fn must_arrive(&self) -> bool {
+        matches!(self, Hop::Identified(..) | Hop::Gone(_))
+    }
+
     /// Bytes of a message that is not small.
     fn large(&self) -> usize {
         match self {
@@ -125,6 +132,11 @@ impl<N> Mailbox<N> {
         if bytes > 0 {
             self.large.fetch_sub(bytes, Ordering::Relaxed);
         }
+    }
+
+    /// How many things others may give before it takes one.
+    pub fn places(&self) -> usize {
+        self.ring.capacity()
     }
 
     /// Whether others gave nothing.

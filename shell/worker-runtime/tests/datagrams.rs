@@ -198,7 +198,7 @@ fn tls_without_a_certificate_is_refused_and_undeliverable() {
         assert!(matches!(error, StartError::NoCertificate(l) if l.transport == transport), "{error}");
     }
     let server = Server::start(1);
-    server.act(0, ">wss 127.0.0.1:9 77 text");
+    server.act(0, ">wss@example.org 127.0.0.1:9 77 text");
     server.wait_told("the failure", |told| told.1 == Told::Undeliverable(77));
 }
 

@@ -10,7 +10,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use wire::Transport;
 use worker_runtime::{ConnectionView, Portion, Question, RuntimeConfig, Wanted};
 
@@ -44,6 +44,34 @@ fn hear(stream: &mut impl Read, len: usize) -> String {
     let mut buffer = vec![0; len];
     stream.read_exact(&mut buffer).unwrap();
     String::from_utf8(buffer).unwrap()
+}
+
+/// A handshake may take longer than a first message, where many wait for their turns.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "the time for a first message has to pass")]
+fn time_of_a_first_message_begins_after_the_handshake() {
+    let limit = Duration::from_secs(2);
+    let mut config = config("127.0.0.1");
+    (config.streams.handshake, config.streams.first_message) = (Duration::from_secs(600), limit);
+    let tls = Tls::with(config, 1);
+    loop {
+        let tcp = tls.tcp();
+        std::thread::sleep(limit + Duration::from_millis(500));
+        let began = Instant::now();
+        let mut stream = StreamOwned::new(secure::client_end(&tls.client), tcp);
+        // No message, but the server looks at its deadline.
+        stream.write_all(b"P\n").unwrap();
+        assert_eq!(hear(&mut stream, 2), "\r\n");
+        std::thread::sleep(Duration::from_millis(100));
+        let answer = stream.write_all(b"hello\n").and_then(|()| {
+            let mut answer = [0; 6];
+            stream.read_exact(&mut answer).map(|()| answer)
+        });
+        if began.elapsed() < limit {
+            assert_eq!(&answer.unwrap(), b"hello\n");
+            return;
+        }
+    }
 }
 
 #[test]

@@ -134,6 +134,26 @@ fn silent_connections_take_no_places() {
     drop(silent);
 }
 
+/// As a port scan does, or the health probe of a balancer for TCP.
+#[test]
+fn end_without_a_byte_takes_no_place() {
+    let flooded = Flooded::with(|config| config.streams.max_handshakes = 1);
+    let server = &flooded.server;
+    let mut tcp = flooded.from(Ipv4Addr::new(127, 19, 0, 1));
+    let mut client = client_end(&flooded.client);
+    send(&mut client, &mut tcp);
+    receive(&mut client, &mut tcp);
+    for n in 1..=20 {
+        let probe = flooded.from(Ipv4Addr::new(127, 19, 1, n));
+        // The other direction stays open, so it is the end of the stream that is reported, and no hang-up.
+        probe.shutdown(std::net::Shutdown::Write).unwrap();
+        server.wait_count("the probe's end", |c| c.tls_closed_peer == u64::from(n));
+    }
+    let counts = server.counts();
+    assert_eq!((counts.tls_refused, counts.tls_gave_way, counts.tls_failures), (0, 0, 0));
+    flooded.is_served(StreamOwned::new(client, tcp));
+}
+
 #[test]
 fn half_handshakes_of_one_source_make_room_for_it() {
     let flooded = Flooded::with(|config| config.streams.max_handshakes_per_source = 3);

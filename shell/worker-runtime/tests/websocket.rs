@@ -216,6 +216,23 @@ fn half_a_head_ends_in_time() {
     assert!(web.server.told().is_empty(), "the machine knows of no connection");
 }
 
+/// The time for a handshake of TLS ends with that handshake, also where WebSocket may follow.
+#[test]
+fn first_bytes_over_tls_have_the_time_of_a_first_message() {
+    let times = |config: &mut RuntimeConfig| {
+        config.streams.handshake = Duration::from_secs(600);
+        config.streams.first_message = Duration::from_millis(50);
+    };
+    let mut alone = config("127.0.0.1");
+    times(&mut alone);
+    for (web, transport) in [(shared_port(times), Transport::Tls), (Web::with(alone, 1), Transport::Wss)] {
+        let mut silent = web.tls(transport);
+        silent.flush().unwrap();
+        let counts = web.server.wait_count("the end", |c| c.tls_closed_useless == 1 && c.tcp_open == 0);
+        assert_eq!((counts.tls_handshakes, counts.tls_failed_timeout), (1, 0));
+    }
+}
+
 #[test]
 fn requests_that_are_not_accepted_get_their_status_and_the_end() {
     let mut config = config("127.0.0.1");
@@ -497,9 +514,10 @@ fn answers_wait_for_a_client_that_reads_late() {
     }
 }
 
-#[test]
-fn tls_listener_tells_websocket_from_sip() {
+/// A server whose first listeners of wss and tls have one port.
+fn shared_port(change: impl FnOnce(&mut RuntimeConfig)) -> Web {
     let mut config = config("127.0.0.1");
+    change(&mut config);
     config.share_ports = true;
     let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = held.local_addr().unwrap();
@@ -509,6 +527,12 @@ fn tls_listener_tells_websocket_from_sip() {
     }
     let web = Web::with(config, 1);
     assert_eq!([Transport::Wss, Transport::Tls].map(|transport| web.address(transport)), [address; 2]);
+    web
+}
+
+#[test]
+fn tls_listener_tells_websocket_from_sip() {
+    let web = shared_port(|_| {});
     let mut client = Client::ask(web.tls(Transport::Tls), "/");
     assert_eq!(client.asks("which listener\n"), "Wss 2\n");
     for line in ["hello\n", "GET sip:example.org SIP/2.0\r\n", "GET\n", "G\n"] {
@@ -548,7 +572,7 @@ fn client_that_is_gone_is_not_dialled() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let address = listener.local_addr().unwrap();
-    for (token, transport) in [(71, "ws"), (72, "wss")] {
+    for (token, transport) in [(71, "ws"), (72, "wss@example.org")] {
         web.server.act(0, &format!(">{transport} {address} {token} text"));
         web.server.wait_told("the failure", |told| told.1 == Told::Undeliverable(token));
     }

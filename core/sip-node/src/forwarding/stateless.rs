@@ -233,7 +233,9 @@ impl Forwarder {
         let named = response.headers(Name::Via).any(|line| has_pair(line.value, b"oc"));
         let token = step.responses.token();
         let splices = &mut *step.splices;
-        step.out.send_with(flow, token, |buf| {
+        // A peer cannot prove a name at the port that it connected from.
+        let delivery = Delivery { existing: flow.transport.is_secure(), ..Delivery::default() };
+        step.out.deliver(flow, token, delivery, |buf| {
             with_own_feedback_only(None, named, buf, |buf| {
                 rewrite::write_response(response, !trusted, splices, buf)
             });

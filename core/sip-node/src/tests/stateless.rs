@@ -3,7 +3,10 @@
 use super::*;
 
 fn lab() -> Lab {
-    Lab::with(|s| s.proxy.mode = Mode::Stateless)
+    Lab::with(|s| {
+        s.proxy.mode = Mode::Stateless;
+        s.listeners.push(Listener::new(Transport::Tls, "198.51.100.1:5061".parse().unwrap(), None));
+    })
 }
 
 /// No transaction is kept.
@@ -78,6 +81,15 @@ fn a_response_finds_its_way_through_translation_and_connections() {
     let sent = lab.one();
     let back = lab.ask(BOB, sent.reply(200, "b", ""));
     assert_eq!((back.flow.transport, back.to().as_str()), (Transport::Tcp, "192.0.2.10:40777"));
+    // A peer proves no name at the port that it connected from, so only that connection will do.
+    let flow = Flow { transport: Transport::Tls, listener: ListenerId(4), ..tcp("192.0.2.10:40778", 5) };
+    lab.send_on(flow, Req::invite().sent_by("TLS", "192.0.2.10:5061").text());
+    let sent = lab.one();
+    let back = lab.ask(BOB, sent.reply(200, "b", ""));
+    assert_eq!(
+        (back.flow.transport, back.to().as_str(), back.existing),
+        (Transport::Tls, "192.0.2.10:40778", true)
+    );
     // IPv6.
     let req = Req::invite().sent_by("UDP", "[2001:db8::10]:5062");
     lab.send("[2001:db8::10]:5062", req.text());

@@ -31,9 +31,10 @@ pub use sctp::{
 };
 pub use send::SendBatch;
 pub use socket::{
-    SocketOptions, Traffic, accept, ask_for_stamps, ask_to_join, null_descriptor, receive_buffer, received,
-    recv, recv_from, reset_on_close, send, send_in_fragments, send_to, set_receive_buffer, shutdown_write,
-    take_error, tcp_connect, tcp_listen, tcp_probe, traffic, udp_bind, udp_connect, udp_probe,
+    SocketOptions, Traffic, accept, ask_for_stamps, ask_to_join, is_at_end, null_descriptor, receive_buffer,
+    received, recv, recv_from, reset_on_close, send, send_in_fragments, send_to, set_receive_buffer,
+    shutdown_write, take_error, tcp_connect, tcp_listen, tcp_probe, traffic, udp_bind, udp_connect,
+    udp_probe,
 };
 pub use thread::{
     RUN_FIRST, TURN, allowed_cpus, monotonic_micros, pin_to_cpu, raise_descriptor_limit, run_first, sleep,

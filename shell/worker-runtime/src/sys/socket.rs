@@ -280,6 +280,18 @@ pub fn recv(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     })
 }
 
+/// Whether the peer of a stream has ended its direction and everything before was read. It takes nothing.
+///
+/// # Errors
+/// Those of the socket; that nothing has come is one.
+pub fn is_at_end(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut byte = [0u8];
+    let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK;
+    // SAFETY: `byte` is writable for its length.
+    check_len(unsafe { libc::recv(fd.as_raw_fd(), byte.as_mut_ptr().cast(), byte.len(), flags) })
+        .map(|n| n == 0)
+}
+
 /// Writes to a stream or a connected datagram socket without waiting and without a signal.
 pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;

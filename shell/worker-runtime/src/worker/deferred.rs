@@ -1,22 +1,27 @@
 //! What could not be told to other workers yet, because their rings were full.
+//!
+//! News of connections is [never dropped](Hop::must_arrive). While as much waits as may, the worker takes no
+//! new connection and begins none, so the number of its connections bounds what is added.
 
 use crate::shared::Hop;
 use std::collections::VecDeque;
 
-/// Hops that are kept for all workers together.
-const MOST: usize = 65_536;
+/// Hops that are kept for all workers together, for each place of a ring.
+const FOR_EACH_PLACE: usize = 32;
 
 /// Hops that wait for room, in order for each worker.
 #[derive(Default)]
 pub struct Deferred {
     by_worker: Vec<VecDeque<Hop>>,
     count: usize,
+    most: usize,
 }
 
 impl Deferred {
-    /// None, for this number of workers.
-    pub fn new(workers: usize) -> Deferred {
-        Deferred { by_worker: (0..workers).map(|_| VecDeque::new()).collect(), count: 0 }
+    /// None, for this number of workers whose rings have `places` each.
+    pub fn new(workers: usize, places: usize) -> Deferred {
+        let by_worker = (0..workers).map(|_| VecDeque::new()).collect();
+        Deferred { by_worker, count: 0, most: places.saturating_mul(FOR_EACH_PLACE) }
     }
 
     /// Whether none waits.
@@ -29,10 +34,16 @@ impl Deferred {
         self.by_worker.get(usize::from(worker)).is_some_and(|hops| !hops.is_empty())
     }
 
-    /// Keeps a hop; `false` if there are too many, or no such worker.
+    /// Whether as many wait as may.
+    pub fn is_full(&self) -> bool {
+        self.count >= self.most
+    }
+
+    /// Keeps a hop; `false` if there are too many and it need not arrive, or if there is no such worker.
     pub fn keep(&mut self, worker: u16, hop: Hop) -> bool {
+        let keeps = !self.is_full() || hop.must_arrive();
         match self.by_worker.get_mut(usize::from(worker)) {
-            Some(hops) if self.count < MOST => {
+            Some(hops) if keeps => {
                 hops.push_back(hop);
                 self.count += 1;
                 true
@@ -58,6 +69,8 @@ impl Deferred {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+    use wire::{ConnId, Identity};
 
     fn number(hop: &Hop) -> u64 {
         match hop {
@@ -68,7 +81,7 @@ mod tests {
 
     #[test]
     fn full_ring_keeps_its_order_and_holds_up_no_other() {
-        let mut deferred = Deferred::new(3);
+        let mut deferred = Deferred::new(3, 1);
         for (worker, n) in [(1, 1), (1, 2), (2, 3), (1, 4)] {
             assert!(deferred.keep(worker, Hop::Failed(n)));
         }
@@ -95,8 +108,23 @@ mod tests {
 
     #[test]
     fn number_of_hops_is_limited() {
-        let mut deferred = Deferred::new(1);
+        let mut deferred = Deferred::new(1, 1);
         assert!(!deferred.keep(1, Hop::Failed(0)), "there is no such worker");
-        assert!((0..MOST).all(|_| deferred.keep(0, Hop::Failed(0))) && !deferred.keep(0, Hop::Failed(0)));
+        assert!((0..FOR_EACH_PLACE).all(|_| !deferred.is_full() && deferred.keep(0, Hop::Failed(0))));
+        assert!(deferred.is_full() && !deferred.keep(0, Hop::Failed(0)));
+    }
+
+    #[test]
+    fn news_of_connections_is_kept_beyond_the_limit() {
+        let (conn, identity) = (ConnId::accepted(0, 1), Arc::new(Identity::new(Vec::new(), Vec::new())));
+        let mut deferred = Deferred::new(1, 0);
+        assert!(deferred.is_full() && !deferred.keep(0, Hop::Failed(0)));
+        assert!(deferred.keep(0, Hop::Identified(conn, identity)) && deferred.keep(0, Hop::Gone(conn)));
+        let mut given = Vec::new();
+        deferred.retry(|_, hop| {
+            given.push(hop);
+            Ok(())
+        });
+        assert!(matches!(given[..], [Hop::Identified(..), Hop::Gone(_)]) && deferred.is_empty());
     }
 }

@@ -16,12 +16,18 @@ fn ticket(transmit: &Transmit, me: u16) -> Ticket {
     Ticket { token, origin: me, yields, keeps, uses, hurries }
 }
 
-/// What the connection of a transmit is found by; `None` if its name is not text.
-fn key<'a>(transmit: &Transmit, out: &'a Outbox) -> Option<Key<'a>> {
+/// What the connection of a transmit is found by. `None` if its name is not text, or if it has none although
+/// its transport is secure: it would go to a peer that has proven nothing. `one_server`: all connections lead
+/// to one server, whose name is known.
+fn key<'a>(transmit: &Transmit, out: &'a Outbox, one_server: bool) -> Option<Key<'a>> {
     let flow = &transmit.flow;
     // One that the peer opened has proven no name to us.
     let proves = flow.transport.is_secure() && !transmit.existing;
     let name = if proves { out.name(transmit) } else { &[] };
+    if proves && name.is_empty() && !one_server {
+        invariant::broken!("a message over TLS without a connection says which name its peer has to prove");
+        return None;
+    }
     Some(Place::new(flow.transport, flow.remote).proven_by(std::str::from_utf8(name).ok()?))
 }
 
@@ -120,8 +126,9 @@ impl<H: Host> Worker<H> {
 
     /// A connection that leads where a transmit has to go.
     fn lead(&mut self, transmit: &Transmit, out: &Outbox) -> Option<ConnId> {
-        let key = key(transmit, out)?;
         let streams = &self.driver.rings().shared().streams;
+        let one_server = streams.tls_client.as_ref().is_some_and(|client| client.only().is_some());
+        let key = key(transmit, out, one_server)?;
         let there = if transmit.fresh { None } else { streams.directory.find(&key) };
         if there.is_some() || transmit.existing {
             return there;
@@ -156,5 +163,43 @@ impl<H: Host> Worker<H> {
         } else {
             self.driver.rings_mut().tell(conn.worker(), Hop::Close(conn));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::{Delivery, Flow};
+
+    /// An outbox with one message over TLS to a peer that has to prove this name.
+    fn outbox(name: &[u8], existing: bool) -> Outbox {
+        let remote = "192.0.2.1:5061".parse().expect("an address");
+        let flow = Flow { transport: Transport::Tls, listener: ListenerId(0), remote, conn: None };
+        let mut out = Outbox::new();
+        out.deliver(flow, 1, Delivery { existing, ..Delivery::default() }, |buf| buf.extend_from_slice(b"x"));
+        out.verifies(name);
+        out
+    }
+
+    fn name(name: &[u8], existing: bool, one_server: bool) -> Option<String> {
+        let out = outbox(name, existing);
+        let key = key(out.transmits().first().expect("a transmit"), &out, one_server);
+        key.map(|key| key.name().to_owned())
+    }
+
+    #[test]
+    fn secure_message_needs_a_name_unless_the_peer_opened() {
+        assert_eq!(name(b"example.org", false, false).as_deref(), Some("example.org"));
+        assert_eq!(name(b"example.org", true, false).as_deref(), Some(""));
+        assert_eq!(name(b"", true, false).as_deref(), Some(""));
+        assert_eq!(name(b"", false, true).as_deref(), Some(""), "of a load generator");
+        assert_eq!(name(b"\xff", false, false), None);
+    }
+
+    /// An inbound connection of that address is found by no name.
+    #[test]
+    #[cfg_attr(debug_assertions, should_panic(expected = "which name its peer has to prove"))]
+    fn secure_message_without_a_name_finds_no_connection() {
+        assert_eq!(name(b"", false, false), None);
     }
 }

@@ -22,7 +22,7 @@ use crate::listen::WorkerSockets;
 use crate::monotonic_now;
 use crate::shared::{Hop, Shared};
 use crate::sys::{Event, Interest, Poller};
-use crate::transport::stream::{Reason, Streams, Ticket, answer, handshakes, sharing};
+use crate::transport::stream::{Reason, Streams, Ticket, answer, handshakes, hold_up, sharing};
 use crate::transport::udp::Datagrams;
 use driver::Driver;
 pub use host::{Generating, Host, Notice, Serving};
@@ -357,6 +357,7 @@ impl<H: Host> Worker<H> {
         rings.tell_settled();
         rings.retry();
         rings.rouse();
+        hold_up(&mut self.streams, self.driver.rings().defers_most());
     }
 
     /// Passes the identities of peers to all machines, before the first messages of their connections.

@@ -30,7 +30,7 @@ impl<N> Rings<N> {
     pub fn new(me: u16, shared: Arc<Shared<N>>) -> Rings<N> {
         let counters = Arc::clone(&shared.counters[usize::from(me)]);
         let touched = vec![false; shared.mailboxes.len()];
-        let deferred = Deferred::new(touched.len());
+        let deferred = Deferred::new(touched.len(), shared.mailboxes[usize::from(me)].places());
         Rings { me, shared, counters, touched, any_touched: false, deferred, settling: Vec::new() }
     }
 
@@ -110,7 +110,7 @@ impl<N> Rings<N> {
         }
     }
 
-    /// Tells a worker something that should not be lost: kept here while its ring is full.
+    /// Tells a worker something that should not be lost: kept here while its ring is full, within limits.
     pub fn tell(&mut self, to: u16, hop: Hop) {
         // What waits for the same worker goes first.
         if self.defers_for(to) {
@@ -121,7 +121,8 @@ impl<N> Rings<N> {
         }
     }
 
-    /// Beyond the limit hops are lost and counted; the machines' own timers have to notice then.
+    /// Beyond the limit a hop that need not arrive is lost and counted; the machines' own timers have to
+    /// notice then.
     fn defer(&mut self, to: u16, hop: Hop) {
         self.counters.ring_drops.add(u64::from(!self.deferred.keep(to, hop)));
     }
@@ -175,6 +176,11 @@ impl<N> Rings<N> {
     /// Whether something is deferred.
     pub fn has_deferred(&self) -> bool {
         !self.deferred.is_empty()
+    }
+
+    /// Whether as much is deferred as may be: nothing is to begin that adds to it.
+    pub fn defers_most(&self) -> bool {
+        self.deferred.is_full()
     }
 
     /// Whether something for this worker is deferred.

@@ -31,12 +31,16 @@ pub enum Told {
     Returned(SocketAddr, String),
 }
 
+/// Holds a worker whose machine gets the line `stand still`.
+pub static GATE: Mutex<()> = Mutex::new(());
+
 pub type Log = Arc<Mutex<Vec<(u16, Told)>>>;
 
 /// Messages are lines. `>udp ADDRESS TOKEN TEXT`, `>tcp ...` and `>tls@NAME ...` send `TEXT`, which yields
 /// if it begins with `new`, hurries if with `soon`, and goes over an existing connection only if with
 /// `there`; `>>WORKER SEQUENCE TEXT` sends on a connection; `keep` has its connection matter; `bye` asks for
-/// the connection's close; `boom` panics; `alarm MS` sets a timer; `quiet...` is not answered; a line that
+/// the connection's close; `boom` panics; `stand still` waits for the [`GATE`]; `alarm MS` sets a timer;
+/// `quiet...` is not answered; a line that
 /// begins with a digit belongs to that worker and is answered with the worker's number before it, unless it
 /// has the word `quiet`; any other
 /// line is answered by itself.
@@ -115,6 +119,10 @@ impl Machine for Lines {
                 out.close(flow.conn.unwrap());
             }
             "boom" => panic!("told to"),
+            "stand still" => {
+                self.tell(Told::Message(line.to_owned()));
+                drop(GATE.lock());
+            }
             "which listener" => {
                 out.send(flow, 0, format!("{:?} {}\n", flow.transport, flow.listener.0).as_bytes());
             }

@@ -43,18 +43,32 @@ pub struct Acceptor {
     told: Told,
     /// Whether the listening sockets are closed, because the server is about to end.
     stopped: bool,
+    /// Whether no connection begins now, see [`hold_up`].
+    held_up: bool,
 }
 
 impl Acceptor {
     /// No sockets yet.
     pub fn new() -> io::Result<Acceptor> {
         let reserve = Some(sys::null_descriptor()?);
-        Ok(Acceptor { sockets: Vec::new(), reserve, resume: None, told: Told::new(), stopped: false })
+        Ok(Acceptor {
+            sockets: Vec::new(),
+            reserve,
+            resume: None,
+            told: Told::new(),
+            stopped: false,
+            held_up: false,
+        })
     }
 
     /// Whether no more connections are taken, because the server is about to end.
     pub fn has_stopped(&self) -> bool {
         self.stopped
+    }
+
+    /// Whether no connection begins now, from either side.
+    pub(super) fn is_held_up(&self) -> bool {
+        self.held_up
     }
 
     /// Listening socket number `index`.
@@ -164,8 +178,6 @@ impl Streams {
         };
         let Ok(session) = self.shared.session(transport) else { return Attempt::Passed };
         if !self.admit(remote.ip(), now) {
-            self.counters.tcp_refused.one();
-            self.acceptor.log("too many connections, of all or of one source", now);
             sys::reset_on_close(fd.as_fd());
             return Attempt::Passed;
         }
@@ -195,6 +207,11 @@ impl Streams {
         }
         self.acceptor.stopped = true;
     }
+}
+
+/// No connection begins while news of others waits for another worker: each would add to it.
+pub fn hold_up(streams: &mut Streams, held_up: bool) {
+    streams.acceptor.held_up = held_up;
 }
 
 /// Adds a connection that a peer opened and that was admitted; `false` if there is no room for it.

@@ -39,7 +39,7 @@ pub struct Conn {
     waiting: bool,
     /// Whether it is in the list of connections with output to send.
     dirty: bool,
-    /// When it was accepted or begun.
+    /// When it was accepted or begun, or its last handshake so far was over.
     opened: Time,
     /// When the present state, or the silence in it, has lasted too long.
     deadline: Time,
@@ -118,7 +118,12 @@ impl Conn {
         self.peer.useful = true;
     }
 
-    /// How old it is.
+    /// The time for its first message starts now: a handshake is over.
+    pub fn starts_time(&mut self, limits: &StreamLimits, now: Time) {
+        (self.opened, self.deadline) = (now, now + limits.first_message);
+    }
+
+    /// How old it is, without handshakes that are over.
     pub fn age(&self, now: Time) -> Duration {
         now.since(self.opened)
     }

@@ -47,10 +47,6 @@ impl Dial {
         }
         let why: &dyn Display = match (client, key.name()) {
             (None, _) => &"no authorities and certificates are configured for connections to servers",
-            // A peer that is not known by a name cannot prove that it is the one that is meant.
-            (Some(client), "") if client.only().is_none() => {
-                &"it is not known which name the server has to prove"
-            }
             (Some(client), name) => match Secure::begun(client, name) {
                 Ok(secure) => return Ok(Some(secure)),
                 Err(error) => {
@@ -77,7 +73,7 @@ impl Streams {
     ) -> io::Result<ConnId> {
         let client = self.shared.tls_client.as_ref();
         let secure = self.dial.layer(key, client, &self.counters, now)?;
-        if !self.shared.caps.open() {
+        if self.acceptor.is_held_up() || !self.shared.caps.open() {
             self.counters.tcp_refused.one();
             self.counters.tcp_exhausted.one();
             return Err(io::ErrorKind::QuotaExceeded.into());

@@ -13,7 +13,7 @@ use super::places::Places;
 use super::secure::{Progress, Secure};
 use super::told::Told;
 use crate::counters::Counters;
-use crate::sys::Poller;
+use crate::sys::{Poller, is_transient};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -153,9 +153,23 @@ pub fn defers(streams: &mut Streams, id: ConnId, now: Time) -> bool {
     true
 }
 
-/// The first bytes of a handshake were received: it gets a place, and another handshake may be closed for
-/// that. If there is no place, its connection is closed, and this returns `false`.
+/// A connection without a handshake so far has something to read. The first bytes of a handshake get it a
+/// [place](take_place). An end without a byte is no handshake: port scans make such connections, and so do
+/// TCP balancers that probe. Then the connection is closed, and this returns `false`.
 fn begins(streams: &mut Streams, id: ConnId, now: Time) -> bool {
+    streams.counters.syscalls.one();
+    match streams.table.get(id).map(|conn| conn.link().is_at_end()) {
+        Some(Ok(false)) => return take_place(streams, id, now),
+        Some(Ok(true)) => streams.close(id, Reason::Peer),
+        Some(Err(error)) if !is_transient(&error) => streams.fails(id, &error, now),
+        Some(Err(_)) | None => {}
+    }
+    false
+}
+
+/// A handshake gets a place, and another handshake may be closed for that. If there is no place, its
+/// connection is closed, and this returns `false`.
+fn take_place(streams: &mut Streams, id: ConnId, now: Time) -> bool {
     let Some(ip) = streams.table.get(id).map(|conn| conn.remote().ip()) else { return false };
     for _ in 0..ATTEMPTS {
         let Streams { handshakes, table, shared, .. } = streams;

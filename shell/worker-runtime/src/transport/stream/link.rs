@@ -183,6 +183,17 @@ impl Link {
         self.layers.as_mut()?.secure.as_deref_mut()
     }
 
+    /// Whether its peer has ended its direction and everything before that was read from the socket.
+    ///
+    /// # Errors
+    /// Those of the socket; that nothing has come is one. One of an association that shares its socket.
+    pub fn is_at_end(&self) -> io::Result<bool> {
+        match &self.socket {
+            Some(socket) => sys::is_at_end(socket.as_fd()),
+            None => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
     /// Whether a handshake of TLS has come to its end since this was asked last.
     #[inline]
     pub fn completes_tls(&mut self) -> bool {

@@ -15,20 +15,32 @@ pub struct Loose(VecDeque<ConnId>);
 /// How often room is made for one connection: another worker may take the room that was made.
 const ATTEMPTS: usize = 8;
 
+/// Counts a connection accepted from `ip`, for which an older one may have to go.
+fn finds_room(streams: &mut Streams, ip: IpAddr, now: Time) -> bool {
+    let loose = streams.limits.idle_loose.is_some();
+    for _ in 0..ATTEMPTS {
+        match streams.shared.caps.admit(ip, loose) {
+            Err(caps::Full::Process) => streams.shared.caps.note_short(now),
+            admitted => return admitted.is_ok(),
+        }
+        if !streams.drop_oldest() {
+            break;
+        }
+    }
+    false
+}
+
 impl Streams {
     /// Counts a connection accepted from `ip`, for which an older one may have to go. `false`: it cannot be
-    /// taken.
+    /// taken, which was counted and logged.
     pub(super) fn admit(&mut self, ip: IpAddr, now: Time) -> bool {
-        let loose = self.limits.idle_loose.is_some();
-        for _ in 0..ATTEMPTS {
-            match self.shared.caps.admit(ip, loose) {
-                Err(caps::Full::Process) => self.shared.caps.note_short(now),
-                admitted => return admitted.is_ok(),
-            }
-            if !self.drop_oldest() {
-                break;
-            }
-        }
+        let why = match self.acceptor.is_held_up() {
+            true => "another worker of this process does not keep up",
+            false if finds_room(self, ip, now) => return true,
+            false => "too many connections, of all or of one source",
+        };
+        self.counters.tcp_refused.one();
+        self.acceptor.log(why, now);
         false
     }
 

@@ -29,6 +29,7 @@ mod told;
 mod upgrade;
 mod web;
 
+pub use accept::hold_up;
 pub use caps::Caps;
 pub use conn::Conn;
 pub use directory::{Directory, Key, Place};
@@ -425,8 +426,10 @@ impl Streams {
         if let Some(identity) = self.shared.identity(conn) {
             self.news.identified.push((id, identity));
         }
-        let silence = if conn.is_useful() { self.limits.idle } else { self.limits.first_message };
-        conn.set_deadline(now + silence);
+        match conn.is_useful() {
+            true => conn.set_deadline(now + self.limits.idle),
+            false => conn.starts_time(&self.limits, now),
+        }
         conn.watch(Interest::READ, id, poller);
         let unblocked = conn.unblock();
         self.arm(id);

@@ -156,15 +156,9 @@ impl Streams {
         }
         let Some(conn) = self.table.get_mut(id) else { return };
         if conn.link_mut().completes_tls() {
-            self.counters.tls_handshakes.one();
-            if !conn.is_inbound() {
-                self.counters.tls_connect_us.add(conn.age(now).as_micros() as u64);
-                self.counters.tls_resumed_servers.add(u64::from(conn.link().is_resumed()));
-            }
+            completed_tls(self, id, now);
         }
-        if conn.state() != State::Handshake {
-            return;
-        }
+        let Some(conn) = self.table.get(id).filter(|conn| conn.state() == State::Handshake) else { return };
         if conn.link().is_ready() {
             self.opened(id, poller, now);
         } else {
@@ -313,6 +307,20 @@ impl Streams {
         }
         Some((id, self.take_input(id)))
     }
+}
+
+/// The handshake of TLS is over.
+fn completed_tls(streams: &mut Streams, id: ConnId, now: Time) {
+    let Some(conn) = streams.table.get_mut(id) else { return };
+    streams.counters.tls_handshakes.one();
+    if !conn.is_inbound() {
+        streams.counters.tls_connect_us.add(conn.age(now).as_micros() as u64);
+        streams.counters.tls_resumed_servers.add(u64::from(conn.link().is_resumed()));
+        return;
+    }
+    // The first message has its own time, or a request of WebSocket before it.
+    conn.starts_time(&streams.limits, now);
+    streams.arm(id);
 }
 
 /// The result of a read of a connection, after bytes that were left from earlier reads.

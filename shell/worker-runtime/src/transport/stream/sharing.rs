@@ -88,11 +88,12 @@ fn begin(
     };
     let mut association = Association::new(Arc::clone(socket), number);
     let Some(remote) = remote else { return association.abort_on_drop() };
-    if streams.acceptor.has_stopped() || !streams.admit(remote.ip(), now) {
-        association.abort_on_drop();
+    if streams.acceptor.has_stopped() {
         streams.counters.tcp_refused.one();
-        streams.acceptor.log("too many connections, of all or of one source", now);
-        return;
+        return association.abort_on_drop();
+    }
+    if !streams.admit(remote.ip(), now) {
+        return association.abort_on_drop();
     }
     let first = now + streams.limits.first_message;
     accept::take_in(streams, Conn::accepted(Link::shared(association), remote, listener, first, now), poller);
