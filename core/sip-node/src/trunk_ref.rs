@@ -17,6 +17,15 @@ impl TrunkRef {
         TrunkRef { settings: Arc::clone(settings), at }
     }
 
+    /// Its place in these settings, if they have a trunk of its name.
+    pub fn place_in(&self, settings: &Arc<Settings>) -> Option<usize> {
+        if Arc::ptr_eq(&self.settings, settings) {
+            return Some(self.at);
+        }
+        let name = &self.get()?.name;
+        settings.trunks.iter().position(|trunk| trunk.name == *name)
+    }
+
     /// The trunk.
     pub fn get(&self) -> Option<&Trunk> {
         self.settings.trunks.get(self.at)

@@ -141,6 +141,37 @@ fn reload_changes_the_trunk_of_a_connection() {
     assert_eq!(outcome(&mut lab, flow).0, [403]);
 }
 
+/// The call is for bob, whose bindings others hold, and for a server elsewhere, which only a trunk that may
+/// transit reaches.
+#[test]
+fn call_that_waited_keeps_the_trunk_that_was_proven() {
+    for reloads in [false, true] {
+        let mut lab = lab(|s| {
+            let targets = ["sip:bob@here.example", "sip:198.18.0.9"];
+            s.routes[0].action =
+                RouteAction::Forward(targets.map(|target| target.as_bytes().to_vec()).into());
+            (s.routes[0].user, s.routes[0].prefix) = (None, Some(b"+1555".to_vec()));
+            s.trunks.last_mut().unwrap().may_transit = true;
+        });
+        *lab.world.elsewhere.borrow_mut() = vec!["bob"];
+        let flow = opened(CARRIER, 1);
+        lab.node.identified(lab.now, flow.conn.unwrap(), &identity(&[NAME]));
+        lab.send_on(flow, call(CARRIER).text());
+        assert_eq!(statuses(&lab.sent()), [100]);
+        assert_eq!(lab.report().pending, 1, "it waits");
+        lab.node.disconnected(lab.now, flow.conn.unwrap(), &mut lab.out);
+        if reloads {
+            let other = Trunk { name: b"other".to_vec(), sources: Vec::new(), ..Trunk::default() };
+            lab.reconfigure(|s| s.trunks.insert(0, other));
+        }
+        let aor = b"bob@here.example"[..].into();
+        lab.notice(Notice::Located(Located::Bindings { aor, found: Ok(BindingSet::default()) }));
+        let sent = lab.sent();
+        let left = requests(&sent);
+        assert_eq!(left, [("INVITE".to_owned(), "198.18.0.9:5060".to_owned())], "{:?}", statuses(&sent));
+    }
+}
+
 #[test]
 fn trunk_is_known_beside_any_number_of_peers() {
     let mut lab = lab(|_| {});

@@ -11,8 +11,8 @@ use crate::routing::{Ask, Finding, Others};
 use crate::server_side::ServerSide;
 use crate::services::{Counter, Services};
 use crate::step::Step;
+use crate::trunk_ref::TrunkRef;
 use sip_message::{Limits, Method, Parsed, parse};
-use sip_proxy::token::Role;
 use sip_transaction::{Event, Original, Prepared};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -61,7 +61,8 @@ impl TransactionUsers {
         let server = ServerSide { sent_trying, ..server };
         let stored = Original::new(request.bytes().to_vec());
         step.layer.hold(server.payer, &stored);
-        self.waiting.add(step, Waiter::new(server, flow, caller, stored), ask);
+        let trunk = caller.trunk.map(|at| TrunkRef::new(step.site.settings(), at));
+        self.waiting.add(step, Waiter::new(server, flow, (caller, trunk), stored), ask);
     }
 
     /// The answer to a question.
@@ -169,9 +170,8 @@ impl TransactionUsers {
             return None;
         };
         let mut caller = waiter.caller.clone();
-        if caller.role == Role::Trunk {
-            caller.trunk = step.site.trunk_of(flow);
-        }
+        // It was found when the request came. Its connection may be gone, and the settings may be others.
+        caller.trunk = waiter.trunk.as_ref().and_then(|trunk| trunk.place_in(step.site.settings()));
         let a = Admitted { uri: carried(uri, &routing), routing, dialog, caller };
         // For further users, only the bindings known here count.
         let asks = waiter.findings.len() < MOST_ANSWERS;

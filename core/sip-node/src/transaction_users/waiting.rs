@@ -6,6 +6,7 @@ use crate::server_side::ServerSide;
 use crate::services::{Question, Services};
 use crate::shortage::Shortage;
 use crate::step::Step;
+use crate::trunk_ref::TrunkRef;
 use core::mem;
 use core::time::Duration;
 use sip_transaction::{Layer, Original, Payer, Share, TimerId};
@@ -40,6 +41,8 @@ pub(super) struct Waiter {
     pub server: ServerSide,
     pub flow: Flow,
     pub caller: Caller<'static>,
+    /// Its trunk: a reload may change the place that the caller has.
+    pub trunk: Option<TrunkRef>,
     pub findings: Findings,
     request: Original,
     aor: Box<[u8]>,
@@ -48,9 +51,14 @@ pub(super) struct Waiter {
 
 impl Waiter {
     /// A waiter without a question. Its payer is charged for the request.
-    pub fn new(server: ServerSide, flow: Flow, caller: Caller<'static>, request: Original) -> Waiter {
+    pub fn new(
+        server: ServerSide,
+        flow: Flow,
+        (caller, trunk): (Caller<'static>, Option<TrunkRef>),
+        request: Original,
+    ) -> Waiter {
         let (findings, aor) = (Findings::default(), Box::default());
-        Waiter { server, flow, caller, findings, request, aor, timer: TimerId::NONE }
+        Waiter { server, flow, caller, trunk, findings, request, aor, timer: TimerId::NONE }
     }
 
     /// Takes the request out, to read it.
