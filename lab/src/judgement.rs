@@ -4,14 +4,10 @@ use std::collections::BTreeMap;
 
 use load::report::Fact;
 
-use crate::experiment::{
-    Bound, Claim, Combination, Limit, Measure, Plan, Quantity, Setup, Statistic, Subject,
-};
+use crate::experiment::{Claim, Combination, Measure, Plan, Quantity, Setup, Statistic, Subject};
 use crate::outcome::{ClaimOutcome, Control, Figure, Outcome, RunLine, VERSION};
 use crate::record::RunRecord;
-use crate::statistics::{
-    self, Evidence, Floor, Interval, Kind, Paired, Rule, Verdict, median, median_interval,
-};
+use crate::statistics::{self, Evidence, Floor, Interval, Paired, Rule, Verdict, median, median_interval};
 
 /// Figures that every report has, beside those of the claims.
 const USUAL: [(Measure, Option<Statistic>); 8] = [
@@ -151,19 +147,8 @@ fn of_claim(
     runs: &Runs<'_>,
     rule: &Rule,
 ) -> ClaimOutcome {
-    let kind = match (&claim.limit, claim.bound) {
-        (Limit::Value(limit), Bound::AtMost) => Kind::AtMost { limit: *limit },
-        (Limit::Value(limit), Bound::AtLeast) => Kind::AtLeast { limit: *limit },
-        (Limit::Ratio { times, of }, Bound::AtMost) => Kind::AtMostTimes { of: of.clone(), times: *times },
-        (Limit::Ratio { times, of }, Bound::AtLeast) => Kind::AtLeastTimes { of: of.clone(), times: *times },
-    };
     let unit = claim.quantity.measure.unit();
-    let statement = statistics::Claim {
-        metric: claim.quantity.to_string(),
-        unit: unit.to_owned(),
-        system: claim.system.clone(),
-        kind,
-    };
+    let statement = statistics::Claim::from(claim);
     let own = runs.values(&claim.system, at, claim.quantity);
     let other = statement.kind.other().map(|of| runs.values(of, at, claim.quantity)).unwrap_or_default();
     // The control of either side will do: the copies differ in nothing.
@@ -294,7 +279,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::experiment::{ExperimentId, Hosts, Measuring, Repetitions, System, Workload};
+    use crate::experiment::{Bound, ExperimentId, Hosts, Limit, Measuring, Repetitions, System, Workload};
 
     fn setup() -> Setup {
         let systems = ["A", "B"].map(|name| (name.to_owned(), System::default()));
@@ -305,6 +290,7 @@ mod tests {
             systems: systems.into(),
             workload: Workload::default(),
             faults: Vec::new(),
+            inputs: Vec::new(),
         }
     }
 
