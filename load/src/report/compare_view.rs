@@ -2,12 +2,13 @@
 
 use std::fmt::Write as _;
 
+use super::axis::Scale;
 use super::compare::{Comparison, Row, Statement};
 use super::format::{number, percent, round, with_unit};
 use super::html::cdf;
 use super::model::{Curve, Report};
 use super::page::Page;
-use super::plot::{Line, Plot, Scale};
+use super::plot::{Line, Plot};
 use super::summary::label;
 
 /// Response times of both sides, all runs of a side together.

@@ -28,7 +28,7 @@ pub fn number(v: f64) -> String {
 
 /// A share in percent: never rounded to 100 or 0 when it is not, and with four decimals near both, where the
 /// limits are.
-pub(super) fn percent(v: f64) -> String {
+pub fn percent(v: f64) -> String {
     if v == 100.0 || v == 0.0 {
         return format!("{v:.0}");
     }
@@ -67,7 +67,7 @@ fn thousands(text: &str) -> String {
 
 /// Text for HTML, in content and in quoted attributes. Control characters become U+FFFD: they have no
 /// place in HTML, and some are invisible.
-pub(super) fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 8);
     for c in text.chars() {
         match c {
@@ -83,6 +83,15 @@ pub(super) fn escape(text: &str) -> String {
         }
     }
     out
+}
+
+/// An argument as a POSIX shell takes it.
+pub fn quoted(arg: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@,+%".contains(c);
+    if !arg.is_empty() && arg.chars().all(plain) {
+        return arg.to_owned();
+    }
+    format!("'{}'", arg.replace('\'', "'\\''"))
 }
 
 /// Text for a terminal: what a peer wrote must not steer it. Control characters but line ends and tabs become

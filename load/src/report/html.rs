@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
-use super::format::{ms, number, percent, with_unit};
+use super::axis::Scale;
+use super::format::{ms, number, percent, quoted, with_unit};
 use super::model::{Column, Distribution, LadderReport, Latency, Report, Trial};
 use super::page::Page;
-use super::plot::{Line, Plot, Scale};
+use super::plot::{Line, Plot};
 
 /// The page: one self-contained file without scripts. Everything that came from outside is escaped.
 pub fn html(r: &Report) -> String {
@@ -424,15 +425,6 @@ fn how(p: &mut Page, r: &Report) {
 fn share_below(d: &Distribution, limit: u64) -> f64 {
     let below: f64 = d.buckets.iter().filter(|b| b.0 <= limit).map(|b| b.1 as f64).sum();
     if d.count == 0 { 0.0 } else { below * 100.0 / d.count as f64 }
-}
-
-/// An argument as a POSIX shell takes it.
-fn quoted(arg: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@,+%".contains(c);
-    if !arg.is_empty() && arg.chars().all(plain) {
-        return arg.to_owned();
-    }
-    format!("'{}'", arg.replace('\'', "'\\''"))
 }
 
 #[cfg(test)]

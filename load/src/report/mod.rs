@@ -4,6 +4,7 @@
 //! ([`Report::from_json`]), and from it alone are made the CSV of the time series ([`csv`]), the page for
 //! people ([`html`]) and comparisons ([`compare`]). [`Live`] draws a run while it goes on.
 
+mod axis;
 mod build;
 mod compare;
 mod compare_view;
@@ -19,6 +20,13 @@ mod series;
 mod sides;
 mod stats;
 mod summary;
+/// Pages and plots for other reports: one file, without scripts, nothing loaded from anywhere.
+pub mod svg {
+    pub use super::axis::Scale;
+    pub use super::format::{escape, percent, quoted};
+    pub use super::page::Page;
+    pub use super::plot::{Line, Plot, Spread};
+}
 
 pub use build::Inputs;
 pub use compare::{Comparison, Group, Row, Statement, compare};

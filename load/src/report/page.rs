@@ -7,15 +7,22 @@ use super::model::Fact;
 
 const STYLE: &str = include_str!("style.css");
 
-/// A page that is being written.
-pub(super) struct Page {
-    pub(super) out: String,
+/// A page that is being written. Every text that its methods take is escaped.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// The page so far, as markup.
+    pub out: String,
 }
 
 impl Page {
     /// Begins the page. Should a peer's bytes ever get past the escaping, the policy in the head still lets
     /// no script run and nothing be loaded.
-    pub(super) fn new(title: &str) -> Page {
+    pub fn new(title: &str) -> Page {
+        Page::styled(title, "")
+    }
+
+    /// As [`Page::new`], with more rules after those of the style sheet.
+    pub fn styled(title: &str, more: &str) -> Page {
         let mut out = String::with_capacity(1 << 18);
         let _ = write!(
             out,
@@ -23,7 +30,7 @@ impl Page {
              <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
              <meta name=\"referrer\" content=\"no-referrer\">\n\
-             <title>{}</title>\n<style>\n{STYLE}</style></head>\n<body>\n\
+             <title>{}</title>\n<style>\n{STYLE}{more}</style></head>\n<body>\n\
              <a class=\"skip\" href=\"#main\">To the content</a>\n",
             escape(title)
         );
@@ -31,22 +38,22 @@ impl Page {
     }
 
     /// Adds text that is not markup.
-    pub(super) fn text(&mut self, text: &str) {
+    pub fn text(&mut self, text: &str) {
         self.out.push_str(&escape(text));
     }
 
     /// Adds an element without attributes around text.
-    pub(super) fn element(&mut self, name: &str, text: &str) {
+    pub fn element(&mut self, name: &str, text: &str) {
         let _ = writeln!(self.out, "<{name}>{}</{name}>", escape(text));
     }
 
     /// Begins a section with a heading that the contents can lead to.
-    pub(super) fn section(&mut self, id: &str, title: &str) {
+    pub fn section(&mut self, id: &str, title: &str) {
         let _ = writeln!(self.out, "<h2 id=\"{id}\">{}</h2>", escape(title));
     }
 
     /// Links to the sections.
-    pub(super) fn contents(&mut self, sections: &[(&str, &str)]) {
+    pub fn contents(&mut self, sections: &[(&str, &str)]) {
         self.out.push_str("<nav aria-label=\"Contents\"><ul>");
         for (id, title) in sections {
             let _ = write!(self.out, "<li><a href=\"#{id}\">{}</a></li>", escape(title));
@@ -55,7 +62,7 @@ impl Page {
     }
 
     /// A list of sentences; nothing for none.
-    pub(super) fn list(&mut self, items: &[String]) {
+    pub fn list(&mut self, items: &[String]) {
         if items.is_empty() {
             return;
         }
@@ -68,7 +75,7 @@ impl Page {
 
     /// Begins a table that scrolls by itself when it is too wide. A column whose title begins with '#'
     /// holds numbers.
-    pub(super) fn table(&mut self, caption: &str, columns: &[&str]) {
+    pub fn table(&mut self, caption: &str, columns: &[&str]) {
         let caption = escape(caption);
         let _ = write!(
             self.out,
@@ -83,7 +90,7 @@ impl Page {
     }
 
     /// A row of a table: (class, text) of each cell.
-    pub(super) fn row(&mut self, cells: &[(&str, &str)]) {
+    pub fn row(&mut self, cells: &[(&str, &str)]) {
         self.out.push_str("<tr>");
         for (class, text) in cells {
             if class.is_empty() {
@@ -96,12 +103,17 @@ impl Page {
     }
 
     /// Ends a table.
-    pub(super) fn end_table(&mut self) {
+    pub fn end_table(&mut self) {
         self.out.push_str("</tbody></table></div>\n");
     }
 
+    /// Adds markup; what came from outside is escaped by the caller.
+    pub fn raw(&mut self, markup: &str) {
+        self.out.push_str(markup);
+    }
+
     /// Names and values; nothing for none.
-    pub(super) fn facts(&mut self, caption: &str, facts: &[Fact]) {
+    pub fn facts(&mut self, caption: &str, facts: &[Fact]) {
         if facts.is_empty() {
             return;
         }
@@ -113,7 +125,7 @@ impl Page {
     }
 
     /// Ends the page.
-    pub(super) fn finish(mut self, program: &str) -> String {
+    pub fn finish(mut self, program: &str) -> String {
         let _ = write!(
             self.out,
             "<footer>Written by {}. Figures are of the measured window unless they say otherwise.</footer>\n\

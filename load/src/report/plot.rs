@@ -2,8 +2,10 @@
 
 use std::fmt::Write as _;
 
+use super::axis::{Axis, Scale};
 use super::format::{escape, number};
 
+/// Width of a plot that has the page for itself, in units of its drawing: pixels where nothing scales it.
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 250.0;
 const LEFT: f64 = 62.0;
@@ -13,40 +15,57 @@ const BOTTOM: f64 = 34.0;
 /// More points than this to a line are drawn as their envelope.
 const COLUMNS: usize = 700;
 
-/// How an axis maps values.
+/// Events that are named in a plot; of more only the lines are drawn.
+const EVENTS_NAMED: usize = 6;
+/// About the width of a character of a label.
+const CHARACTER: f64 = 6.2;
+
+/// How the range of a value is drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Scale {
-    /// Evenly, from zero.
-    Linear,
-    /// By powers of ten; values of zero and less are drawn at the lower edge.
-    Log,
-    /// A share from 0 to 1 by its nines: 0.9, 0.99, 0.999 are equally far apart.
-    Nines,
+pub enum Spread {
+    /// An area around the line.
+    Band,
+    /// A bar through each point, which is a dot.
+    Bars,
 }
 
 /// One line.
 #[derive(Clone, Debug)]
-pub(super) struct Line {
+pub struct Line {
     /// In the legend.
     pub name: String,
     /// (x, y), x ascending; a gap where y is nothing.
     pub points: Vec<(f64, Option<f64>)>,
     /// Every point is a dot, of this style class.
     pub dots: Option<&'static str>,
+    /// (x, low, high), x ascending: between which values y lies.
+    pub spread: Option<(Spread, Vec<(f64, f64, f64)>)>,
 }
 
 impl Line {
-    pub(super) fn new(name: impl Into<String>, points: Vec<(f64, Option<f64>)>) -> Line {
-        Line { name: name.into(), points, dots: None }
+    /// A line through these points.
+    pub fn new(name: impl Into<String>, points: Vec<(f64, Option<f64>)>) -> Line {
+        Line { name: name.into(), points, dots: None, spread: None }
     }
 
     /// Dots that are not connected.
-    pub(super) fn dots(
-        name: impl Into<String>,
-        class: &'static str,
-        points: Vec<(f64, Option<f64>)>,
-    ) -> Line {
-        Line { name: name.into(), points, dots: Some(class) }
+    pub fn dots(name: impl Into<String>, class: &'static str, points: Vec<(f64, Option<f64>)>) -> Line {
+        Line { dots: Some(class), ..Line::new(name, points) }
+    }
+
+    /// The same line with the range of its values.
+    #[must_use]
+    pub fn with_spread(self, how: Spread, ranges: Vec<(f64, f64, f64)>) -> Line {
+        Line { spread: Some((how, ranges)), ..self }
+    }
+
+    /// The value of a point that has a place.
+    fn value(point: &(f64, Option<f64>)) -> Option<f64> {
+        point.1.filter(|value| value.is_finite() && point.0.is_finite())
+    }
+
+    fn ranges(&self) -> &[(f64, f64, f64)] {
+        self.spread.as_ref().map_or(&[], |(_, ranges)| ranges)
     }
 
     /// Style classes of line number `i`.
@@ -57,7 +76,7 @@ impl Line {
 
 /// A plot.
 #[derive(Clone, Debug)]
-pub(super) struct Plot {
+pub struct Plot {
     /// Heading.
     pub title: String,
     /// One sentence under it.
@@ -66,17 +85,27 @@ pub(super) struct Plot {
     pub x: String,
     /// Unit of the y axis.
     pub y: String,
+    /// Of the x axis.
     pub x_scale: Scale,
+    /// Of the y axis.
     pub y_scale: Scale,
+    /// What is drawn; six styles of lines take turns.
     pub lines: Vec<Line>,
     /// A span of x that is marked, with its name.
     pub span: Option<(f64, f64, String)>,
     /// A limit on y, with its name.
     pub limit: Option<(f64, String)>,
+    /// What happened at some x, with its name.
+    pub events: Vec<(f64, String)>,
+    /// Names of the x values 0, 1, 2 and so on, in place of numbers; empty if x is a number.
+    pub names: Vec<String>,
+    /// In units of the drawing; the page scales it to the space that there is.
+    pub width: f64,
 }
 
 impl Plot {
-    pub(super) fn over_time(title: &str, text: &str, y: &str, lines: Vec<Line>) -> Plot {
+    /// A plot over seconds with axes from zero.
+    pub fn over_time(title: &str, text: &str, y: &str, lines: Vec<Line>) -> Plot {
         Plot {
             title: title.to_owned(),
             text: text.to_owned(),
@@ -87,33 +116,58 @@ impl Plot {
             lines,
             span: None,
             limit: None,
+            events: Vec::new(),
+            names: Vec::new(),
+            width: WIDTH,
         }
     }
 
+    /// The right end of the x axis.
+    fn right(&self) -> f64 {
+        self.width.max(2.0 * LEFT) - RIGHT
+    }
+
+    fn axis_x(&self, lines: &[&Line]) -> Axis {
+        let right = self.right();
+        if !self.names.is_empty() {
+            // Half a step of room on both sides.
+            let ends = [-0.5, self.names.len() as f64 - 0.5];
+            return Axis::over(Scale::Linear, ends.into_iter(), LEFT, right, false);
+        }
+        let points = lines.iter().flat_map(|l| l.points.iter().map(|p| p.0));
+        let ranges = lines.iter().flat_map(|l| l.ranges().iter().map(|r| r.0));
+        Axis::over(self.x_scale, points.chain(ranges), LEFT, right, false)
+    }
+
+    fn axis_y(&self, lines: &[&Line]) -> Axis {
+        let points = lines.iter().flat_map(|l| l.points.iter().filter_map(Line::value));
+        let ranges = lines.iter().flat_map(|l| l.ranges().iter().flat_map(|r| [r.1, r.2]));
+        let values = points.chain(ranges).chain(self.limit.iter().map(|l| l.0));
+        Axis::over(self.y_scale, values, HEIGHT - BOTTOM, TOP, true)
+    }
+
     /// The plot as a figure; nothing if no line has a point.
-    pub(super) fn svg(&self) -> String {
+    pub fn svg(&self) -> String {
         let lines: Vec<&Line> =
-            self.lines.iter().filter(|l| l.points.iter().any(|p| p.1.is_some())).collect();
+            self.lines.iter().filter(|l| l.points.iter().any(|p| Line::value(p).is_some())).collect();
         if lines.is_empty() {
             return String::new();
         }
-        let xs = lines.iter().flat_map(|l| l.points.iter().map(|p| p.0));
-        let ys = lines.iter().flat_map(|l| l.points.iter().filter_map(|p| p.1));
-        let x = Axis::over(self.x_scale, xs, LEFT, WIDTH - RIGHT, false);
-        let y =
-            Axis::over(self.y_scale, ys.chain(self.limit.iter().map(|l| l.0)), HEIGHT - BOTTOM, TOP, true);
+        let (x, y) = (self.axis_x(&lines), self.axis_y(&lines));
         let mut out = String::new();
         let (title, text) = (escape(&self.title), escape(&self.text));
         let _ = write!(out, "<figure class=\"plot\"><figcaption><h3>{title}</h3><p>{text}</p></figcaption>");
         legend(&mut out, &lines);
         let _ = write!(
             out,
-            "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}. {}\">",
+            "<svg viewBox=\"0 0 {} {HEIGHT}\" role=\"img\" aria-label=\"{title}. {}\">",
+            self.right() + RIGHT,
             escape(&summary(&lines, &self.y))
         );
         self.marks(&mut out, &x, &y);
         self.axes(&mut out, &x, &y);
         for (i, line) in lines.iter().enumerate() {
+            spread(&mut out, line, i, &x, &y);
             let _ = write!(out, "<path class=\"{}\" d=\"", line.class(i));
             path(&mut out, line, &x, &y);
             out.push_str("\"/>");
@@ -142,16 +196,44 @@ impl Plot {
                 out,
                 "<line class=\"limit\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
                  <text class=\"note end\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-                WIDTH - RIGHT,
-                WIDTH - RIGHT - 4.0,
+                self.right(),
+                self.right() - 4.0,
                 at - 4.0,
                 escape(name)
             );
         }
+        self.events(out, x);
+    }
+
+    fn events(&self, out: &mut String, x: &Axis) {
+        for (nth, (at, name)) in self.events.iter().enumerate().filter(|(_, (at, _))| at.is_finite()) {
+            let at = x.place(*at);
+            let bottom = HEIGHT - BOTTOM;
+            let _ = write!(
+                out,
+                "<line class=\"event\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{bottom:.1}\"/>"
+            );
+            if nth < EVENTS_NAMED {
+                // Names of events close to each other stand below each other, and never beyond the edge.
+                let line = TOP + 24.0 + 12.0 * (nth % 3) as f64;
+                let over = at + name.chars().count() as f64 * CHARACTER > self.right();
+                let (class, place) = if over { ("note end", at - 4.0) } else { ("note", at + 4.0) };
+                let name = escape(name);
+                let _ = write!(out, "<text class=\"{class}\" x=\"{place:.1}\" y=\"{line:.1}\">{name}</text>");
+            }
+        }
+    }
+
+    /// Places on the x axis that get a mark, with their labels.
+    fn ticks_x(&self, x: &Axis) -> Vec<(f64, String)> {
+        if self.names.is_empty() {
+            return x.ticks();
+        }
+        self.names.iter().enumerate().map(|(i, name)| (i as f64, escape(name))).collect()
     }
 
     fn axes(&self, out: &mut String, x: &Axis, y: &Axis) {
-        let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
+        let (bottom, right) = (HEIGHT - BOTTOM, self.right());
         for (value, label) in y.ticks() {
             let at = y.place(value);
             let _ = write!(
@@ -162,15 +244,24 @@ impl Plot {
                 at + 4.0
             );
         }
-        for (value, label) in x.ticks() {
+        let mut taken = 0.0;
+        for (value, label) in self.ticks_x(x) {
             let at = x.place(value);
             let _ = write!(
                 out,
-                "<line class=\"grid\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{bottom:.1}\" y2=\"{:.1}\"/>\
-                 <text class=\"tick middle\" x=\"{at:.1}\" y=\"{:.1}\">{label}</text>",
-                bottom + 4.0,
-                bottom + 16.0
+                "<line class=\"grid\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{bottom:.1}\" y2=\"{:.1}\"/>",
+                bottom + 4.0
             );
+            // A label that would run into the one before it is left out.
+            let half = label.chars().count() as f64 * CHARACTER / 2.0;
+            if at - half >= taken {
+                taken = at + half + CHARACTER;
+                let _ = write!(
+                    out,
+                    "<text class=\"tick middle\" x=\"{at:.1}\" y=\"{:.1}\">{label}</text>",
+                    bottom + 16.0
+                );
+            }
         }
         let _ = write!(
             out,
@@ -207,7 +298,7 @@ fn legend(out: &mut String, lines: &[&Line]) {
 fn summary(lines: &[&Line], unit: &str) -> String {
     let mut out = String::new();
     for line in lines {
-        let values = || line.points.iter().filter_map(|p| p.1);
+        let values = || line.points.iter().filter_map(Line::value);
         let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
         let _ = write!(out, "{}: {} to {} {unit}. ", line.name, number(low), number(high));
     }
@@ -219,8 +310,8 @@ fn path(out: &mut String, line: &Line, x: &Axis, y: &Axis) {
     let group = line.points.len().div_ceil(COLUMNS).max(1);
     let mut open = false;
     for chunk in line.points.chunks(group) {
-        let values = || chunk.iter().filter_map(|p| p.1);
-        let Some((at, first)) = chunk.iter().find_map(|p| p.1.map(|v| (x.place(p.0), v))) else {
+        let values = || chunk.iter().filter_map(Line::value);
+        let Some((at, first)) = chunk.iter().find_map(|p| Line::value(p).map(|v| (x.place(p.0), v))) else {
             open = false;
             continue;
         };
@@ -238,111 +329,45 @@ fn path(out: &mut String, line: &Line, x: &Axis, y: &Axis) {
     }
 }
 
-/// One axis: from values to places.
-struct Axis {
-    scale: Scale,
-    low: f64,
-    high: f64,
-    from: f64,
-    to: f64,
-}
-
-impl Axis {
-    /// An axis that has room for all `values`, drawn from `from` to `to`.
-    fn over(scale: Scale, values: impl Iterator<Item = f64>, from: f64, to: f64, head_room: bool) -> Axis {
-        let (mut low, mut high, mut least) = (f64::INFINITY, f64::NEG_INFINITY, f64::INFINITY);
-        // Nothing measured is as large as this; it keeps differences and ratios finite.
-        for v in values.filter(|v| v.is_finite()).map(|v| v.clamp(-1e15, 1e15)) {
-            (low, high) = (low.min(v), high.max(v));
-            if v > 0.0 {
-                least = least.min(v);
-            }
-        }
-        if !(low.is_finite() && high.is_finite()) {
-            (low, high) = (0.0, 1.0);
-        }
-        let (low, high) = match scale {
-            Scale::Linear => {
-                let low = if head_room { low.min(0.0) } else { low };
-                let high = if high <= low { low + 1.0 } else { high };
-                (low, if head_room { low + (high - low) * 1.08 } else { high })
-            }
-            Scale::Log => {
-                let least = if least.is_finite() { least.log10() } else { -3.0 };
-                let most = if high > 0.0 { high.log10() } else { least + 1.0 };
-                let low = (least * 3.0).floor() / 3.0;
-                (low, most.max(low + 0.7) + if head_room { 0.08 } else { 0.0 })
-            }
-            Scale::Nines => (0.0, nines(high).max(1.0) * if head_room { 1.04 } else { 1.0 }),
-        };
-        Axis { scale, low, high, from, to }
+/// The range of a line's values: an area reduced as the line is, or bars with a dot each.
+fn spread(out: &mut String, line: &Line, nth: usize, x: &Axis, y: &Axis) {
+    let Some((how, ranges)) = &line.spread else { return };
+    let ranges: Vec<&(f64, f64, f64)> =
+        ranges.iter().filter(|r| [r.0, r.1, r.2].iter().all(|v| v.is_finite())).collect();
+    if ranges.is_empty() {
+        return;
     }
-
-    fn place(&self, v: f64) -> f64 {
-        let v = match self.scale {
-            Scale::Linear => v,
-            Scale::Log if v > 0.0 => v.log10(),
-            Scale::Log => self.low,
-            Scale::Nines => nines(v),
-        };
-        let share = ((v - self.low) / (self.high - self.low)).clamp(0.0, 1.0);
-        self.from + (self.to - self.from) * share
-    }
-
-    /// Values that get a line, with their labels.
-    fn ticks(&self) -> Vec<(f64, String)> {
-        match self.scale {
-            Scale::Linear => linear_ticks(self.low, self.high),
-            Scale::Log => log_ticks(self.low, self.high),
-            Scale::Nines => {
-                let shares = [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999];
-                let texts = ["0 %", "50 %", "90 %", "99 %", "99.9 %", "99.99 %", "99.999 %", "99.9999 %"];
-                let all = shares.into_iter().zip(texts);
-                all.filter(|(s, _)| nines(*s) <= self.high).map(|(s, t)| (s, t.to_owned())).collect()
-            }
+    let nth = nth % 6;
+    if *how == Spread::Bars {
+        let _ = write!(out, "<path class=\"bars k{nth}\" d=\"");
+        for (at, low, high) in ranges.iter().take(COLUMNS) {
+            let (at, low, high) = (x.place(*at), y.place(*low), y.place(*high));
+            let _ = write!(out, "M{at:.1} {low:.1}V{high:.1}M{0:.1} {low:.1}h8M{0:.1} {high:.1}h8", at - 4.0);
         }
-    }
-}
-
-/// 0.9 is 1, 0.99 is 2, and so on; 1 itself is beyond all.
-fn nines(share: f64) -> f64 {
-    -(1.0 - share.clamp(0.0, 1.0 - 1e-12)).log10()
-}
-
-/// About five round numbers.
-fn linear_ticks(low: f64, high: f64) -> Vec<(f64, String)> {
-    let rough = (high - low) / 5.0;
-    let power = 10_f64.powf(rough.log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|s| s * power).find(|s| *s >= rough).unwrap_or(rough);
-    let first = (low / step).ceil() as i64;
-    (0..12)
-        .map(|i| (first + i) as f64 * step)
-        .take_while(|v| *v <= high + step * 1e-9)
-        // A multiple of a power of ten, without what floating point adds to it.
-        .map(|v| (v * 1e9).round() / 1e9)
-        .map(|v| (v, short(v)))
-        .collect()
-}
-
-/// Without zeroes at the end of a fraction.
-fn short(v: f64) -> String {
-    let text = number(v);
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
-}
-
-/// Powers of ten, with 2 and 5 between them where few powers are.
-fn log_ticks(low: f64, high: f64) -> Vec<(f64, String)> {
-    let between: &[f64] = if high - low > 3.5 { &[1.0] } else { &[1.0, 2.0, 5.0] };
-    let mut out = Vec::new();
-    for power in (low.floor() as i32)..=(high.ceil() as i32) {
-        for m in between {
-            let v = m * 10_f64.powi(power);
-            if v.log10() >= low - 1e-9 && v.log10() <= high + 1e-9 {
-                out.push((v, short(v)));
-            }
+        let _ = write!(out, "\"/><path class=\"knots k{nth}\" d=\"");
+        for (at, value) in line.points.iter().take(COLUMNS).filter_map(|p| Some((p.0, Line::value(p)?))) {
+            let _ = write!(out, "M{:.1} {:.1}h.1", x.place(at), y.place(value));
         }
+        out.push_str("\"/>");
+        return;
     }
-    out
+    let group = ranges.len().div_ceil(COLUMNS / 2).max(1);
+    let edge: Vec<(f64, f64, f64)> = ranges
+        .chunks(group)
+        .filter_map(|chunk| {
+            let low = chunk.iter().map(|r| r.1).fold(f64::INFINITY, f64::min);
+            let high = chunk.iter().map(|r| r.2).fold(f64::NEG_INFINITY, f64::max);
+            Some((x.place(chunk.first()?.0), y.place(low), y.place(high)))
+        })
+        .collect();
+    let _ = write!(out, "<path class=\"band b{nth}\" d=\"");
+    for (i, (at, _, high)) in edge.iter().enumerate() {
+        let _ = write!(out, "{}{at:.1} {high:.1}", if i == 0 { 'M' } else { 'L' });
+    }
+    for (at, low, _) in edge.iter().rev() {
+        let _ = write!(out, "L{at:.1} {low:.1}");
+    }
+    out.push_str("Z\"/>");
 }
 
 #[cfg(test)]
@@ -360,32 +385,6 @@ mod tests {
     }
 
     #[test]
-    fn every_place_is_inside_whatever_the_values() {
-        let odd = [0.0, -1.0, 1e-9, 1.0, 1e12, f64::MAX, f64::NAN, f64::INFINITY];
-        for scale in [Scale::Linear, Scale::Log, Scale::Nines] {
-            for a in odd {
-                for b in odd {
-                    let axis = Axis::over(scale, [a, b].into_iter(), LEFT, WIDTH - RIGHT, true);
-                    for v in odd.into_iter().filter(|v| v.is_finite()) {
-                        let at = axis.place(v);
-                        assert!((LEFT..=WIDTH - RIGHT).contains(&at), "{scale:?} {a} {b} {v}: {at}");
-                    }
-                    assert!(axis.ticks().len() < 700);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn ticks_are_round() {
-        let labels = |t: Vec<(f64, String)>| t.into_iter().map(|t| t.1).collect::<Vec<_>>();
-        assert_eq!(labels(linear_ticks(0.0, 1.0)), ["0", "0.2", "0.4", "0.6", "0.8", "1"]);
-        assert_eq!(labels(linear_ticks(0.0, 4_300.0)), ["0", "1,000", "2,000", "3,000", "4,000"]);
-        assert_eq!(labels(log_ticks(0.0, 1.0)), ["1", "2", "5", "10"]);
-        assert_eq!(labels(log_ticks(-2.0, 3.0)), ["0.01", "0.1", "1", "10", "100", "1,000"]);
-    }
-
-    #[test]
     fn gaps_interrupt_the_line_and_long_lines_are_reduced() {
         let svg = plot(vec![(0.0, Some(1.0)), (1.0, None), (2.0, Some(2.0)), (3.0, Some(3.0))]).svg();
         let d = svg.split(" d=\"").nth(1).unwrap().split('"').next().unwrap();
@@ -393,6 +392,44 @@ mod tests {
         assert_eq!(d.matches('L').count(), 1, "{d}");
         let svg = plot((0..4_096).map(|i| (f64::from(i), Some(f64::from(i % 7)))).collect()).svg();
         assert!(svg.len() < 30_000, "{}", svg.len());
+    }
+
+    #[test]
+    fn range_of_values_is_inside_and_reduced() {
+        let points = |n: i32| (0..n).map(|i| (f64::from(i), Some(5.0))).collect::<Vec<_>>();
+        let ranges = |n: i32| (0..n).map(|i| (f64::from(i), 1.0, 900.0)).collect::<Vec<_>>();
+        let mut p = plot(vec![]);
+        p.lines = vec![Line::new("a", points(4_096)).with_spread(Spread::Band, ranges(4_096))];
+        let svg = p.svg();
+        assert!(svg.contains("band b0") && svg.len() < 40_000, "{}", svg.len());
+        assert!(svg.contains(">800<"), "the axis has room for the range");
+        p.lines = vec![Line::new("a", points(3)).with_spread(Spread::Bars, ranges(3))];
+        p.names = vec!["udp".to_owned(), "<i>".to_owned(), "tls".to_owned()];
+        let svg = p.svg();
+        assert!(svg.contains("bars k0") && svg.contains("knots k0"));
+        assert!(svg.contains(">udp<") && svg.contains(">&lt;i&gt;<") && svg.contains(">tls<"));
+        p.lines = vec![Line::new("a", points(3)).with_spread(Spread::Band, vec![(f64::NAN, 1.0, 2.0)])];
+        p.lines[0].points.extend([(4.0, Some(f64::NAN)), (f64::NAN, Some(1.0))]);
+        assert!(!p.svg().contains("NaN"));
+    }
+
+    #[test]
+    fn labels_of_a_narrow_plot_do_not_collide() {
+        let mut p = plot((0..9).map(|i| (10_f64.powi(i), Some(1.0))).collect());
+        p.x_scale = Scale::Log;
+        let labels = |p: &Plot| p.svg().matches("class=\"tick middle\"").count();
+        let wide = labels(&p);
+        p.width = 300.0;
+        assert!(labels(&p) < wide, "{} {wide}", labels(&p));
+        assert!(p.svg().contains("viewBox=\"0 0 300 250\""));
+    }
+
+    #[test]
+    fn events_are_drawn_with_few_names() {
+        let mut p = plot(vec![(0.0, Some(1.0)), (10.0, Some(2.0))]);
+        p.events = (0..9).map(|i| (f64::from(i), format!("kill <{i}>"))).collect();
+        let svg = p.svg();
+        assert_eq!((svg.matches("class=\"event\"").count(), svg.matches("kill &lt;").count()), (9, 6));
     }
 
     #[test]

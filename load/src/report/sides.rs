@@ -3,10 +3,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::axis::Scale;
 use super::format::{number, round};
 use super::model::{Curve, Report, Trial};
 use super::page::Page;
-use super::plot::{Plot, Scale};
+use super::plot::Plot;
 use super::searched::Searched;
 
 /// What one search found.
