@@ -10,5 +10,6 @@ pub mod experiment;
 pub mod judgement;
 pub mod outcome;
 pub mod record;
+pub mod report;
 /// Samples, intervals, comparisons and verdicts.
 pub mod statistics;

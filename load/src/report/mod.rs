@@ -25,7 +25,7 @@ pub mod svg {
     pub use super::axis::Scale;
     pub use super::format::{escape, percent, quoted};
     pub use super::page::Page;
-    pub use super::plot::{Line, Plot, Spread};
+    pub use super::plot::{Line, Plot, Range, Spread};
 }
 
 pub use build::Inputs;

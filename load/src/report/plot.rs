@@ -29,6 +29,9 @@ pub enum Spread {
     Bars,
 }
 
+/// x, and the lowest and highest value there.
+pub type Range = (f64, f64, f64);
+
 /// One line.
 #[derive(Clone, Debug)]
 pub struct Line {
@@ -39,7 +42,7 @@ pub struct Line {
     /// Every point is a dot, of this style class.
     pub dots: Option<&'static str>,
     /// (x, low, high), x ascending: between which values y lies.
-    pub spread: Option<(Spread, Vec<(f64, f64, f64)>)>,
+    pub spread: Option<(Spread, Vec<Range>)>,
 }
 
 impl Line {
@@ -55,7 +58,7 @@ impl Line {
 
     /// The same line with the range of its values.
     #[must_use]
-    pub fn with_spread(self, how: Spread, ranges: Vec<(f64, f64, f64)>) -> Line {
+    pub fn with_spread(self, how: Spread, ranges: Vec<Range>) -> Line {
         Line { spread: Some((how, ranges)), ..self }
     }
 
@@ -64,7 +67,7 @@ impl Line {
         point.1.filter(|value| value.is_finite() && point.0.is_finite())
     }
 
-    fn ranges(&self) -> &[(f64, f64, f64)] {
+    fn ranges(&self) -> &[Range] {
         self.spread.as_ref().map_or(&[], |(_, ranges)| ranges)
     }
 
@@ -332,7 +335,7 @@ fn path(out: &mut String, line: &Line, x: &Axis, y: &Axis) {
 /// The range of a line's values: an area reduced as the line is, or bars with a dot each.
 fn spread(out: &mut String, line: &Line, nth: usize, x: &Axis, y: &Axis) {
     let Some((how, ranges)) = &line.spread else { return };
-    let ranges: Vec<&(f64, f64, f64)> =
+    let ranges: Vec<&Range> =
         ranges.iter().filter(|r| [r.0, r.1, r.2].iter().all(|v| v.is_finite())).collect();
     if ranges.is_empty() {
         return;
