@@ -132,6 +132,7 @@ mod tests {
     use load::population::statistics::normal_quantile;
     use proptest::prelude::*;
 
+    use super::super::hostile::{sample, value};
     use super::*;
 
     const RULE: ChangeRule = ChangeRule { confidence: 0.99, least: 0.02, seed: 1 };
@@ -185,8 +186,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
-        fn changes_of_anything_are_in_order(values in prop::collection::vec(prop::num::f64::ANY, 0..40),
-                                           confidence in prop::num::f64::ANY, least in prop::num::f64::ANY) {
+        fn changes_of_anything_are_in_order(values in sample(40),
+                                           confidence in value(), least in value()) {
             let found = changes(&values, &ChangeRule::new(confidence, least, 1));
             prop_assert!(found.is_sorted_by(|a, b| a.index < b.index));
             prop_assert!(found.iter().all(|c| c.index < values.len() && c.before.is_finite()));

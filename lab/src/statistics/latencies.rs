@@ -202,6 +202,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
         #[test]
         fn latencies_of_anything_give_an_answer(values in prop::collection::vec(0..u64::MAX, 0..30),
                                                 percent in prop::num::f64::ANY, confidence in prop::num::f64::ANY) {

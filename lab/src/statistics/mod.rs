@@ -30,6 +30,8 @@ mod claim;
 mod compare;
 mod cost;
 mod floor;
+#[cfg(test)]
+mod hostile;
 mod interval;
 mod judge;
 mod latencies;

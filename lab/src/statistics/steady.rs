@@ -189,6 +189,7 @@ mod tests {
     use load::population::Rng;
     use proptest::prelude::*;
 
+    use super::super::hostile::{sample, value};
     use super::*;
 
     const RULE: SteadyRule = SteadyRule { window: 10, drift: 0.02 };
@@ -261,8 +262,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn steadiness_of_anything_is_within_the_series(values in prop::collection::vec(prop::num::f64::ANY, 0..80),
-                                                      window in 0..100_usize, drift in prop::num::f64::ANY) {
+        fn steadiness_of_anything_is_within_the_series(values in sample(80),
+                                                      window in 0..100_usize, drift in value()) {
             if let Steadiness::Since { index } = steady(&values, &SteadyRule::new(window, drift)) {
                 prop_assert!(index < values.len());
             }

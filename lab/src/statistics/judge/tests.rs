@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::super::hostile::{runs, value};
 use super::*;
 
 fn claim(kind: Kind) -> Claim {
@@ -139,9 +140,9 @@ fn several_claims_share_the_confidence() {
 proptest! {
     #[test]
     fn judgement_of_anything_is_consistent(
-        own in prop::collection::vec(prop::option::of(prop::num::f64::ANY), 0..15),
-        other in prop::collection::vec(prop::option::of(prop::num::f64::ANY), 0..15),
-        limit in prop::num::f64::ANY,
+        own in runs(15),
+        other in runs(15),
+        limit in value(),
         kind in 0..5_u8,
     ) {
         let of = "old".to_owned();
