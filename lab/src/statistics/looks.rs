@@ -36,27 +36,38 @@ pub struct Schedule {
 /// Looks at most. Each further one makes the last interval wider.
 pub const MOST_LOOKS: usize = 5;
 
+/// Blocks that an earlier look has beyond the fewest of its interval: with fewer, the interval is the whole
+/// range.
+const BEYOND_FEWEST: usize = 3;
+
 impl Schedule {
-    /// Looks that are evenly spaced from half of the blocks to all of them: 1 to [`MOST_LOOKS`]. A look too
-    /// early for an interval of its confidence is left out.
+    /// This number of looks (1 to [`MOST_LOOKS`]): the earlier ones evenly spaced from half to three quarters
+    /// of the blocks, and one at the end. A look is left out where its interval could show little, so that an
+    /// experiment of few blocks has one look only and loses nothing.
     pub fn new(most_blocks: usize, looks: usize, confidence: f64) -> Schedule {
         let alpha = 1.0 - sound(confidence);
-        let (looks, most) = (looks.clamp(1, MOST_LOOKS), most_blocks.max(1));
+        let (earlier, most) = (looks.clamp(1, MOST_LOOKS) - 1, most_blocks.max(1));
         let mut out: Vec<Look> = Vec::new();
         let mut spent = 0.0;
-        for look in 1..=looks {
-            let part = if looks == 1 { 1.0 } else { 0.5 + 0.5 * (look - 1) as f64 / (looks - 1) as f64 };
-            let blocks = ((most as f64 * part).ceil() as usize).min(most);
-            let last = look == looks;
-            let by_now = if last { alpha } else { spending(blocks as f64 / most as f64, alpha) };
+        for look in 0..earlier {
+            let part = 0.5 + 0.25 * look as f64 / earlier.saturating_sub(1).max(1) as f64;
+            let blocks = (most as f64 * part) as usize;
+            let by_now = spending(blocks as f64 / most as f64, alpha);
             let confidence = 1.0 - (by_now - spent);
-            let seen = out.last().is_some_and(|earlier| earlier.blocks == blocks);
-            if last || (!seen && blocks < most && blocks >= least(confidence)) {
+            let seen = out.last().is_some_and(|earlier| earlier.blocks >= blocks);
+            if !seen && blocks >= least(confidence) + BEYOND_FEWEST {
                 spent = by_now;
-                out.push(Look { blocks, confidence, last });
+                out.push(Look { blocks, confidence, last: false });
             }
         }
+        out.push(Look { blocks: most, confidence: 1.0 - (alpha - spent), last: true });
         Schedule { looks: out, alpha }
+    }
+
+    /// The confidence of the last look. A plan that is to keep its power calculates with it
+    /// ([`super::detectable`]).
+    pub fn last_confidence(&self) -> f64 {
+        self.looks.last().map_or(1.0 - self.alpha, |look| look.confidence)
     }
 
     /// All looks, in order.
@@ -143,11 +154,15 @@ mod tests {
     }
 
     #[test]
-    fn look_too_early_for_its_confidence_is_left_out() {
-        // After 5 of 10 blocks no interval of 99.4 % exists; its share goes to the next look.
-        let looks = Schedule::new(10, 3, 0.95);
-        assert!(looks.looks().iter().all(|look| look.blocks >= least(look.confidence) || look.last));
-        assert_eq!(looks.looks()[0].blocks, 8);
+    fn experiment_of_few_blocks_has_one_look_and_loses_nothing() {
+        for blocks in 1..13 {
+            let looks = Schedule::new(blocks, 3, 0.95);
+            assert_eq!(looks.looks().len(), 1, "{blocks}");
+            assert!((looks.last_confidence() - 0.95).abs() < 1e-12);
+        }
+        let looks = Schedule::new(16, 3, 0.95);
+        assert_eq!(looks.looks().iter().map(|look| look.blocks).collect::<Vec<_>>(), [12, 16]);
+        assert!(looks.last_confidence() > 0.97);
     }
 
     #[test]
