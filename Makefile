@@ -132,7 +132,8 @@ all-tests: setup-test
 live: ## only the tests that talk to the running binary
 	$(RUN_TESTS) --only live
 
-# All unsafe code is below shell/worker-runtime/src/sys. Miri has no sockets and maps no files, so it runs what keeps
+# All unsafe code is below shell/worker-runtime/src/sys, but for one call in shell/tune/src/ethtool/sys.rs. Miri has no
+# sockets and maps no files, so it runs what keeps
 # pointers, what is mapped, and the tables and rings that others rely on. `make test` needs no second toolchain.
 MIRI_TESTS = sys::pinned sys::mapping sys::send::tests::only_one shared::tests::full_ring transport::stream::table \
     transport::stream::output transport::stream::directory

@@ -11,7 +11,7 @@ use control::config::{Overrides, Steering};
 use control::say;
 use serde_json::Value;
 use std::process::ExitCode;
-use tune::{Journal, JournalError, Machine, Undone};
+use tune::{Journal, JournalError, Lasting, Machine, Undone};
 use tune_rules::{Expected, Finding, Level, Rights};
 
 /// What went wrong before anything could be said.
@@ -36,6 +36,7 @@ pub fn run(args: &TuneArgs) -> ExitCode {
         None => report(args),
         Some(TuneCommand::Explain { name }) => explain(name.as_deref()),
         Some(TuneCommand::Apply { names, until_reboot }) => apply(args, names, *until_reboot),
+        Some(TuneCommand::Restore) => restore(args),
         Some(TuneCommand::Verify) => verify(args),
         Some(TuneCommand::Undo) => undo(args),
     };
@@ -139,18 +140,36 @@ fn apply(args: &TuneArgs, names: &[String], until_reboot: bool) -> Result<ExitCo
     if let Some(why) = no_boot {
         say::err(format_args!("note: no file is written: {why}"));
     }
-    let until_reboot = until_reboot || no_boot.is_some();
+    let lasting = match until_reboot || no_boot.is_some() {
+        true => Lasting::UntilReboot,
+        false => Lasting::Always { restore: restore_command(args) },
+    };
     let possible = plans.iter().any(|plan| plan.obstacle().is_none());
     let results = if possible {
         let mut journal = Journal::open(&args.journal())?;
-        let done = tune::apply(&machine, &plans, &mut journal, until_reboot);
+        let done = tune::apply(&machine, &plans, &mut journal, &lasting);
         journal.remove_if_empty();
         done?
     } else {
         tune::refused(&plans)
     };
     out(args, || tune::say::applied(&results), || tune::as_json::applied(&results));
-    Ok(code(results.iter().all(tune::Applied::made)))
+    Ok(code(results.iter().all(tune::Applied::good)))
+}
+
+/// What the unit of the server runs at its start.
+fn restore_command(args: &TuneArgs) -> String {
+    let program = std::env::current_exe().unwrap_or_else(|_| "/usr/local/bin/strowger".into());
+    format!("{} tune restore --journal {}", program.display(), serving::absolute(&args.journal()).display())
+}
+
+fn restore(args: &TuneArgs) -> Result<ExitCode, Failure> {
+    let results = match Journal::existing(&args.journal())? {
+        Some(mut journal) => tune::restore(&machine(args), &mut journal)?,
+        None => Vec::new(),
+    };
+    out(args, || tune::say::applied(&results), || tune::as_json::applied(&results));
+    Ok(code(results.iter().all(tune::Applied::good)))
 }
 
 fn verify(args: &TuneArgs) -> Result<ExitCode, Failure> {

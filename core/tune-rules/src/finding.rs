@@ -47,10 +47,10 @@ pub enum Change {
 }
 
 impl Change {
-    /// The name that operators know: `net.core.rmem_max`, `LimitNOFILE`, or the path.
+    /// The name that operators know: `net.core.rmem_max`, `eth0 rx-ring`, `LimitNOFILE`, or the path.
     pub fn name(&self) -> String {
         match self {
-            Change::Value { path, .. } => crate::name_of(path).unwrap_or_else(|| path.clone()),
+            Change::Value { path, .. } => crate::shown(path),
             Change::UnitLine { key, .. } => (*key).to_owned(),
         }
     }

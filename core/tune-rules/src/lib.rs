@@ -27,4 +27,4 @@ pub use parse::same_value;
 pub use paths::{CARD_SETTINGS, OWN_SYSCTL_FILE, OWN_UNIT_FILE, PATHS};
 pub use rights::Rights;
 pub use snapshot::{Reading, Seen, Snapshot};
-pub use sysctl::{SysctlLine, lines_for, name_of, path_of, sysctl_lines};
+pub use sysctl::{SysctlLine, lines_for, name_of, path_of, shown, sysctl_lines};

@@ -5,7 +5,7 @@ use crate::finding::{Change, Finding, Level};
 use crate::parse::numbers;
 use crate::rights::Rights;
 use crate::snapshot::{Reading, Snapshot};
-use crate::sysctl::{SysctlLine, lines_for, path_of};
+use crate::sysctl::{SysctlLine, lines_for, path_of, shown};
 
 /// What a rule sees while it looks, and where it reports.
 pub(crate) struct Look<'a> {
@@ -66,7 +66,7 @@ impl<'a> Look<'a> {
             Reading::Text(text) => Some(text),
             Reading::Absent => {
                 if path.starts_with("/proc/sys/net/") && self.rights.own_network() {
-                    self.unseen.push(format!("{} (only in the network namespace of the host)", shown(path)));
+                    self.unseen.push(shown(path));
                 }
                 None
             }
@@ -124,17 +124,12 @@ impl<'a> Look<'a> {
             let mut finding =
                 Finding::new(self.item, Level::Unseen, format!("not seen: {}", self.unseen.join(", ")));
             if let Some(missing) = self.rights.missing() {
-                finding =
-                    finding.why(format!("{missing}; run `strowger tune` as root on the host to see it"));
+                finding = finding.why(format!("{missing}: run `strowger tune` as root on the host"));
             } else if self.rights.own_network() {
-                finding = finding.why("run `strowger tune` on the host to see it");
+                finding = finding.why("only in the network namespace of the host: run `strowger tune` there");
             }
             self.findings.push(finding);
         }
         self.findings
     }
-}
-
-fn shown(path: &str) -> String {
-    crate::name_of(path).unwrap_or_else(|| path.to_owned())
 }

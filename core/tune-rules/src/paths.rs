@@ -6,7 +6,7 @@ pub const OWN_SYSCTL_FILE: &str = "/etc/sysctl.d/90-strowger-tune.conf";
 pub const OWN_UNIT_FILE: &str = "/etc/systemd/system/strowger.service.d/90-strowger-tune.conf";
 
 /// Settings of a network card, as the last part of `/ethtool/CARD/SETTING`. `-max` is read only.
-pub const CARD_SETTINGS: [&str; 12] = [
+pub const CARD_SETTINGS: [&str; 13] = [
     "rx-hash-udp4",
     "rx-hash-udp6",
     "rx-ring",
@@ -15,10 +15,11 @@ pub const CARD_SETTINGS: [&str; 12] = [
     "tx-ring-max",
     "combined",
     "combined-max",
+    "rx-channels",
+    "rx-channels-max",
     "rx-usecs",
     "adaptive-rx",
     "driver",
-    "ntuple",
 ];
 
 /// Patterns of the files that the rules read. `*` stands for characters of one component, `#` for a number.
@@ -30,7 +31,7 @@ pub const PATHS: &[&str] = &[
     "/proc/1/environ",
     "/proc/self/status",
     "/proc/self/uid_map",
-    "/proc/self/cgroup",
+    "/proc/self/ns/pid",
     "/proc/sys/kernel/osrelease",
     // What sets values at boot.
     "/etc/sysctl.conf",
@@ -124,6 +125,7 @@ pub const PATHS: &[&str] = &[
     "/sys/fs/cgroup/pids.max",
     // Network cards.
     "/sys/class/net/*/operstate",
+    "/sys/class/net/*/device/uevent",
     "/sys/class/net/*/queues/*/rps_cpus",
     "/sys/class/net/*/queues/*/rps_flow_cnt",
     "/sys/class/net/*/queues/*/xps_cpus",

@@ -7,6 +7,10 @@ use crate::snapshot::Snapshot;
 const CAP_NET_ADMIN: u32 = 12;
 const CAP_SYS_ADMIN: u32 = 21;
 
+/// The namespace of processes, and that of a machine's first one (PROC_PID_INIT_INO of the kernel).
+const PROCESSES: &str = "/proc/self/ns/pid";
+const FIRST_PROCESSES: &str = "pid:[4026531836]";
+
 /// Where `strowger tune` runs, and what it may do there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rights {
@@ -46,6 +50,11 @@ impl Rights {
     /// Whether the network namespace is another one than the machine's first.
     pub fn own_network(&self) -> bool {
         self.own_network
+    }
+
+    /// Whether the process may change network cards.
+    pub fn net_admin(&self) -> bool {
+        self.has(CAP_NET_ADMIN)
     }
 
     /// Why files below `/etc` would not set values at boot: nothing reads them there.
@@ -111,6 +120,10 @@ impl Rights {
 
 /// The kind of container by the marks that runtimes leave.
 fn container(snapshot: &Snapshot) -> Option<String> {
+    // A virtual machine that was made from an image of Docker keeps its mark.
+    if snapshot.word(PROCESSES) == Some(FIRST_PROCESSES) {
+        return None;
+    }
     if snapshot.text("/.dockerenv").is_some() {
         return Some("Docker".to_owned());
     }

@@ -67,6 +67,15 @@ pub fn name_of(path: &str) -> Option<String> {
     Some(path.strip_prefix(ROOT)?.chars().map(swap).collect())
 }
 
+/// How people call what is at a path: `net.core.rmem_max`, `eth0 rx-ring`, or the path.
+pub fn shown(path: &str) -> String {
+    let card = path.strip_prefix("/ethtool/").and_then(|rest| rest.split_once('/'));
+    match card {
+        Some((card, setting)) => format!("{card} {setting}"),
+        None => name_of(path).unwrap_or_else(|| path.to_owned()),
+    }
+}
+
 /// The lines of all files that set values at boot, in the order in which they are read: the last one counts.
 pub fn sysctl_lines(snapshot: &Snapshot) -> Vec<SysctlLine> {
     let last = snapshot.text(LAST);

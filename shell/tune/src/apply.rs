@@ -4,8 +4,9 @@ use crate::journal::{Entry, Journal, JournalError};
 use crate::machine::Machine;
 use crate::own_files::{self, OwnFile};
 use crate::plan::Plan;
+use std::io::ErrorKind;
 use std::time::{SystemTime, UNIX_EPOCH};
-use tune_rules::{Change, Reading, same_value};
+use tune_rules::{Change, Reading, same_value, shown};
 
 /// What came of one change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub enum Outcome {
     Rounded(String),
     /// It cannot be made from here: why.
     Obstacle(String),
+    /// The card does not support it.
+    Unsupported,
     /// It failed: why.
     Failed(String),
 }
@@ -56,23 +59,40 @@ impl Applied {
         &self.outcome
     }
 
+    /// Whether nothing went wrong: it was made, or the card does not support it.
+    pub fn good(&self) -> bool {
+        self.made() || self.outcome == Outcome::Unsupported
+    }
+
     /// Whether it was made.
     pub fn made(&self) -> bool {
         matches!(self.outcome, Outcome::Done | Outcome::Rounded(_))
     }
 }
 
-/// Makes the changes. Every old value is on the disk before the first one is changed. With `until_reboot` no
-/// file is written that would set them at boot.
+/// How long changes last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lasting {
+    /// Until the next boot: no file is written.
+    UntilReboot,
+    /// Files set them at boot. Where no file can, the unit of the server does by this command at its start.
+    Always {
+        /// The command, with which [`crate::restore`] is called.
+        restore: String,
+    },
+}
+
+/// Makes the changes. Every old value is on the disk before it is changed.
 ///
 /// # Errors
-/// The journal cannot be written; nothing was changed then.
+/// The journal cannot be written; nothing more was changed then.
 pub fn apply(
     machine: &Machine,
     plans: &[Plan<'_>],
     journal: &mut Journal,
-    until_reboot: bool,
+    lasting: &Lasting,
 ) -> Result<Vec<Applied>, JournalError> {
+    let until_reboot = *lasting == Lasting::UntilReboot;
     let mut results = Vec::new();
     let mut possible: Vec<(&Plan<'_>, String)> = Vec::new();
     for plan in plans {
@@ -85,23 +105,61 @@ pub fn apply(
             Err(outcome) => results.push(result(plan, None, outcome)),
         }
     }
-    let files = match until_reboot {
-        true => Vec::new(),
-        false => own_files::wanted(machine, possible.iter().map(|(plan, _)| plan.change())),
-    };
-    let folders: Vec<String> = files.iter().flat_map(|file| missing_folders(machine, file.path())).collect();
-    journal.append(entries(machine, &possible, &files, &folders, until_reboot))?;
+    journal.append(values(machine, &possible, until_reboot))?;
+    let mut made = Vec::new();
     for (plan, old) in possible {
-        if let Change::Value { path, value, .. } = plan.change() {
-            let (outcome, seen) = set(machine, path, value);
-            if let Some(text) = seen {
-                journal.append(vec![Entry::Seen { path: path.clone(), text }])?;
+        let outcome = match plan.change() {
+            Change::Value { path, value, .. } => {
+                let (outcome, seen) = set(machine, path, value);
+                if let Some(text) = seen {
+                    journal.append(vec![Entry::Seen { path: path.clone(), text }])?;
+                }
+                outcome
             }
+            // The file below has it.
+            Change::UnitLine { .. } => Outcome::Done,
+        };
+        if matches!(outcome, Outcome::Done | Outcome::Rounded(_)) {
+            made.push(plan.change());
+        }
+        if matches!(plan.change(), Change::Value { .. }) {
             results.push(result(plan, Some(old), outcome));
         }
     }
-    results.extend(write_files(machine, &files, &folders));
+    if let Lasting::Always { restore } = lasting {
+        results.extend(make_last(machine, &made, journal, restore)?);
+    }
     Ok(results)
+}
+
+/// Writes the files that set at boot what was changed.
+fn make_last(
+    machine: &Machine,
+    made: &[&Change],
+    journal: &mut Journal,
+    restore: &str,
+) -> Result<Vec<Applied>, JournalError> {
+    let files = own_files::wanted(machine, made, restore);
+    let folders: Vec<String> = files.iter().flat_map(|file| missing_folders(machine, file.path())).collect();
+    let file_entry = |file: &OwnFile| Entry::File {
+        path: file.path().to_owned(),
+        old: file.old().cloned(),
+        new: file.new_text().to_owned(),
+    };
+    let folder_entries = folders.iter().map(|path| Entry::Folder { path: path.clone() });
+    journal.append(folder_entries.chain(files.iter().map(file_entry)).collect())?;
+    Ok(write_files(machine, &files, &folders))
+}
+
+/// Writes a value again, for [`crate::restore`].
+pub(crate) fn again(machine: &Machine, item: &str, path: &str, now: &str, value: &str) -> Applied {
+    Applied {
+        item: item.to_owned(),
+        name: shown(path),
+        old: Some(now.trim().to_owned()),
+        new: value.to_owned(),
+        outcome: set(machine, path, value).0,
+    }
 }
 
 /// What came of changes of which none can be made from here.
@@ -134,41 +192,46 @@ fn result(plan: &Plan<'_>, old: Option<String>, outcome: Outcome) -> Applied {
     }
 }
 
-/// The entries of the journal for what is about to be done.
-fn entries(
+/// The entries of the journal for values that are about to be changed.
+fn values(machine: &Machine, plans: &[(&Plan<'_>, String)], until_reboot: bool) -> Vec<Entry> {
+    let entry = |(plan, old): &(&Plan<'_>, String)| match plan.change() {
+        Change::Value { path, value, .. } => {
+            Some(entry_for(machine, plan.item(), path, (old, value), until_reboot))
+        }
+        Change::UnitLine { .. } => None,
+    };
+    plans.iter().filter_map(entry).collect()
+}
+
+/// The entry for a value that is about to be changed from one to another.
+pub(crate) fn entry_for(
     machine: &Machine,
-    plans: &[(&Plan<'_>, String)],
-    files: &[OwnFile],
-    folders: &[String],
+    item: &str,
+    path: &str,
+    (old, new): (&str, &str),
     until_reboot: bool,
-) -> Vec<Entry> {
-    let (boot, at) = (machine.boot(), now());
-    let mut entries = Vec::new();
-    for (plan, old) in plans {
-        let Change::Value { path, value, .. } = plan.change() else { continue };
-        entries.push(Entry::Value {
-            item: plan.item().to_owned(),
-            path: path.clone(),
-            old: old.clone(),
-            new: value.clone(),
-            until_reboot,
-            boot: boot.clone(),
-            at,
-        });
+) -> Entry {
+    Entry::Value {
+        item: item.to_owned(),
+        path: path.to_owned(),
+        old: old.to_owned(),
+        new: new.to_owned(),
+        until_reboot,
+        boot: machine.boot(),
+        at: now(),
     }
-    entries.extend(folders.iter().map(|path| Entry::Folder { path: path.clone() }));
-    entries.extend(files.iter().map(|file| Entry::File {
-        path: file.path().to_owned(),
-        old: file.old().cloned(),
-        new: file.new_text().to_owned(),
-    }));
-    entries
 }
 
 /// Writes a value and reads it back: what came of it, and what the kernel shows if that is something else.
 fn set(machine: &Machine, path: &str, value: &str) -> (Outcome, Option<String>) {
     if let Err(error) = machine.write(path, &format!("{value}\n")) {
-        return (Outcome::Failed(error.to_string()), None);
+        // A card refuses with either error what its driver does not have.
+        let refused = matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::InvalidInput);
+        let outcome = match refused && path.starts_with("/ethtool/") {
+            true => Outcome::Unsupported,
+            false => Outcome::Failed(error.to_string()),
+        };
+        return (outcome, None);
     }
     match machine.read(path) {
         Reading::Text(text) if same_value(&text, value) => (Outcome::Done, None),

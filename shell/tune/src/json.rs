@@ -53,6 +53,7 @@ pub fn applied(results: &[Applied]) -> Value {
             Outcome::Done => ("changed", None),
             Outcome::Rounded(seen) => ("changed", Some(seen)),
             Outcome::Obstacle(why) => ("not_here", Some(why)),
+            Outcome::Unsupported => ("unsupported", None),
             Outcome::Failed(why) => ("failed", Some(why)),
         };
         json!({

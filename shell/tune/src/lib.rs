@@ -7,11 +7,13 @@
 #![deny(unsafe_code)]
 
 mod apply;
+mod ethtool;
 mod journal;
 mod json;
 mod machine;
 mod own_files;
 mod plan;
+mod restore;
 mod script;
 #[cfg(test)]
 mod tests;
@@ -19,10 +21,11 @@ mod text;
 mod undo;
 mod verify;
 
-pub use apply::{Applied, Outcome, apply, refused};
+pub use apply::{Applied, Lasting, Outcome, apply, refused};
 pub use journal::{Entry, Journal, JournalError};
 pub use machine::Machine;
 pub use plan::{Plan, select};
+pub use restore::restore;
 pub use script::script;
 pub use undo::{Undone, undo};
 pub use verify::{Verified, verify};

@@ -1,13 +1,16 @@
 //! Reads and writes a machine, or a tree that stands for one.
 
+use crate::ethtool;
 use rustix::fs::{Access, access};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
-use tune_rules::{CARD_SETTINGS, OWN_SYSCTL_FILE, OWN_UNIT_FILE, PATHS, Reading, Seen, Snapshot};
+use tune_rules::{CARD_SETTINGS, OWN_SYSCTL_FILE, OWN_UNIT_FILE, PATHS, Reading, Rights, Seen, Snapshot};
 
 /// Bytes of a file that are read at most; `/proc/interrupts` of a large machine has some MiB.
 const LONGEST: u64 = 16 << 20;
+/// Where settings of cards are.
+const CARDS: &str = "/ethtool/";
 /// Programs that change the settings of others.
 const KNOWN_PROGRAMS: [&str; 2] = ["irqbalance", "tuned"];
 /// Files that one pattern may match.
@@ -19,6 +22,8 @@ pub struct Machine {
     root: PathBuf,
     #[cfg(test)]
     pub(crate) writes_left: std::cell::Cell<Option<u32>>,
+    #[cfg(test)]
+    refused: std::cell::RefCell<String>,
 }
 
 impl Machine {
@@ -28,6 +33,8 @@ impl Machine {
             root: root.to_owned(),
             #[cfg(test)]
             writes_left: std::cell::Cell::new(None),
+            #[cfg(test)]
+            refused: std::cell::RefCell::default(),
         }
     }
 
@@ -48,10 +55,15 @@ impl Machine {
         }
         self.processes(&mut snapshot);
         let cards: Vec<String> = snapshot.cards().into_iter().map(str::to_owned).collect();
+        let may_change = Rights::of(&snapshot).net_admin();
         for card in cards {
             for setting in CARD_SETTINGS {
-                let path = format!("/ethtool/{card}/{setting}");
-                snapshot.record(&path, self.look(&path));
+                let path = format!("{CARDS}{card}/{setting}");
+                let seen = match self.has_cards() {
+                    true => Seen::new(self.read(&path), may_change),
+                    false => self.look(&path),
+                };
+                snapshot.record(&path, seen);
             }
         }
         snapshot
@@ -91,6 +103,18 @@ impl Machine {
 
     /// What is at a path.
     pub fn read(&self, path: &str) -> Reading {
+        if let Some((card, setting)) = self.card(path) {
+            return match ethtool::read(card, setting) {
+                Ok(Some(text)) => Reading::Text(text),
+                Ok(None) => Reading::Absent,
+                Err(error) => refused(&error),
+            };
+        }
+        if path.starts_with("/proc/self/ns/")
+            && let Ok(link) = fs::read_link(self.place(path))
+        {
+            return Reading::Text(link.to_string_lossy().into_owned());
+        }
         let mut bytes = Vec::new();
         let read = File::open(self.place(path)).and_then(|file| file.take(LONGEST).read_to_end(&mut bytes));
         match read {
@@ -98,13 +122,7 @@ impl Machine {
                 Ok(text) => Reading::Text(text),
                 Err(_) => Reading::Denied("it is no text".to_owned()),
             },
-            Err(error) => match error.kind() {
-                ErrorKind::NotFound | ErrorKind::NotADirectory => Reading::Absent,
-                // Attributes of sysfs that a driver does not have.
-                _ if unsupported(&error) => Reading::Absent,
-                ErrorKind::PermissionDenied => Reading::Denied("permission denied".to_owned()),
-                _ => Reading::Denied(error.to_string()),
-            },
+            Err(error) => refused(&error),
         }
     }
 
@@ -114,6 +132,13 @@ impl Machine {
     /// It cannot be written. The error does not name the path.
     pub fn write(&self, path: &str, text: &str) -> io::Result<()> {
         self.burn()?;
+        if let Some((card, setting)) = self.card(path) {
+            return ethtool::write(card, setting, text);
+        }
+        #[cfg(test)]
+        if *self.refused.borrow() == path {
+            return Err(io::Error::from(ErrorKind::InvalidInput));
+        }
         let mut file = OpenOptions::new().write(true).truncate(true).open(self.place(path))?;
         // In one piece: the kernel takes each write as a value.
         file.write_all(text.as_bytes())
@@ -195,6 +220,16 @@ impl Machine {
         })
     }
 
+    /// Whether the cards of this machine are meant, not the files of a tree.
+    fn has_cards(&self) -> bool {
+        self.root == Path::new("/")
+    }
+
+    /// The card and the setting of a path, if a card must be asked for it.
+    fn card<'a>(&self, path: &'a str) -> Option<(&'a str, &'a str)> {
+        path.strip_prefix(CARDS).filter(|_| self.has_cards())?.split_once('/')
+    }
+
     /// Where a path is on this machine.
     pub(crate) fn place(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
@@ -236,6 +271,12 @@ impl Machine {
         found
     }
 
+    /// In tests, the kernel refuses each value at this path.
+    #[cfg(test)]
+    pub(crate) fn refuse(&self, path: &str) {
+        path.clone_into(&mut self.refused.borrow_mut());
+    }
+
     /// In tests, the process "dies" after a number of writes: everything after that fails.
     #[cfg(test)]
     fn burn(&self) -> io::Result<()> {
@@ -253,6 +294,17 @@ impl Machine {
     #[allow(clippy::unused_self, clippy::unnecessary_wraps, reason = "tests let it fail")]
     fn burn(&self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// What an error of reading means.
+fn refused(error: &io::Error) -> Reading {
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => Reading::Absent,
+        // Attributes of sysfs that a driver does not have.
+        _ if unsupported(error) => Reading::Absent,
+        ErrorKind::PermissionDenied => Reading::Denied("permission denied".to_owned()),
+        _ => Reading::Denied(error.to_string()),
     }
 }
 

@@ -6,14 +6,22 @@ use tune_rules::{Change, OWN_SYSCTL_FILE, OWN_UNIT_FILE, Reading, name_of};
 
 const HEAD: &str = "# Written by `strowger tune apply`. `strowger tune undo` removes it.\n";
 
-/// The files that the changes need, with what is in them now and what is to be in them.
-pub(crate) fn wanted<'a>(machine: &Machine, changes: impl Iterator<Item = &'a Change>) -> Vec<OwnFile> {
+/// The units of the server that a drop-in can belong to.
+const UNITS: [&str; 2] = ["/etc/systemd/system/strowger.service", "/usr/lib/systemd/system/strowger.service"];
+
+/// The files that the changes need, with what is in them now and what is to be in them. Where a value has no
+/// file of its own, the unit of the server runs `restore` at its start, if there is one.
+pub(crate) fn wanted(machine: &Machine, changes: &[&Change], restore: &str) -> Vec<OwnFile> {
     let (mut kernel, mut unit) = (BTreeMap::new(), BTreeMap::new());
+    let has_unit = UNITS.iter().any(|path| matches!(machine.read(path), Reading::Text(_)));
     for change in changes {
         match change {
             Change::Value { path, value, .. } => {
-                if let Some(name) = name_of(path) {
-                    kernel.insert(name, value.clone());
+                match name_of(path) {
+                    Some(name) => drop(kernel.insert(name, value.clone())),
+                    // Its failure must not keep the server from starting, and it needs root.
+                    None if has_unit => drop(unit.insert("ExecStartPre".to_owned(), format!("-+{restore}"))),
+                    None => {}
                 }
             }
             Change::UnitLine { key, value } => {

@@ -18,7 +18,9 @@ pub fn script(machine: &Machine, plans: &[Plan<'_>]) -> String {
             text.push_str(&format!("{}  # was {}\n", command(path, value), now.replace('\n', " ")));
         }
     }
-    for file in own_files::wanted(machine, plans.iter().map(Plan::change)) {
+    // A script has no journal to restore from.
+    let lasting: Vec<&Change> = plans.iter().map(Plan::change).filter(|change| !is_of_card(change)).collect();
+    for file in own_files::wanted(machine, &lasting, "") {
         let path = file.path();
         let folder = path.rsplit_once('/').map_or("/", |(folder, _)| folder);
         text.push_str(&format!(
@@ -28,6 +30,11 @@ pub fn script(machine: &Machine, plans: &[Plan<'_>]) -> String {
         text.push_str("END\n");
     }
     text
+}
+
+/// Whether no file sets a value at boot.
+fn is_of_card(change: &Change) -> bool {
+    matches!(change, Change::Value { path, .. } if name_of(path).is_none())
 }
 
 fn command(path: &str, value: &str) -> String {
@@ -47,6 +54,7 @@ fn ethtool(card: &str, setting: &str, value: &str) -> String {
         "rx-ring" => ("-G", format!("rx {value}")),
         "tx-ring" => ("-G", format!("tx {value}")),
         "combined" => ("-L", format!("combined {value}")),
+        "rx-channels" => ("-L", format!("rx {value}")),
         "rx-usecs" => ("-C", format!("rx-usecs {value}")),
         "adaptive-rx" => ("-C", format!("adaptive-rx {value}")),
         other => ("-K", format!("{other} {value}")),

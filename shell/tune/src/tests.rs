@@ -1,6 +1,8 @@
 //! Apply, verify and undo on a tree of files.
 
-use crate::{Applied, Entry, Journal, Machine, Outcome, Undone, apply, select, undo, verify};
+use crate::{
+    Applied, Entry, Journal, Lasting, Machine, Outcome, Undone, apply, restore, select, undo, verify,
+};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,6 +36,10 @@ const FILES: &[(&str, &str)] = &[
     ("etc/sysctl.d/README", "files here\n"),
     ("var/lib/other/file", "kept\n"),
 ];
+
+fn always() -> Lasting {
+    Lasting::Always { restore: "/usr/local/bin/strowger tune restore".to_owned() }
+}
 
 impl Tree {
     fn new() -> Tree {
@@ -71,7 +77,7 @@ impl Tree {
     fn apply(&self) -> Vec<Applied> {
         let mut journal = Journal::open(&self.journal()).unwrap();
         let findings = self.findings();
-        apply(&self.machine(), &select(&findings, &[]), &mut journal, false).unwrap()
+        apply(&self.machine(), &select(&findings, &[]), &mut journal, &always()).unwrap()
     }
 
     fn undo(&self) -> Vec<Undone> {
@@ -151,7 +157,7 @@ fn undo_returns_every_byte_after_a_crash_at_any_write() {
         let machine = tree.machine();
         machine.writes_left.set(Some(writes));
         let mut journal = Journal::open(&tree.journal()).unwrap();
-        let applied = apply(&machine, &select(&findings, &[]), &mut journal, false).unwrap();
+        let applied = apply(&machine, &select(&findings, &[]), &mut journal, &always()).unwrap();
         drop(journal);
         tree.undo();
         assert_eq!(before, tree.everything(), "after {writes} writes");
@@ -217,7 +223,7 @@ fn applying_twice_is_undone_to_the_first_value() {
     let mut journal = Journal::open(&tree.journal()).unwrap();
     let findings = check(&tree.machine().snapshot(), &Expected::default().with_calls(10_000));
     let plans = select(&findings, &["udp_buffers".to_owned()]);
-    assert_eq!(apply(&tree.machine(), &plans, &mut journal, false).unwrap().len(), 2);
+    assert_eq!(apply(&tree.machine(), &plans, &mut journal, &always()).unwrap().len(), 2);
     drop(journal);
     assert_eq!(tree.get("proc/sys/net/core/rmem_max"), "40320000\n");
     tree.undo();
@@ -229,7 +235,7 @@ fn until_reboot_writes_no_file() {
     let tree = Tree::new();
     let mut journal = Journal::open(&tree.journal()).unwrap();
     let findings = tree.findings();
-    apply(&tree.machine(), &select(&findings, &[]), &mut journal, true).unwrap();
+    apply(&tree.machine(), &select(&findings, &[]), &mut journal, &Lasting::UntilReboot).unwrap();
     assert!(!tree.0.join(&OWN_SYSCTL_FILE[1..]).exists());
     assert_eq!(tree.get("proc/sys/net/core/rmem_max"), "4194304\n");
 }
@@ -316,4 +322,122 @@ fn container_is_told_what_to_do_on_the_host() {
     let results = crate::refused(&plans);
     assert!(results.iter().all(|r| matches!(r.outcome(), Outcome::Obstacle(_))), "{results:?}");
     assert_eq!(before, tree.everything());
+}
+
+/// A card with RPS on, and a unit of the server.
+fn plant_card(tree: &Tree) {
+    tree.put("sys/devices/system/cpu/online", "0-1\n");
+    tree.put("sys/class/net/eth0/operstate", "up\n");
+    tree.put("sys/class/net/eth0/device/uevent", "DRIVER=test\n");
+    tree.put("sys/class/net/eth0/queues/rx-0/rps_cpus", "3\n");
+    tree.put("sys/class/net/eth0/queues/rx-1/rps_cpus", "3\n");
+    tree.put("ethtool/eth0/rx-hash-udp4", "sd\n");
+    tree.put("etc/systemd/system/strowger.service", "[Service]\nLimitNOFILE=4096\n");
+    for (irq, place) in [(38, "0\n"), (39, "0\n")] {
+        tree.put(&format!("sys/class/net/eth0/device/msi_irqs/{irq}"), "msix\n");
+        tree.put(&format!("proc/irq/{irq}/smp_affinity_list"), place);
+    }
+    tree.put("proc/interrupts", "      CPU0 CPU1\n 38: 90 0 x\n 39: 10 5 x\n");
+}
+
+#[test]
+fn settings_of_cards_are_restored_after_a_boot() {
+    let tree = Tree::new();
+    plant_card(&tree);
+    let before = tree.everything();
+    let names = ["receive_hash", "packet_steering", "descriptors", "interrupts"].map(str::to_owned);
+    let mut journal = Journal::open(&tree.journal()).unwrap();
+    let findings = tree.findings();
+    apply(&tree.machine(), &select(&findings, &names), &mut journal, &always()).unwrap();
+    assert_eq!(tree.get("ethtool/eth0/rx-hash-udp4"), "sdfn\n");
+    let unit = tree.get(&tune_rules::OWN_UNIT_FILE[1..]);
+    let lines = "[Service]\nExecStartPre=-+/usr/local/bin/strowger tune restore\nLimitNOFILE=21504\n";
+    assert!(unit.ends_with(lines), "{unit}");
+    // A boot: one value is as before, another one is new, and interrupts have other numbers.
+    tree.put("proc/irq/39/smp_affinity_list", "0\n");
+    tree.put("ethtool/eth0/rx-hash-udp4", "sd\n");
+    tree.put("sys/class/net/eth0/queues/rx-0/rps_cpus", "1\n");
+    assert_eq!(restore(&tree.machine(), &mut journal).unwrap().len(), 2);
+    assert_eq!(restore(&tree.machine(), &mut journal).unwrap(), []);
+    assert_eq!(tree.get("ethtool/eth0/rx-hash-udp4"), "sdfn\n");
+    assert_eq!(tree.get("sys/class/net/eth0/queues/rx-0/rps_cpus"), "0\n");
+    assert_eq!(tree.get("proc/irq/39/smp_affinity_list"), "0\n");
+    drop(journal);
+    let verified = verify(&tree.machine(), &Journal::entries_of(&tree.journal()).unwrap());
+    let lost: Vec<&str> = verified.iter().filter(|v| !v.kept()).map(crate::Verified::name).collect();
+    assert_eq!(lost, ["/proc/irq/39/smp_affinity_list"]);
+    tree.put("proc/sys/kernel/random/boot_id", "5a0c3c0e-0000-4000-8000-000000000003\n");
+    tree.put("proc/irq/39/smp_affinity_list", "1\n");
+    let undone = tree.undo();
+    let gone = Undone::Gone { name: "/proc/irq/39/smp_affinity_list".to_owned() };
+    assert!(undone.contains(&gone), "{undone:?}");
+    tree.put("proc/irq/39/smp_affinity_list", "0\n");
+    tree.put("proc/sys/kernel/random/boot_id", "5a0c3c0e-0000-4000-8000-000000000001\n");
+    // What the boot brought is what undo goes back to.
+    assert_eq!(tree.get("sys/class/net/eth0/queues/rx-0/rps_cpus"), "1\n");
+    tree.put("sys/class/net/eth0/queues/rx-0/rps_cpus", "3\n");
+    assert_eq!(before, tree.everything());
+}
+
+#[test]
+fn value_that_the_kernel_refuses_is_set_by_no_file() {
+    let tree = Tree::new();
+    let findings = tree.findings();
+    let mut journal = Journal::open(&tree.journal()).unwrap();
+    let machine = tree.machine();
+    machine.refuse("/proc/sys/net/core/somaxconn");
+    let applied = apply(&machine, &select(&findings, &[]), &mut journal, &always()).unwrap();
+    let failed = |result: &&Applied| matches!(result.outcome(), Outcome::Failed(_));
+    assert_eq!(applied.iter().filter(failed).map(Applied::name).collect::<Vec<_>>(), ["net.core.somaxconn"]);
+    assert!(!tree.get(&OWN_SYSCTL_FILE[1..]).contains("somaxconn"));
+    assert!(tree.get(&OWN_SYSCTL_FILE[1..]).contains("rmem_max"));
+}
+
+#[test]
+fn verify_names_who_undid_a_value() {
+    let tree = Tree::new();
+    plant_card(&tree);
+    tree.apply();
+    assert_eq!(tree.get("proc/irq/39/smp_affinity_list"), "1\n");
+    tree.put("proc/irq/39/smp_affinity_list", "0\n");
+    tree.put("proc/sys/net/core/rmem_max", "16777216\n");
+    tree.put("proc/sys/net/core/somaxconn", "128\n");
+    tree.put("etc/sysctl.d/99-old.conf", "net.core.somaxconn = 128\n");
+    tree.put("proc/812/comm", "irqbalance\n");
+    tree.put("proc/900/comm", "tuned\n");
+    tree.put("etc/tuned/active_profile", "network-throughput\n");
+    let verified = verify(&tree.machine(), &Journal::entries_of(&tree.journal()).unwrap());
+    let by = |name: &str| verified.iter().find(|v| v.name() == name).unwrap().by().unwrap().to_owned();
+    assert_eq!(by("/proc/irq/39/smp_affinity_list"), "irqbalance runs (process 812) and moves interrupts");
+    assert_eq!(by("net.core.somaxconn"), "/etc/sysctl.d/99-old.conf:1 sets this");
+    assert_eq!(by("net.core.rmem_max"), "tuned runs (process 900) with the profile network-throughput");
+}
+
+#[test]
+fn script_does_what_apply_does() {
+    let (tree, other) = (Tree::new(), Tree::new());
+    let findings = tree.findings();
+    let script = crate::script(&tree.machine(), &select(&findings, &[]));
+    for line in
+        ["sysctl -q -w 'net.core.somaxconn=4096'  # was 128", "cat > /etc/sysctl.d/90-strowger-tune.conf"]
+    {
+        assert!(script.contains(line), "{script}");
+    }
+    // With functions in place of the programs, on a tree in place of the machine.
+    let root = other.0.display();
+    let sysctl = format!(
+        "sysctl() {{ name=${{3%%=*}}; printf '%s\\n' \"${{3#*=}}\" > {root}/proc/sys/$(echo $name | tr . /); }}\n"
+    );
+    let script = script.replace("/etc/sysctl.d", &format!("{root}/etc/sysctl.d"));
+    let status = std::process::Command::new("sh").arg("-c").arg(sysctl + &script).status().unwrap();
+    assert!(status.success());
+    tree.apply();
+    let without_journal = |tree: &Tree| {
+        let all = tree
+            .everything()
+            .into_iter()
+            .map(|(path, bytes)| (path.strip_prefix(&tree.0).unwrap().to_owned(), bytes));
+        all.filter(|(path, _)| !path.starts_with("var/lib/strowger-tune")).collect::<Vec<_>>()
+    };
+    assert_eq!(without_journal(&tree), without_journal(&other));
 }

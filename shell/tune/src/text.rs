@@ -3,6 +3,7 @@
 use crate::apply::{Applied, Outcome};
 use crate::undo::Undone;
 use crate::verify::Verified;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use tune_rules::{Finding, ITEMS, Item, Level};
 
@@ -23,7 +24,7 @@ pub fn report(findings: &[Finding]) -> String {
         for line in finding.evidence_lines() {
             row(&mut text, "evidence", line);
         }
-        if !finding.reason().is_empty() {
+        if !finding.reason().is_empty() && finding.level() != Level::Unseen {
             row(&mut text, "why", finding.reason());
         }
         for change in finding.changes() {
@@ -38,6 +39,15 @@ pub fn report(findings: &[Finding]) -> String {
         if let Some(obstacle) = finding.obstacle() {
             row(&mut text, "not here", obstacle);
         }
+        if finding.level() != Level::Unseen {
+            text.push('\n');
+        }
+    }
+    // What could not be seen has one reason or two, however many items miss something.
+    let reasons: BTreeSet<&str> =
+        findings.iter().filter(|finding| finding.level() == Level::Unseen).map(Finding::reason).collect();
+    for reason in reasons {
+        row(&mut text, "why", reason);
         text.push('\n');
     }
     text.push_str(&summary(findings));
@@ -80,13 +90,28 @@ fn summary(findings: &[Finding]) -> String {
 
 /// The page of an item.
 pub fn explanation(item: &Item) -> String {
-    format!(
-        "{}: {}\n\n{}\n\nNot touched: {}\n",
-        item.name(),
-        item.title(),
-        item.explanation(),
-        item.untouched()
-    )
+    let untouched = format!("Not touched: {}", item.untouched());
+    let (name, title) = (item.name(), item.title());
+    format!("{name}: {title}\n\n{}\n{}", filled(item.explanation()), filled(&untouched))
+}
+
+/// A paragraph in lines of at most 100 characters.
+fn filled(text: &str) -> String {
+    let (mut lines, mut width) = (String::new(), 0);
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        if width > 0 && width + 1 + length > 100 {
+            lines.push('\n');
+            width = 0;
+        } else if width > 0 {
+            lines.push(' ');
+            width += 1;
+        }
+        lines.push_str(word);
+        width += length;
+    }
+    lines.push('\n');
+    lines
 }
 
 /// All items, one on each line.
@@ -107,6 +132,7 @@ pub fn applied(results: &[Applied]) -> String {
             Outcome::Done => writeln!(text, "changed  {name}: {old}{new}"),
             Outcome::Rounded(seen) => writeln!(text, "changed  {name}: {old}{seen} (asked for {new})"),
             Outcome::Obstacle(why) => writeln!(text, "not here {name}: {new} wanted, but {why}"),
+            Outcome::Unsupported => writeln!(text, "not here {name}: not supported by this card"),
             Outcome::Failed(why) => writeln!(text, "failed   {name}: {new} wanted: {why}"),
         };
     }
@@ -130,7 +156,9 @@ pub fn undone(results: &[Undone]) -> String {
                     "left     {name}: {now}, not {ours} as applied{since}: something else changed it; it was {old} before"
                 )
             }
-            Undone::Gone { name } => writeln!(text, "gone     {name}: it no longer exists"),
+            Undone::Gone { name } => {
+                writeln!(text, "gone     {name}: it ended with the last boot, or no longer exists")
+            }
             Undone::Failed { name, why } => writeln!(text, "failed   {name}: {why}"),
         };
     }

@@ -3,7 +3,7 @@
 use crate::journal::{Entry, Journal, JournalError};
 use crate::machine::Machine;
 use std::collections::BTreeMap;
-use tune_rules::{OWN_SYSCTL_FILE, OWN_UNIT_FILE, Reading, name_of, same_value};
+use tune_rules::{OWN_SYSCTL_FILE, OWN_UNIT_FILE, Reading, same_value, shown};
 
 /// What came of undoing one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub enum Undone {
         /// Whether the machine started anew since we wrote it.
         restarted: bool,
     },
-    /// It no longer exists.
+    /// It no longer exists, or ended with the boot.
     Gone {
         /// The setting or file.
         name: String,
@@ -102,7 +102,11 @@ fn guard(journal: &Journal, entry: &Entry) -> Result<(), JournalError> {
 }
 
 fn value(machine: &Machine, path: &str, old: &str, ours: &str, restarted: bool) -> Undone {
-    let name = name_of(path).unwrap_or_else(|| path.to_owned());
+    let name = shown(path);
+    if restarted && path.starts_with("/proc/irq/") {
+        // The number may be that of another device now.
+        return Undone::Gone { name };
+    }
     let now = match machine.read(path) {
         Reading::Text(text) => text,
         Reading::Absent => return Undone::Gone { name },

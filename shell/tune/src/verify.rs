@@ -3,7 +3,7 @@
 use crate::journal::Entry;
 use crate::machine::Machine;
 use std::collections::BTreeMap;
-use tune_rules::{OWN_SYSCTL_FILE, Reading, SysctlLine, lines_for, name_of, same_value, sysctl_lines};
+use tune_rules::{OWN_SYSCTL_FILE, Reading, SysctlLine, lines_for, same_value, shown, sysctl_lines};
 
 /// What has become of one setting or file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,7 +89,7 @@ pub fn verify(machine: &Machine, entries: &[Entry]) -> Vec<Verified> {
 }
 
 fn value(machine: &Machine, path: &str, last: &Last<'_>, lines: &[SysctlLine]) -> Verified {
-    let name = name_of(path).unwrap_or_else(|| path.to_owned());
+    let name = shown(path);
     let now = match machine.read(path) {
         Reading::Text(text) => Some(text.trim().to_owned()),
         Reading::Absent | Reading::Denied(_) => None,

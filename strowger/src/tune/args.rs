@@ -69,6 +69,8 @@ pub enum TuneCommand {
         #[arg(long)]
         until_reboot: bool,
     },
+    /// Write settings of cards again that a boot has lost; the unit of the server does it at its start
+    Restore,
     /// Check that everything is still as applied, and say what changed it
     Verify,
     /// Write back every old value, and remove the files that `apply` made

@@ -40,6 +40,9 @@ set_ ipv4/ip_local_port_range "1024 65535"
 set_ ipv4/udp_rmem_min 16777216
 # A user namespace may not.
 if echo 1 2>/dev/null > /sys/class/net/va/queues/rx-0/rps_cpus; then rps="RPS of va moves packets"; else rps=PROBLEM; fi
+# Such a card has one queue at first, and may have one for each processor.
+queues=PROBLEM
+[ "$(nproc)" = 1 ] || queues="va has 1 queues for 2 workers, and may have"
 cat > /etc/sysctl.d/60-copied.conf <<'END'
 net.ipv4.udp_mem = 19257652 19257652 19257652
 net.ipv4.tcp_tw_recycle = 1
@@ -55,12 +58,13 @@ for fault in "net.core.somaxconn allows 128" "net.ipv4.tcp_max_syn_backlog allow
     "net.ipv4.tcp_window_scaling is 0" "net.ipv4.tcp_rmem starts each connection with 8 MiB" \
     "net.ipv4.tcp_wmem starts each connection with 8 MiB" "holds its connection for 240 minutes" \
     "net.ipv4.tcp_max_tw_buckets is 100" "outgoing connections may take the SIP ports 5060, 5062" \
-    "net.ipv4.udp_rmem_min is 16 MiB" "$rps" "60-copied.conf:1 sets net.ipv4.udp_mem" \
+    "net.ipv4.udp_rmem_min is 16 MiB" "$rps" "$queues" "60-copied.conf:1 sets net.ipv4.udp_mem" \
     "60-copied.conf:2 sets net.ipv4.tcp_tw_recycle" "60-copied.conf:3 sets net.core.rmem_default"; do
     must "$fault"
 done
 # Settings of the machine are not visible in this namespace.
-must "net.ipv4.udp_mem (only in the network namespace of the host)"
+must "not seen: net.ipv4.udp_mem"
+must "only in the network namespace of the host"
 status 1 $tune --output json
 must '"level": "unseen"'
 status 0 $tune --script
@@ -85,13 +89,16 @@ fi
 status 0 $tune apply
 must "no file is written"
 must "changed  net.core.somaxconn: 128 -> 16384"
-status 0 $tune apply tcp_keepalive packet_steering
+status 0 $tune apply tcp_keepalive packet_steering queues
+[ "$(nproc)" = 1 ] || must "changed  va rx-channels: 1 -> 2"
+[ "$(nproc)" = 1 ] || [ -e /sys/class/net/va/queues/rx-1 ]
 status 0 $tune verify
 # What is left is not seen from here, or in files of others.
 status 1 $tune
 ! grep "^PROBLEM\|^ADVICE" "$work/said" | grep -v sysctl_files || exit 1
 status 0 $tune undo
 must "restored net.core.somaxconn: 128"
+[ ! -e /sys/class/net/va/queues/rx-1 ]
 same before "undo did not restore everything"
 [ ! -e "$work/journal" ] || { echo "the journal is left"; exit 1; }
 

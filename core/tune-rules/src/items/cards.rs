@@ -49,10 +49,16 @@ pub(super) fn setting(look: &mut Look<'_>, card: &str, name: &str) -> Option<u64
     look.file(&format!("/ethtool/{card}/{name}"))?.trim().parse().ok()
 }
 
-/// The cards that are not down.
+/// The cards that are not down. Where there are cards of hardware or of a hypervisor, only those count: a
+/// machine with containers has hundreds of others.
 pub(super) fn live_cards(look: &Look<'_>) -> Vec<String> {
-    let up = |card: &&str| look.snapshot().word(&format!("/sys/class/net/{card}/operstate")) != Some("down");
-    look.snapshot().cards().into_iter().filter(up).map(str::to_owned).collect()
+    let snapshot = look.snapshot();
+    let up = |card: &&str| snapshot.word(&format!("/sys/class/net/{card}/operstate")) != Some("down");
+    let has_device = |card: &&str| snapshot.text(&format!("/sys/class/net/{card}/device/uevent")).is_some();
+    let cards: Vec<&str> = snapshot.cards().into_iter().filter(up).collect();
+    let hardware: Vec<&str> = cards.iter().copied().filter(has_device).collect();
+    let chosen = if hardware.is_empty() { cards } else { hardware };
+    chosen.into_iter().map(str::to_owned).collect()
 }
 
 /// The processors that are in use.
@@ -82,14 +88,14 @@ fn receive_hash(look: &mut Look<'_>) {
         for family in ["udp4", "udp6"] {
             let path = format!("/ethtool/{card}/rx-hash-{family}");
             let Some(now) = look.file(&path).map(str::trim) else { continue };
-            if ["s", "d", "f", "n"].iter().all(|field| now.contains(field)) {
+            // A card that does not say how it chooses cannot be told either.
+            if now.is_empty() || ["s", "d", "f", "n"].iter().all(|field| now.contains(field)) {
                 continue;
             }
-            let fields = if now.is_empty() { "nothing" } else { now };
             let finding = look
                 .finding(
                     Level::Problem,
-                    format!("{card} chooses the queue of {family} datagrams by {fields}, without ports"),
+                    format!("{card} chooses the queue of {family} datagrams by {now}, without ports"),
                 )
                 .why("everything that comes from one SBC, trunk or NAT is handled by one processor")
                 .change(look.set_path(&path, "sdfn"));
@@ -102,21 +108,19 @@ fn queues(look: &mut Look<'_>) {
     let processors = processors(look).len() as u64;
     let workers = look.expected().workers(processors);
     for card in live_cards(look) {
-        let (Some(now), Some(most)) =
-            (setting(look, &card, "combined"), setting(look, &card, "combined-max"))
-        else {
-            continue;
-        };
-        let wanted = workers.min(processors).min(most);
-        if now < wanted {
-            let finding = look
-                .finding(
-                    Level::Advice,
-                    format!("{card} has {now} queues for {workers} workers, and may have {most}"),
-                )
-                .why("few processors do the work of the kernel for all workers; the card stops for a moment")
-                .change(look.set_path(&format!("/ethtool/{card}/combined"), wanted));
-            look.report(finding);
+        // Most cards have combined queues, some one kind for each direction.
+        for kind in ["combined", "rx-channels"] {
+            let now = setting(look, &card, kind).filter(|now| *now > 0);
+            let most = setting(look, &card, &format!("{kind}-max"));
+            let Some((now, most)) = now.zip(most) else { continue };
+            let wanted = workers.min(processors).min(most);
+            if now < wanted {
+                let finding = look
+                    .finding(Level::Advice, format!("{card} has {now} queues for {workers} workers, and may have {most}"))
+                    .why("few processors do the work of the kernel for all workers; the card stops for a moment")
+                    .change(look.set_path(&format!("/ethtool/{card}/{kind}"), wanted));
+                look.report(finding);
+            }
         }
     }
 }

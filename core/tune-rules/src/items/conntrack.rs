@@ -93,7 +93,8 @@ fn sip_helper(look: &mut Look<'_>) {
     let loaded = |name: &str| modules.lines().any(|line| line.split_whitespace().next() == Some(name));
     let present: Vec<&str> =
         ["nf_nat_sip", "nf_conntrack_sip"].into_iter().filter(|name| loaded(name)).collect();
-    let automatic = look.sysctl("net.netfilter.nf_conntrack_helper") == Some(1);
+    // Linux 6.0 removed it.
+    let automatic = look.snapshot().word("/proc/sys/net/netfilter/nf_conntrack_helper") == Some("1");
     if !present.is_empty() || automatic {
         let title = match present.as_slice() {
             [] => "net.netfilter.nf_conntrack_helper is 1: the kernel's SIP helper takes all packets to port 5060".to_owned(),

@@ -1,6 +1,6 @@
 //! Which processors handle a card's packets.
 
-use super::cards::{live_cards, processors, queue_names};
+use super::cards::{live_cards, processors, queue_names, setting};
 use crate::finding::Level;
 use crate::item::Item;
 use crate::look::Look;
@@ -125,6 +125,9 @@ fn receive(look: &mut Look<'_>, card: &str, cpus: &[u32], workers: u64) {
         .filter_map(|path| look.file(&path).map(|mask| (path, mask_cpus(mask))))
         .collect();
     let spread = masks.iter().any(|(_, cpus)| !cpus.is_empty());
+    // A card that may have more queues is told to have them, by another item.
+    let most = ["combined-max", "rx-channels-max"].iter().filter_map(|name| setting(look, card, name)).max();
+    let few = (masks.len() as u64) < workers && most.is_none_or(|most| most <= masks.len() as u64);
     let finding = if spread && look.expected().kernel_steering() && workers > 1 {
         let mut finding = look
             .finding(Level::Advice, format!("RPS of {card} moves packets to other processors"))
@@ -133,11 +136,7 @@ fn receive(look: &mut Look<'_>, card: &str, cpus: &[u32], workers: u64) {
             finding = finding.change(look.set_path(path, "0"));
         }
         finding
-    } else if !spread
-        && !look.expected().kernel_steering()
-        && (masks.len() as u64) < workers
-        && cpus.len() > 1
-    {
+    } else if !spread && !look.expected().kernel_steering() && few && cpus.len() > 1 {
         let mut finding = look
             .finding(
                 Level::Advice,
