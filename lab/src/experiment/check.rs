@@ -4,9 +4,14 @@ use super::design::Design;
 use super::keys::{joined, shown};
 use super::layers::{Layer, Origin, Origins};
 use super::read::numbered;
-use super::{Claim, FaultPlace, FaultStep, Limit, Setup, System, SystemKind, Workload};
+use super::{
+    Claim, Experiment, FaultPlace, FaultStep, Host, Limit, Repetitions, Setup, System, SystemKind, Workload,
+};
 use toml_form::error::{ConfigError, Fault, closest};
 use toml_form::text::{show_duration, shown as quoted};
+
+/// Runs of a plan at most.
+const MOST_RUNS: usize = 20_000;
 
 /// A finding at the place of a key, or of its section where the key is not written.
 pub(super) fn at(origins: &Origins, key: &str, fault: Fault) -> ConfigError {
@@ -142,6 +147,30 @@ fn of_fault(fault: &FaultStep, setup: &Setup) -> Vec<Wrong> {
         }
     }
     wrong
+}
+
+/// Refuses what this version cannot run.
+pub(super) fn plan(experiment: &Experiment, origins: &Origins, errors: &mut Vec<ConfigError>) {
+    for setup in experiment.setups() {
+        for (key, host) in [("hosts.system", &setup.hosts.system), ("hosts.load", &setup.hosts.load)] {
+            if let Host::Ssh(_) = host {
+                let error =
+                    at(origins, key, Fault::new("other hosts are not in this version", "write \"local\""));
+                errors.push(error);
+            }
+        }
+    }
+    let each = experiment.subjects().len().saturating_mul(experiment.setups().len());
+    let blocks = match experiment.repetitions() {
+        Repetitions::Blocks(blocks) => usize::try_from(blocks).unwrap_or(usize::MAX),
+        Repetitions::Within(_) => 1,
+    };
+    let runs = each.saturating_mul(blocks);
+    if runs > MOST_RUNS {
+        let what = format!("{runs} runs: more than {MOST_RUNS}");
+        let fault = Fault::new(what, "fewer repetitions, or fewer values of factors");
+        errors.push(at(origins, "repetitions", fault));
+    }
 }
 
 /// Checks the design, and decides which system runs twice.

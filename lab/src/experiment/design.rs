@@ -7,16 +7,13 @@ use super::plan::MOST_BLOCKS;
 use std::time::Duration;
 use toml_form::form::{DAY, length, number};
 
-/// Blocks where the file does not say: the fewest for an interval of 95 % from pairs (2 / 2^6 = 3.1 %).
-pub(super) const USUAL_BLOCKS: u32 = 6;
-
 keys! {
     /// The keys at the top that no factor may vary.
     pub struct Design = "" {
         /// What the experiment is to find out, in words.
         question: String = String::new(), sentence().no_default();
         /// Number of blocks. Each has every system at every combination of factors once. Without it and
-        /// `budget`: 6, the fewest for an interval of 95 %.
+        /// `budget`: the fewest that can decide all claims, 6 or more.
         repetitions: Option<u32> = None, number(1..=MOST_BLOCKS.into()).optional();
         /// As many blocks as fit into this time, two at least, in place of `repetitions`.
         budget: Option<Duration> = None, length(Duration::from_secs(60)..=DAY.saturating_mul(7)).optional();
@@ -29,12 +26,12 @@ keys! {
 }
 
 impl Design {
-    /// How often blocks are repeated.
-    pub fn repeated(&self) -> Repetitions {
+    /// How often blocks are repeated: `fewest` if nothing is written.
+    pub fn repeated(&self, fewest: u32) -> Repetitions {
         match (self.repetitions, self.budget) {
             (Some(blocks), _) => Repetitions::Blocks(blocks),
             (None, Some(budget)) => Repetitions::Within(budget),
-            (None, None) => Repetitions::Blocks(USUAL_BLOCKS),
+            (None, None) => Repetitions::Blocks(fewest),
         }
     }
 }

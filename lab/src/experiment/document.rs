@@ -20,20 +20,23 @@ pub(super) struct Document {
     /// The file, or the option.
     pub name: String,
     pub text: String,
+    /// Where the program runs; empty if that is not known.
+    pub here: PathBuf,
 }
 
 impl Document {
-    /// The folder that paths in it start from; `None`: where the program runs.
-    pub fn folder(&self) -> Option<&Path> {
-        match self.layer {
+    /// A path written in it, as it is opened: it starts at the file, or for an option where the program runs.
+    pub fn resolved(&self, path: &Path) -> PathBuf {
+        let folder = match self.layer {
             Layer::Option => None,
             _ => Path::new(&self.name).parent(),
-        }
+        };
+        self.here.join(folder.unwrap_or(Path::new(""))).join(path)
     }
 
-    /// A path written in it, as it is opened.
-    pub fn resolved(&self, path: &Path) -> PathBuf {
-        self.folder().map_or_else(|| path.to_owned(), |folder| folder.join(path))
+    /// The file of a system that this document names.
+    pub fn of_system(&self, path: &Path, text: String) -> Document {
+        Document { layer: Layer::System, name: path.display().to_string(), text, here: self.here.clone() }
     }
 
     /// What `--set KEY=VALUE` says. A value that is no TOML is a text.
@@ -46,7 +49,7 @@ impl Document {
             }
             _ => written.to_owned(),
         };
-        Document { layer: Layer::Option, name: format!("--set {written}"), text }
+        Document { layer: Layer::Option, name: format!("--set {written}"), text, here: PathBuf::new() }
     }
 
     /// The layer and the name.

@@ -2,11 +2,12 @@
 
 use super::Workload;
 use super::document::Parsed;
+use super::effective;
 use super::forms::{NAMES, is_name};
 use super::keys::joined;
 use super::layers::Origins;
 use super::read::names_of;
-use super::substitute::occurs;
+use super::setup::Open;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use toml::de::DeValue;
@@ -172,12 +173,17 @@ pub(super) fn combinations(factors: &BTreeMap<String, Factor<'_>>) -> Result<Vec
 
 /// Factors that have the name of a key of `[workload]` and are written nowhere as `${name}`: they set the
 /// key.
-pub(super) fn implied(parsed: &mut [Parsed<'_>], factors: &BTreeMap<String, Factor<'_>>) -> BTreeSet<String> {
+pub(super) fn implied(
+    parsed: &mut [Parsed<'_>],
+    factors: &BTreeMap<String, Factor<'_>>,
+    open: Open<'_>,
+) -> BTreeSet<String> {
+    let varied = effective::varied(parsed, open);
     let keys: Vec<&str> = names_of::<Workload>().collect();
     let candidates = factors.iter().filter(|(name, _)| keys.contains(&name.as_str()));
     let mut implied = BTreeSet::new();
     for (name, factor) in candidates {
-        if parsed.iter().any(|one| occurs(&one.table, name)) {
+        if varied.contains(&format!("${{{name}}}")) {
             continue;
         }
         implied.insert(name.clone());

@@ -8,6 +8,7 @@ mod claim;
 mod claims;
 mod design;
 mod document;
+mod effective;
 mod factor;
 mod fault;
 mod forms;
@@ -41,9 +42,9 @@ pub use system::{PLACEHOLDERS, System, SystemKind};
 pub use toml_form::error::ConfigError;
 pub use workload::{ArrivalTimes, Connections, Transport, Workload};
 
+use crate::statistics::{Detectable, Goal, NoInterval, Rule, Spread, detectable};
 use layers::Origins;
 use std::collections::BTreeMap;
-use toml_form::error::Fault;
 
 /// What the runs at one combination of factors are made of: the experiment with each `${factor}` replaced.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -72,12 +73,14 @@ pub struct Experiment {
     control: String,
     setups: Vec<Setup>,
     claims: Vec<Claim>,
-    origins: Origins,
     settings: Vec<Setting>,
+    text: String,
 }
 
-/// Runs of a plan at most.
-const MOST_RUNS: usize = 20_000;
+/// The confidence of all verdicts of an experiment together.
+pub const CONFIDENCE: f64 = 0.95;
+/// The share of experiments that find a difference of the size that a plan names.
+const POWER: f64 = 0.8;
 
 impl Experiment {
     fn new(
@@ -85,12 +88,12 @@ impl Experiment {
         control: String,
         mut setups: Vec<Setup>,
         claims: Vec<Claim>,
-        origins: Origins,
+        origins: &Origins,
     ) -> Experiment {
-        let settings = show::settings(&design, &control, &setups, &claims, &origins);
+        let settings = show::settings(&design, &control, &setups, &claims, origins);
         setups.iter_mut().for_each(|setup| setup.faults.sort_by_key(|fault| fault.at));
         let id = ExperimentId::of(&show::canonical(design.seed, &control, &setups));
-        Experiment { id, design, control, setups, claims, origins, settings }
+        Experiment { id, design, control, setups, claims, settings, text: String::new() }
     }
 
     /// Its name, the same for all experiments that measure the same.
@@ -141,27 +144,41 @@ impl Experiment {
         subjects
     }
 
-    /// Its runs, in order.
+    /// How often blocks are repeated.
+    pub fn repetitions(&self) -> Repetitions {
+        self.design.repeated(self.fewest_blocks())
+    }
+
+    /// How many verdicts there will be: each claim at each combination that it is about.
+    pub fn judged(&self) -> usize {
+        let at =
+            |claim: &Claim| self.setups.iter().filter(|setup| claim.concerns(&setup.combination)).count();
+        self.claims.iter().map(at).sum()
+    }
+
+    /// The fewest blocks with which each claim can be decided. The confidence is shared out among the claims.
+    pub fn fewest_blocks(&self) -> u32 {
+        let rule = Rule::new(CONFIDENCE, 0, self.seed()).among(self.judged());
+        u32::try_from(rule.fewest()).unwrap_or(u32::MAX)
+    }
+
+    /// The least difference that the blocks of the plan show if the runs of a system spread so much.
     ///
     /// # Errors
-    /// What this version cannot do, with the place in the file.
-    pub fn plan(&self) -> Result<Plan, Vec<ConfigError>> {
-        let mut errors = Vec::new();
-        for setup in &self.setups {
-            for (key, host) in [("hosts.system", &setup.hosts.system), ("hosts.load", &setup.hosts.load)] {
-                if let Host::Ssh(_) = host {
-                    let fault = Fault::new("other hosts are not in this version", "write \"local\"");
-                    let error = check::at(&self.origins, key, fault);
-                    errors.extend(Some(error).filter(|error| !errors.contains(error)));
-                }
-            }
-        }
-        let plan = Plan::new(self.id, self.seed(), self.design.repeated(), &self.subjects(), &self.setups);
-        if plan.runs().len() > MOST_RUNS {
-            let what = format!("{} runs: more than {MOST_RUNS}", plan.runs().len());
-            let fault = Fault::new(what, "fewer repetitions, or fewer values of factors");
-            errors.push(check::at(&self.origins, "repetitions", fault));
-        }
-        if errors.is_empty() { Ok(plan) } else { Err(errors) }
+    /// If they are too few to show any.
+    pub fn detectable(&self, spread: Spread) -> Result<Detectable, NoInterval> {
+        let rule = Rule::new(CONFIDENCE, 0, self.seed()).among(self.judged());
+        let blocks = usize::try_from(self.plan().blocks()).unwrap_or(usize::MAX);
+        detectable(spread, blocks, Goal::new(rule.confidence(), POWER))
+    }
+
+    /// Its runs, in order.
+    pub fn plan(&self) -> Plan {
+        Plan::new(self.id, self.seed(), self.repetitions(), &self.subjects(), &self.setups)
+    }
+
+    /// The experiment as one file, with the values of all layers. It reads as the same experiment.
+    pub fn to_toml(&self) -> &str {
+        &self.text
     }
 }

@@ -7,32 +7,43 @@ use super::factor::{self, Factor};
 use super::keys::{Keys, joined, read_over};
 use super::layers::{Layer, Origins};
 use super::setup::SetupReader;
-use super::{Combination, Experiment, Setup, check};
+use super::{Combination, Experiment, Setup, check, effective};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use toml_form::error::{ConfigError, Fault};
 use toml_form::reader::{Reader, Section};
 
 /// How files that an experiment names are read: the text, or why there is none.
-type Open<'s> = Box<dyn Fn(&Path) -> Result<String, String> + 's>;
+type OwnedOpen<'s> = Box<dyn Fn(&Path) -> Result<String, String> + 's>;
 
 /// The texts of an experiment, by layer.
 pub struct Sources<'s> {
     documents: Vec<Document>,
-    open: Open<'s>,
+    here: PathBuf,
+    open: OwnedOpen<'s>,
 }
 
 impl<'s> Sources<'s> {
     /// An experiment of this name with this text. Without [`Sources::with_files`] it may name no other files.
     pub fn new(name: &str, text: &str) -> Sources<'s> {
         let open = |_: &Path| Err("there are no files here".to_owned());
-        let document = Document { layer: Layer::Experiment, name: name.to_owned(), text: text.to_owned() };
-        Sources { documents: vec![document], open: Box::new(open) }
+        let document = Document {
+            layer: Layer::Experiment,
+            name: name.to_owned(),
+            text: text.to_owned(),
+            here: PathBuf::new(),
+        };
+        Sources { documents: vec![document], here: PathBuf::new(), open: Box::new(open) }
     }
 
     /// With the personal file of this name.
     pub fn with_personal(mut self, name: &str, text: &str) -> Sources<'s> {
-        let document = Document { layer: Layer::Personal, name: name.to_owned(), text: text.to_owned() };
+        let document = Document {
+            layer: Layer::Personal,
+            name: name.to_owned(),
+            text: text.to_owned(),
+            here: PathBuf::new(),
+        };
         self.documents.push(document);
         self
     }
@@ -40,6 +51,12 @@ impl<'s> Sources<'s> {
     /// With options `KEY=VALUE` of the command line, of which the last counts.
     pub fn with_options<'o>(mut self, options: impl IntoIterator<Item = &'o str>) -> Sources<'s> {
         self.documents.extend(options.into_iter().map(Document::of_option));
+        self
+    }
+
+    /// With the folder where the program runs, so that paths become whole ones.
+    pub fn with_folder(mut self, folder: &Path) -> Sources<'s> {
+        self.here = folder.to_owned();
         self
     }
 
@@ -58,6 +75,7 @@ impl Experiment {
         // Options come last: of two documents that say something of a key the later one counts.
         let mut documents = sources.documents.clone();
         documents.sort_by_key(|document| document.layer);
+        documents.iter_mut().for_each(|document| document.here.clone_from(&sources.here));
         let mut parsed = parse(&documents)?;
         let mut origins = Origins::default();
         if let Some(first) = parsed.first() {
@@ -80,6 +98,9 @@ impl Experiment {
             check::setup(setup, &origins, &mut extra);
         }
         let control = check::design(&mut design, &setups, &claims, &origins, &mut extra);
+        let experiment = Experiment::new(design, control, setups, claims, &origins);
+        check::plan(&experiment, &origins, &mut extra);
+        let text = effective::text(&parsed, &*sources.open);
         let mut errors: Vec<ConfigError> = parsed.into_iter().flat_map(Parsed::findings).collect();
         // One finding for all combinations that have it.
         for error in extra {
@@ -88,7 +109,7 @@ impl Experiment {
             }
         }
         match errors.is_empty() {
-            true => Ok(Experiment::new(design, control, setups, claims, origins)),
+            true => Ok(Experiment { text, ..experiment }),
             false => Err(errors),
         }
     }
@@ -114,7 +135,7 @@ fn setups<'d>(
     combinations: Vec<Combination>,
     extra: &mut Vec<ConfigError>,
 ) -> Vec<Setup> {
-    let implied = factor::implied(parsed, factors);
+    let implied = factor::implied(parsed, factors, &*sources.open);
     let mut used = BTreeSet::new();
     let mut setups = Vec::new();
     for combination in combinations {

@@ -22,12 +22,15 @@ use toml_form::text::shown;
 const MOST_SYSTEMS: usize = 50;
 /// Faults of an experiment at most.
 const MOST_FAULTS: usize = 100;
+/// How files that an experiment names are read.
+pub(super) type Open<'o> = &'o dyn Fn(&Path) -> Result<String, String>;
+
 /// The name of the system where the file has none.
 const ONLY: &str = "this";
 
 /// Reads setups from the documents of an experiment.
 pub(super) struct SetupReader<'s, 'd> {
-    pub open: &'s dyn Fn(&Path) -> Result<String, String>,
+    pub open: Open<'s>,
     pub parsed: &'s mut [Parsed<'d>],
     pub origins: &'s mut Origins,
     /// Factors that set a key of `[workload]`.
@@ -181,7 +184,7 @@ impl<'d> SetupReader<'_, 'd> {
             Ok(text) => text,
             Err(why) => return one.reader.error(&span, unreadable(&path, &why)),
         };
-        let document = Document { layer: Layer::System, name: path.display().to_string(), text };
+        let document = one.document.of_system(&path, text);
         let mut file = match Parsed::new(&document) {
             Ok(file) => file,
             Err(error) => return self.extra.push(error),
@@ -225,7 +228,7 @@ fn unreadable(path: &Path, why: &str) -> Fault {
 }
 
 /// Whether a scenario is a file, and none of the built-in ones.
-fn is_file(scenario: &str) -> bool {
+pub(super) fn is_file(scenario: &str) -> bool {
     scenario.contains(['/', '.'])
 }
 
@@ -254,10 +257,10 @@ fn resolve(
     section: &Section<'_, '_>,
     system: &mut System,
     values: &mut Values<'_, '_>,
-    open: &dyn Fn(&Path) -> Result<String, String>,
+    open: Open<'_>,
 ) {
     if let Some(binary) = system.binary.as_mut().filter(|_| section.has("binary"))
-        && binary.components().count() > 1
+        && binary.as_os_str().as_encoded_bytes().contains(&b'/')
     {
         *binary = document.resolved(binary);
     }

@@ -6,10 +6,13 @@ use super::keys::{Keys, joined, shown};
 use super::layers::{Origin, Origins};
 use super::read::numbered;
 use super::{Claim, Estimate, Experiment, Plan, Run, Setting, Setup};
+use crate::statistics::Spread;
 use serde_json::{Value, json};
-use std::fmt::Write;
 use std::time::Duration;
 use toml_form::form::quoted;
+
+/// How much the runs of one system differ, before any was made.
+const ASSUMED: Spread = Spread::Assumed { relative: 0.02 };
 
 /// Everything that changes a measurement, as one text.
 pub(super) fn canonical(seed: u64, control: &str, setups: &[Setup]) -> String {
@@ -126,38 +129,67 @@ impl Setup {
 }
 
 impl Experiment {
-    /// The plan for people: what is compared, how long it takes, the order of the runs.
-    pub fn plan_text(&self, plan: &Plan) -> String {
+    /// The plan for people: what is compared, how long it takes, what it can show, the order of the runs.
+    pub fn plan_text(&self, show_origin: bool) -> String {
+        let plan = self.plan();
         let mut out = String::new();
-        let mut line = |name: &str, text: &str| {
-            // Writing to a String cannot fail.
-            let _ = writeln!(out, "{name:<11} {text}");
-        };
-        if !self.question().is_empty() {
-            line("question", self.question());
+        for (name, text) in self.head(&plan) {
+            out.push_str(&format!("{name:<11} {text}\n"));
         }
-        line("experiment", &format!("{}, seed {}", self.id(), self.seed()));
-        let subjects: Vec<String> = plan.subjects().iter().map(ToString::to_string).collect();
-        line("systems", &format!("{} (A/A control: {} runs twice)", subjects.join(", "), self.control()));
-        let levels = self.setups().first().map_or(&[][..], |setup| setup.combination.levels());
-        for level in levels {
-            let of = |setup: &Setup| setup.combination.value(&level.factor).map(str::to_owned);
-            line("factor", &format!("{} = {}", level.factor, values(self.setups(), of)));
-        }
-        for claim in self.claims() {
-            line("claim", &claim.to_string());
-        }
-        let each = plan.subjects().len() * self.setups().len();
-        let blocks = plan.blocks();
-        line("runs", &format!("{} in {blocks} blocks of {each}", plan.runs().len()));
-        line("time", &time(plan.estimate()));
         out.push_str("\nblock  order\n");
         for block in plan.runs().chunk_by(|one, other| one.block() == other.block()) {
             let number = block.first().map_or(0, Run::block);
             let runs: Vec<String> = block.iter().map(|run| self.run_text(run)).collect();
-            let _ = writeln!(out, "{number:>5}  {}", runs.join(" | "));
+            out.push_str(&format!("{number:>5}  {}\n", runs.join(" | ")));
+        }
+        if show_origin {
+            out.push_str("\nsettings\n");
+            for Setting { key, value, origin } in self.settings() {
+                out.push_str(&format!("{key} = {value}  # {origin}\n"));
+            }
         }
         out
+    }
+
+    fn head(&self, plan: &Plan) -> Vec<(&'static str, String)> {
+        let mut lines = Vec::new();
+        if !self.question().is_empty() {
+            lines.push(("question", self.question().to_owned()));
+        }
+        lines.push(("experiment", format!("{}, seed {}", self.id(), self.seed())));
+        let subjects: Vec<String> = plan.subjects().iter().map(ToString::to_string).collect();
+        let control = self.control();
+        lines.push(("systems", format!("{} (A/A control: {control} runs twice)", subjects.join(", "))));
+        let levels = self.setups().first().map_or(&[][..], |setup| setup.combination.levels());
+        for level in levels {
+            let of = |setup: &Setup| setup.combination.value(&level.factor).map(str::to_owned);
+            lines.push(("factor", format!("{} = {}", level.factor, values(self.setups(), of))));
+        }
+        lines.extend(self.claims().iter().map(|claim| ("claim", claim.to_string())));
+        let each = plan.subjects().len() * self.setups().len();
+        lines.push(("runs", format!("{} in {} blocks of {each}", plan.runs().len(), plan.blocks())));
+        lines.push(("time", self.duration_text()));
+        lines.push(("shows", self.power_text(plan)));
+        lines
+    }
+
+    /// How long it takes, in words.
+    pub fn duration_text(&self) -> String {
+        time(self.plan().estimate())
+    }
+
+    /// What the blocks can show, in words.
+    fn power_text(&self, plan: &Plan) -> String {
+        match self.detectable(ASSUMED) {
+            Ok(detectable) => detectable.to_string(),
+            Err(_) => {
+                let (fewest, verdicts) = (self.fewest_blocks(), self.judged().max(1));
+                format!(
+                    "no verdict: {} blocks are too few for {verdicts} claims; write repetitions = {fewest} or more",
+                    plan.blocks()
+                )
+            }
+        }
     }
 
     fn run_text(&self, run: &Run) -> String {
@@ -168,17 +200,9 @@ impl Experiment {
         }
     }
 
-    /// The settings for people, one a line, each with its origin.
-    pub fn settings_text(&self) -> String {
-        let mut out = String::new();
-        for Setting { key, value, origin } in self.settings() {
-            let _ = writeln!(out, "{key} = {value}  # {origin}");
-        }
-        out
-    }
-
     /// The plan for programs.
-    pub fn plan_json(&self, plan: &Plan) -> Value {
+    pub fn plan_json(&self) -> Value {
+        let plan = self.plan();
         let factors = |run: &Run| -> Value {
             let levels = self.setups().get(run.setup()).map_or(&[][..], |setup| setup.combination.levels());
             levels.iter().map(|level| (level.factor.clone(), Value::from(level.value.clone()))).collect()
@@ -198,10 +222,12 @@ impl Experiment {
             "seed": self.seed(),
             "control": self.control(),
             "blocks": plan.blocks(),
+            "fewest_blocks": self.fewest_blocks(),
             "seconds": {
                 "least": plan.estimate().least.as_secs_f64(),
                 "most": plan.estimate().most.as_secs_f64(),
             },
+            "detectable": self.detectable(ASSUMED).ok(),
             "claims": self.claims().iter().map(ToString::to_string).collect::<Vec<_>>(),
             "settings": self.settings(),
             "runs": plan.runs().iter().map(run).collect::<Vec<_>>(),

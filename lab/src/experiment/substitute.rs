@@ -109,19 +109,3 @@ impl<'d> Values<'_, 'd> {
         Fault::new(format!("no factor `{}`", shown(name)), mend)
     }
 }
-
-/// Whether `${name}` occurs in a table outside of factors and claims.
-pub(super) fn occurs(table: &DeTable<'_>, name: &str) -> bool {
-    let needle = format!("${{{name}}}");
-    let outside = table.iter().filter(|(key, _)| !RAW.contains(&key.get_ref().as_ref()));
-    outside.into_iter().any(|(_, value)| within(value.get_ref(), &needle))
-}
-
-fn within(value: &DeValue<'_>, needle: &str) -> bool {
-    match value {
-        DeValue::String(text) => text.contains(needle),
-        DeValue::Array(array) => array.iter().any(|element| within(element.get_ref(), needle)),
-        DeValue::Table(table) => table.iter().any(|(_, value)| within(value.get_ref(), needle)),
-        _ => false,
-    }
-}

@@ -4,7 +4,7 @@ use super::*;
 use std::path::Path;
 
 fn files(path: &Path) -> Result<String, String> {
-    match path.to_str() {
+    match path.strip_prefix("/home").unwrap_or(path).to_str() {
         Some("lab/systems/b.toml") => {
             Ok("workers = 4\nbinary = 'bin/strowger'\nconfig_file = 'b.cfg'\n".to_owned())
         }
@@ -38,7 +38,7 @@ fn higher_layers_win() {
     assert_eq!(origin("workload.callees"), "2 personal file me.toml:2:20");
     assert_eq!(origin("measure"), "11 experiment lab/x.toml:1:11");
     assert_eq!(origin("workload.backends"), "2 default");
-    assert!(experiment.settings_text().contains("measure = 11  # experiment lab/x.toml:1:11\n"));
+    assert!(experiment.plan_text(true).contains("measure = 11  # experiment lab/x.toml:1:11\n"));
 }
 
 #[test]
@@ -50,6 +50,8 @@ fn file_of_a_system_is_below_the_experiment() {
     // Paths start at the file that they are written in.
     assert_eq!(system.binary.as_deref(), Some(Path::new("lab/systems/bin/strowger")));
     assert_eq!(system.config, "port ${port} rate 7\n");
+    // A factor that a template has does not set the key of the workload besides.
+    assert_eq!(experiment.setups()[0].workload.rate, 1_000.0);
     let origin = experiment.settings().iter().find(|s| s.key == "system.B.binary").unwrap();
     assert_eq!(origin.origin.to_string(), "system file lab/systems/b.toml:2:10");
 }
@@ -76,7 +78,7 @@ fn option_adds_systems_and_factors() {
 #[test]
 fn repetitions_and_budget_of_different_layers_do_not_clash() {
     let blocks = |text: &str, option: &str| {
-        Experiment::read(&sources(text).with_options([option])).unwrap().plan().unwrap().blocks()
+        Experiment::read(&sources(text).with_options([option])).unwrap().plan().blocks()
     };
     assert_eq!(blocks("budget = '1h'", "repetitions=3"), 3);
     assert_eq!(blocks("repetitions = 3", "budget=1h"), 41);
@@ -122,4 +124,29 @@ fn mistakes_in_layers_are_reported_together() {
          domain, generator, certificate, key; write `$${` for `${`\n\
          --set workload.rat=1: unknown key `rat` in [workload]; did you mean `rate`?"
     );
+}
+
+#[test]
+fn effective_text_reads_as_the_same_experiment() {
+    let text = "question = \"a \\\"b\\\"\"\n[factor]\nrate = [7, 8.5]\nname = ['x']\n[workload]\nscenario = 'calls.xml'\n\
+                [system.B]\nfile = 'systems/b.toml'\nenvironment = 'N=${name}'\n[system.C]\nbinary = '../c'\n\
+                [[claim]]\nthat = 'cpu of B within 5% of C where rate = 7'\n[[fault]]\nat = 1\nkind = 'kill'\n";
+    let whole = |sources: Sources<'static>| sources.with_files(files).with_folder(Path::new("/home"));
+    let first = whole(Sources::new("lab/x.toml", text))
+        .with_personal(
+            "/etc/me.toml",
+            "measure = '12s'\n[system.B]\nworkers = 3\n[system.none]\nworkers = 4\n",
+        )
+        .with_options(["seed=0x11", "system.D.binary=./d"]);
+    let first = Experiment::read(&first).unwrap_or_else(|errors| panic!("{}", listed(&errors)));
+    let kept = whole(Sources::new("x.lab/experiment.toml", first.to_toml()));
+    let kept =
+        Experiment::read(&kept).unwrap_or_else(|errors| panic!("{}\n{}", listed(&errors), first.to_toml()));
+    assert_eq!(kept.setups(), first.setups());
+    assert_eq!((kept.id(), kept.claims(), kept.question()), (first.id(), first.claims(), "a \"b\""));
+    assert_eq!(kept.plan(), first.plan());
+    assert_eq!(kept.to_toml(), first.to_toml());
+    let binary = |name: &str| first.setups()[0].systems[name].binary.as_deref().and_then(Path::to_str);
+    assert_eq!(binary("B"), Some("/home/lab/systems/bin/strowger"));
+    assert_eq!((binary("C"), binary("D")), (Some("/home/lab/../c"), Some("/home/./d")));
 }
