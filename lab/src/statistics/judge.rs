@@ -8,7 +8,7 @@ use super::claim::{Claim, Kind, written};
 use super::compare::{Paired, centre, pairs};
 use super::floor::Floor;
 use super::interval::{Estimate, Interval, NoInterval, least, median_interval, sound};
-use super::sample::usable;
+use super::sample::{median, usable};
 
 /// What is said of a claim. The rules are those of the load generator (docs/design/load-verdicts.md), with
 /// one verdict more.
@@ -140,18 +140,19 @@ fn void(
 }
 
 /// VOID, if too few blocks are valid.
-fn too_few(claim: &Claim, blocks: usize, rule: &Rule) -> Option<Judgement> {
+fn too_few(claim: &Claim, measured: &[f64], rule: &Rule) -> Option<Judgement> {
+    let blocks = measured.len();
     let need = rule.fewest();
     (blocks < need).then(|| {
         let reason = format!("{blocks} blocks are valid, and {need} are needed for a verdict");
-        void(claim, reason, None, blocks, Some(need - blocks))
+        void(claim, reason, median(measured), blocks, Some(need - blocks))
     })
 }
 
 /// Claims about a value.
 fn absolute(claim: &Claim, limit: f64, at_most: bool, evidence: &Evidence<'_>, rule: &Rule) -> Judgement {
     let own: Vec<f64> = evidence.own.iter().copied().flatten().filter_map(usable).collect();
-    if let Some(judged) = too_few(claim, own.len(), rule) {
+    if let Some(judged) = too_few(claim, &own, rule) {
         return judged;
     }
     let Some(limit) = usable(limit) else {
@@ -160,7 +161,8 @@ fn absolute(claim: &Claim, limit: f64, at_most: bool, evidence: &Evidence<'_>, r
     match median_interval(&own, rule.confidence, rule.seed) {
         Ok(found) => {
             let side = Side::of(&found.interval, limit, at_most);
-            let scale = Scale { limit, distance: (found.value - limit).abs(), floor: 0.0 };
+            let half = found.interval.half_width();
+            let scale = Scale { limit, distance: (found.value - limit).abs(), floor: 0.0, half };
             decided(claim, &found, side, scale, own.len())
         }
         Err(why) => refused(claim, why, own.len()),
@@ -177,7 +179,9 @@ type Compared<'a> = (Vec<(f64, f64)>, &'a Floor);
 /// Blocks and floor of a claim that compares, or why there is no verdict.
 fn compared<'a>(claim: &Claim, evidence: &Evidence<'a>, rule: &Rule) -> Result<Compared<'a>, Box<Judgement>> {
     let blocks = pairs(evidence.own, evidence.other);
-    if let Some(judged) = too_few(claim, blocks.len(), rule) {
+    // A quotient by zero is not usable, so it is no part of the median.
+    let ratios: Vec<f64> = blocks.iter().map(|(own, other)| own / other).collect();
+    if let Some(judged) = too_few(claim, &ratios, rule) {
         return Err(Box::new(judged));
     }
     let Some(floor) = evidence.floor else {
@@ -208,7 +212,9 @@ fn relative(claim: &Claim, times: f64, at_most: bool, evidence: &Evidence<'_>, r
     if let (Some(found), Some(noise)) = (paired.ratio, floor.log_ratio()) {
         let side = Side::of(&found.interval, times, at_most);
         let distance = (found.value.ln() - times.ln()).abs();
-        return decided(claim, &found, side, Scale { limit: times, distance, floor: noise }, blocks.len());
+        let half = half_of_factors(&found.interval);
+        let scale = Scale { limit: times, distance, floor: noise, half };
+        return decided(claim, &found, side, scale, blocks.len());
     }
     // Values of zero have no quotient: the differences from the multiple are judged, and given in the
     // metric's unit.
@@ -216,7 +222,8 @@ fn relative(claim: &Claim, times: f64, at_most: bool, evidence: &Evidence<'_>, r
     match centre(&beyond, rule.confidence) {
         Ok(found) => {
             let side = Side::of(&found.interval, 0.0, at_most);
-            let scale = Scale { limit: 0.0, distance: found.value.abs(), floor: floor.shift() };
+            let half = found.interval.half_width();
+            let scale = Scale { limit: 0.0, distance: found.value.abs(), floor: floor.shift(), half };
             let mut judged = decided(claim, &found, side, scale, blocks.len());
             judged.reason = format!(
                 "some values are zero, so differences are judged: {} minus {times} of the other is {}, interval {}, \
@@ -260,7 +267,8 @@ fn same(claim: &Claim, within: f64, evidence: &Evidence<'_>, rule: &Rule) -> Jud
     } else {
         (Side::Both, (within.ln() - away).abs(), if found.value < 1.0 { 1.0 / within } else { within })
     };
-    decided(claim, &found, side, Scale { limit, distance, floor: noise }, blocks.len())
+    let scale = Scale { limit, distance, floor: noise, half: half_of_factors(&found.interval) };
+    decided(claim, &found, side, scale, blocks.len())
 }
 
 /// Where an interval lies.
@@ -273,27 +281,35 @@ enum Side {
 
 impl Side {
     fn of(interval: &Interval, limit: f64, at_most: bool) -> Side {
-        let (below, above) = (interval.high() <= limit, interval.low() > limit);
-        let (not_below, at_least) = (interval.high() < limit, interval.low() >= limit);
-        match (at_most, below, above, not_below, at_least) {
-            (true, true, ..) | (false, _, _, _, true) => Side::Right,
-            (true, _, true, ..) | (false, _, _, true, _) => Side::Wrong,
+        let (low, high) = (interval.low(), interval.high());
+        let (keeps, breaks) =
+            if at_most { (high <= limit, low > limit) } else { (low >= limit, high < limit) };
+        match (keeps, breaks) {
+            (true, _) => Side::Right,
+            (_, true) => Side::Wrong,
             _ => Side::Both,
         }
     }
 }
 
-/// A limit, how far the figure is from it, and how far it must be.
+/// A limit, how far the figure is from it, how far it must be, and half of the interval. Distances of factors
+/// are logarithms.
 #[derive(Clone, Copy)]
 struct Scale {
     limit: f64,
     distance: f64,
     floor: f64,
+    half: f64,
+}
+
+/// Half of an interval of factors, as a logarithm.
+fn half_of_factors(interval: &Interval) -> f64 {
+    (interval.high().ln() - interval.low().ln()) / 2.0
 }
 
 /// The judgement where there is an interval.
 fn decided(claim: &Claim, found: &Estimate, side: Side, scale: Scale, blocks: usize) -> Judgement {
-    let Scale { limit, distance, floor } = scale;
+    let Scale { limit, distance, floor, half } = scale;
     let compares = claim.kind.other().is_some();
     let interval = found.interval;
     let range = claim.range(interval.low(), interval.high());
@@ -316,12 +332,6 @@ fn decided(claim: &Claim, found: &Estimate, side: Side, scale: Scale, blocks: us
         Side::Wrong => {
             (Verdict::Fail, format!("the whole interval {range} breaks the limit of {}", claim.value(limit)))
         }
-    };
-    // Distances of quotients are logarithms.
-    let half = if compares && interval.low() > 0.0 {
-        (interval.high().ln() - interval.low().ln()) / 2.0
-    } else {
-        interval.half_width()
     };
     let more =
         (verdict == Verdict::NoDifferenceShown).then(|| more(blocks, half.max(floor), distance)).flatten();

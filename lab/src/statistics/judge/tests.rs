@@ -92,6 +92,7 @@ fn too_few_valid_blocks_are_void() {
     let found = judged(&at_most_times(1.0), &own, &again(100.0));
     assert_eq!((found.verdict, found.blocks, found.more), (Verdict::Void, 3, Some(3)));
     assert_eq!(found.reason, "3 blocks are valid, and 6 are needed for a verdict");
+    assert!(found.measured.is_some_and(|ratio| (ratio - 1.0).abs() < 0.02), "{found:?}");
     let strict = Rule::new(0.95, 12, 1);
     let evidence = Evidence { own: &around(1.0), other: &[], floor: None };
     assert_eq!(judge(&claim(Kind::AtMost { limit: 2.0 }), &evidence, &strict).verdict, Verdict::Void);
@@ -117,6 +118,14 @@ fn zeros_are_judged_by_differences() {
     let found = judge(&at_most_times(1.0), &evidence, &rule());
     assert_eq!(found.verdict, Verdict::Fail);
     assert!(found.reason.contains("differences are judged"), "{}", found.reason);
+    // Differences of 2 to 4 while the same build differs by up to 4: about as many blocks again.
+    let noisy: Vec<_> = [3.0, 2.0, 4.0, 3.0, 3.0, 0.0, 2.0, 4.0].map(Some).into();
+    let twin = [0.0; 8].map(Some);
+    let floor = Floor::of(&noisy, &twin, 0.95).unwrap();
+    let evidence = Evidence { own: &noisy, other: &twin, floor: Some(&floor) };
+    let found = judge(&at_most_times(1.0), &evidence, &rule());
+    assert_eq!((found.verdict, found.interval), (Verdict::NoDifferenceShown, None));
+    assert!(found.more.is_some_and(|more| (1..=16).contains(&more)), "{found:?}");
 }
 
 #[test]
