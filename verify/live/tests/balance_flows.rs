@@ -141,6 +141,21 @@ fn phone_ends_its_call_over_the_other_flow_when_one_dies() {
 }
 
 #[test]
+fn caller_ends_its_call_when_the_flow_of_the_phone_died() {
+    for (via, reg_ids) in [(Via::Tls, [1, 2]), (Via::Wss, [1, 2]), (Via::Tls, [2, 1])] {
+        let mut site = Site::new(via, reg_ids);
+        let mut ann = site.front.link(Via::Udp);
+        let invite = dial(&mut ann);
+        let (dead, received) = site.called(&invite);
+        let (mut caller, _) = site.answers(&mut ann, &invite, dead, &received);
+        site.flows[dead] = None;
+        // The ACK of a re-INVITE would not find the phone.
+        assert_eq!(ann.status(&caller.request("INVITE", &ann)), 480, "{via:?}");
+        hangs_up((&mut ann, &mut caller), site.flow(1 - dead));
+    }
+}
+
+#[test]
 fn call_on_one_flow_goes_on_when_the_other_dies() {
     for via in [Via::Tls, Via::Wss] {
         let mut site = Site::new(via, [1, 2]);

@@ -65,6 +65,8 @@ pub(crate) struct StoredTarget {
     pub uri: Range<u32>,
     /// Whole Route lines for it, likewise.
     pub routes: Range<u32>,
+    /// They take the place of all Route lines of the request.
+    pub reroutes: bool,
     /// A whole Route line to put last, likewise (strict routing).
     pub last_route: Range<u32>,
     pub reach: Reach,
@@ -296,6 +298,7 @@ impl Proxied {
         self.targets.push(StoredTarget {
             uri,
             routes,
+            reroutes: target.reroutes,
             last_route,
             reach,
             next_hop,
@@ -391,6 +394,8 @@ impl Proxied {
         match trunk {
             _ if status < 300 || !self.context.is_running(branch) => false,
             _ if target.instance => matches!(status, 408 | 430),
+            // A dialog whose phone may have another flow behind its proxy.
+            None if status == 430 => target.behind_edge,
             Some(trunk) => status == 503 || trunk.retry_on.contains(&status),
             None => status == 503,
         }

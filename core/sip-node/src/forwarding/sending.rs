@@ -256,7 +256,10 @@ fn outgoing<'a>(
         record_routes,
         routes: p.text(&target.routes),
         // A strict router has become the Request-URI (section 16.6 step 6).
-        drop_routes: p.edits.drop_routes.0 + usize::from(!target.last_route.is_empty()),
+        drop_routes: match target.reroutes {
+            true => usize::MAX,
+            false => p.edits.drop_routes.0 + usize::from(!target.last_route.is_empty()),
+        },
         drop_last_route: p.edits.drop_routes.1,
         last_route: p.text(&target.last_route),
         max_forwards: request.max_forwards().map_or(most, |m| m.saturating_sub(1)),

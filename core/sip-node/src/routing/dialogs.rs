@@ -114,6 +114,8 @@ impl<S: Services> Router<'_, S> {
                 (target.locate, target.bounds) = (next.to_vec(), Bounds::End(peer.remote.ip()));
             }
         }
+        target.next = self.beyond_front(now, flow, request, a, dialog);
+        target.behind_edge |= target.next.is_some();
         room.push((1000, target));
         Plan::Forward(mem::take(room))
     }

@@ -2,11 +2,13 @@
 //! change of their network. Under RFC 5626 such dialogs fail. Here they continue over the connection on
 //! which the phone has registered since.
 
-use super::Router;
 use super::reach::is_dialled_never;
+use super::{Router, Target};
+use crate::admitted::Admitted;
 use crate::services::Services;
+use crate::site::Aor;
 use core::net::SocketAddr;
-use sip_message::{Message, Uri};
+use sip_message::{Message, Method, Uri};
 use sip_proxy::token::{Dialog, End, Role};
 use sip_registrar::BindingView;
 use wire::{Flow, Time, Transport};
@@ -166,11 +168,7 @@ impl<S: Services> Router<'_, S> {
         if end.role != Role::Local || !end.opened || !looks {
             return None;
         }
-        let mark = if dialog.by_caller { dialog.called } else { dialog.calling };
-        let aor = self.site.aor_of(request.to_uri())?;
-        if mark != self.site.sealer().mark(aor.text()) {
-            return None;
-        }
+        let aor = self.aor_of_peer(request, dialog)?;
         let mut search = Search::default();
         // The connections of this node are known here.
         let _ = self.site.services().bindings(aor.text(), now, &mut |b| search.note(end, uri, b));
@@ -178,5 +176,80 @@ impl<S: Services> Router<'_, S> {
             let _ = self.site.services().bindings(aor.text(), now, &mut |b| search.note_again(end, b));
         }
         search.found().map(|(flow, first)| Moved { flow, only: earlier, first })
+    }
+
+    /// The address-of-record in To, if it is that of the other end of a dialog.
+    fn aor_of_peer<'r>(&self, request: &Message<'r>, dialog: &Dialog) -> Option<Aor<'r>> {
+        let mark = if dialog.by_caller { dialog.called } else { dialog.calling };
+        let aor = self.site.aor_of(request.to_uri())?;
+        (mark == self.site.sealer().mark(aor.text())).then_some(aor)
+    }
+
+    /// The Paths of a phone in a dialog that is behind a proxy in front of this server, the last registered
+    /// first. They stand in for the Route of the dialog if the proxy has lost the flow (RFC 5626 section
+    /// 5.3.1). Not for INVITE, whose ACK would follow the Route of the dialog.
+    pub(super) fn beyond_front(
+        &self,
+        now: Time,
+        near: Flow,
+        request: &Message<'_>,
+        a: &Admitted<'_>,
+        dialog: &Dialog,
+    ) -> Option<Box<Target>> {
+        let follows = !matches!(request.method(), Method::Invite | Method::Ack);
+        let front =
+            dialog.peer.role == Role::Local && self.site.settings().auth.is_front(dialog.peer.remote.ip());
+        if !follows || !front {
+            return None;
+        }
+        let aor = self.aor_of_peer(request, dialog)?;
+        let mut paths = Paths::default();
+        let _ = self.site.services().bindings(aor.text(), now, &mut |binding| {
+            if !binding.path.is_empty() && !binding.is_elsewhere() {
+                let target = self.binding_target(near, binding);
+                paths.note(
+                    &a.uri,
+                    binding,
+                    Target { uri: a.routing.request_uri.into(), reroutes: true, ..target },
+                );
+            }
+        });
+        Target::chain(paths.of_phone().into_iter()).map(Box::new)
+    }
+}
+
+/// How many Paths of a phone stand in for a Route.
+const MAX_PATHS: usize = 3;
+
+/// The Paths of a user's phones with one user name in their Contacts.
+#[derive(Default)]
+struct Paths(Vec<Beyond>);
+
+struct Beyond {
+    expires: Time,
+    /// Its Contact is the one in the dialog.
+    exact: bool,
+    target: Target,
+}
+
+impl Paths {
+    fn note(&mut self, uri: &Uri<'_>, binding: &BindingView<'_>, target: Target) {
+        if let Some(contact) = Uri::parse(binding.contact).ok().filter(|contact| contact.user == uri.user) {
+            self.0.push(Beyond { expires: binding.expires, exact: contact.equivalent(uri), target });
+        }
+    }
+
+    /// Those of the phone that has registered the Contact, else those of the only phone there is.
+    fn of_phone(mut self) -> Vec<Target> {
+        self.0.sort_by_key(|path| core::cmp::Reverse(path.expires));
+        let known = self.0.iter().find(|path| path.exact);
+        let Some(first) = known.or(self.0.first()) else { return Vec::new() };
+        let (known, instance) = (known.is_some(), first.target.instance.clone());
+        let is_same = |path: &Beyond| !instance.is_empty() && path.target.instance == instance;
+        if !known && self.0.len() > 1 && !self.0.iter().all(is_same) {
+            return Vec::new();
+        }
+        self.0.retain(|path| path.exact || !known || is_same(path));
+        self.0.into_iter().map(|path| path.target).take(MAX_PATHS).collect()
     }
 }

@@ -64,6 +64,8 @@ pub(crate) struct Target {
     pub role: Role,
     pub trunk: Option<TrunkRef>,
     pub watch: Option<Watch>,
+    /// `routes` takes the place of all Route lines of the request.
+    pub reroutes: bool,
     /// Strict routing: the Route line to put last.
     pub last_route: Vec<u8>,
     /// The instance that the binding belongs to (RFC 5626); empty: none.
@@ -99,6 +101,7 @@ impl Target {
             role,
             trunk: None,
             watch: None,
+            reroutes: false,
             last_route: Vec::new(),
             instance: Vec::new(),
             flow: None,

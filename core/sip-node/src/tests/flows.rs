@@ -386,3 +386,58 @@ fn front_that_has_lost_a_flow_is_not_asked_twice() {
     assert_eq!(requests(&next), [("ACK".to_owned(), FRONT.to_owned())]);
     assert!(statuses(&next).contains(&480));
 }
+
+#[test]
+fn dialog_goes_by_another_path_if_the_front_lost_its_flow() {
+    // The phone has registered over two flows, or again since it was cut off: by the same front or another.
+    for (other, contact) in [
+        ("192.0.2.90:5060", "<sip:alice@10.0.0.9;ob>"),
+        ("192.0.2.91:5060", "<sip:alice@10.0.0.9;ob>"),
+        ("192.0.2.90:5060", "<sip:alice@10.0.0.9:41000;ob>"),
+    ] {
+        let fronts = [("192.0.2.90".parse().unwrap(), 31)];
+        let mut lab = lab(|s| (s.auth.enabled, s.auth.fronts) = (false, fronts.to_vec()));
+        lab.phones(&[BOB]);
+        let front = "192.0.2.90:5060";
+        for (edge, contact, reg_id, path) in
+            [(other, contact, 2, "new"), (front, "<sip:alice@10.0.0.9;ob>", 1, "old")]
+        {
+            let contact = format!("{contact};+sip.instance=\"<urn:uuid:1>\";reg-id={reg_id}");
+            let via = format!("Via: SIP/2.0/UDP 10.0.0.9;branch=z9hG4bKb{reg_id}\r\n");
+            let lines = format!("{via}Path: <sip:{edge};lr;d={path};ob>\r\n{OUTBOUND}");
+            lab.bind_with("alice", &contact, udp(edge), &lines);
+            lab.now = lab.now + Duration::from_secs(10);
+        }
+        let mut invite = Req::invite();
+        invite.via = format!("SIP/2.0/UDP {front};branch=z9hG4bKfront");
+        invite.from = "<sip:alice@here.example>;tag=a".to_owned();
+        invite.lines = vec![
+            format!("Record-Route: <sip:{front};lr;d=02>"),
+            "Record-Route: <sip:192.0.2.90:5061;transport=tls;lr;d=02>".to_owned(),
+            "Contact: <sip:alice@10.0.0.9;ob>".to_owned(),
+        ];
+        lab.send(front, invite.text());
+        let got = lab.sent().into_iter().find(|sent| sent.status() == 0).expect("it rings");
+        lab.send(BOB, got.reply(200, "b", &format!("Contact: <sip:bob@{BOB}>\r\n")));
+        lab.sent();
+        lab.send(BOB, from_callee(&got, "BYE", BOB, "<sip:bob@here.example>").text());
+        let bye = lab.one();
+        assert_eq!((bye.to().as_str(), bye.all("Route").len()), (front, 2), "{}", bye.text);
+        lab.send(front, bye.reply(430, "", ""));
+        let old = lab.one();
+        assert_eq!(
+            (old.to().as_str(), old.all("Route")),
+            (front, vec![&*format!("<sip:{front};lr;d=old;ob>")])
+        );
+        lab.send(front, old.reply(430, "", ""));
+        let new = lab.one();
+        assert_eq!(
+            (new.to().as_str(), new.all("Route")),
+            (other, vec![&*format!("<sip:{other};lr;d=new;ob>")])
+        );
+        assert_eq!((new.method(), new.get("CSeq")), ("BYE", bye.get("CSeq")));
+        lab.send(other, new.reply(200, "", ""));
+        assert_eq!(statuses(&lab.sent()), [200]);
+        lab.rest();
+    }
+}
