@@ -42,7 +42,7 @@ pub use system::{PLACEHOLDERS, System, SystemKind};
 pub use toml_form::error::ConfigError;
 pub use workload::{ArrivalTimes, Connections, Transport, Workload};
 
-use crate::statistics::{Detectable, Goal, NoInterval, Rule, Spread, detectable};
+use crate::statistics::{Detectable, Goal, NoInterval, Rule, Schedule, Spread, detectable};
 use layers::Origins;
 use std::collections::BTreeMap;
 
@@ -81,6 +81,8 @@ pub struct Experiment {
 pub const CONFIDENCE: f64 = 0.95;
 /// The share of experiments that find a difference of the size that a plan names.
 const POWER: f64 = 0.8;
+/// Moments at most at which claims are judged.
+pub const LOOKS: usize = 3;
 
 impl Experiment {
     fn new(
@@ -167,9 +169,16 @@ impl Experiment {
     /// # Errors
     /// If they are too few to show any.
     pub fn detectable(&self, spread: Spread) -> Result<Detectable, NoInterval> {
-        let rule = Rule::new(CONFIDENCE, 0, self.seed()).among(self.judged());
-        let blocks = usize::try_from(self.plan().blocks()).unwrap_or(usize::MAX);
+        let schedule = self.schedule();
+        let rule = Rule::new(schedule.last_confidence(), 0, self.seed()).among(self.judged());
+        let blocks = schedule.looks().last().map_or(0, |look| look.blocks);
         detectable(spread, blocks, Goal::new(rule.confidence(), POWER))
+    }
+
+    /// When the experiment may stop because all claims are decided. Earlier looks cost confidence at the last
+    /// one.
+    pub fn schedule(&self) -> Schedule {
+        Schedule::new(usize::try_from(self.plan().blocks()).unwrap_or(usize::MAX), LOOKS, CONFIDENCE)
     }
 
     /// Its runs, in order.

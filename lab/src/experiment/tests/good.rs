@@ -234,6 +234,18 @@ fn plan_says_which_difference_it_can_show() {
 }
 
 #[test]
+fn plan_with_earlier_looks_shows_less() {
+    let experiment = good("repetitions = 24");
+    assert_eq!(
+        experiment.schedule().looks().iter().map(|look| look.blocks).collect::<Vec<_>>(),
+        [12, 18, 24]
+    );
+    let spread = Spread::Assumed { relative: 0.02 };
+    let without = crate::statistics::detectable(spread, 24, crate::statistics::Goal::new(0.95, 0.8)).unwrap();
+    assert!(experiment.detectable(spread).unwrap().factor > without.factor);
+}
+
+#[test]
 fn repetitions_are_enough_for_all_claims() {
     let blocks = |claims: usize| {
         let claim = "[[claim]]\nthat = 'cpu at most 9%'\n".repeat(claims);
