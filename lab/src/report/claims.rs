@@ -18,9 +18,9 @@ pub(super) fn claims(p: &mut Page, outcome: &Outcome) {
         return;
     }
     p.table(
-        "The bar is the interval, the line across it the figure, the dashed line the limit, the grey area what is no \
-         difference",
-        &["Claim", "Verdict", "#Measured", "#Interval", "#Limit", "", "Why"],
+        "In the drawings, the bar is the interval, the line across it the figure, the dashed line the limit; within \
+         the grey area there is no difference",
+        &["Claim", "Verdict", "#Measured", "#Interval", "#Limit", ""],
     );
     let left = rows(p, &outcome.claims, ROWS_MAX, row);
     p.end_table();
@@ -46,18 +46,17 @@ fn row(p: &mut Page, claim: &ClaimOutcome) {
     let drawing = Range::over(numbers).map(|range| range.svg(&bar)).unwrap_or_default();
     let mut sentence = short(&claim.claim);
     if !claim.factors.is_empty() {
-        sentence = format!("{sentence}; {}", factors(&claim.factors));
+        sentence = format!("{sentence}, at {}", factors(&claim.factors));
     }
     cells(
         p,
         &[
-            Cell::Text("text", &sentence),
+            Cell::Two("text", &sentence, &why(claim)),
             Cell::Text(&format!("word {}", class(&claim.verdict)), &claim.verdict),
             Cell::Text("n", &value(claim.measured, &claim.unit)),
             Cell::Text("n", &interval(claim.interval, &claim.unit)),
             Cell::Text("n", &value(Some(claim.limit), &claim.unit)),
             Cell::Drawing(&drawing),
-            Cell::Text("text", &why(claim)),
         ],
     );
 }
@@ -98,7 +97,7 @@ pub(super) fn controls(p: &mut Page, outcome: &Outcome) {
     );
     p.table(
         "Second copy against the first",
-        &["System", "Figure", "Factors", "#Ratio", "#Interval", "", "#Least difference"],
+        &["System", "Figure", "#Ratio", "#Interval", "", "#Least difference"],
     );
     let bar = |control: &Control| Bar {
         interval: control.interval,
@@ -118,9 +117,8 @@ pub(super) fn controls(p: &mut Page, outcome: &Outcome) {
         cells(
             p,
             &[
-                Cell::Text("", &short(&control.system)),
+                Cell::Two("at", &short(&control.system), &factors(&control.factors)),
                 Cell::Text("", &short(&control.quantity)),
-                Cell::Text("", &factors(&control.factors)),
                 Cell::Text("n", &value(control.ratio, "x")),
                 Cell::Text("n", &interval(control.interval, "x")),
                 Cell::Drawing(&drawing),

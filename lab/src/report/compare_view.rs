@@ -22,7 +22,7 @@ impl Comparison {
             let why = if self.machine.is_empty() {
                 "the machine of a side is not known".to_owned()
             } else {
-                format!("{} of the machines differ", count(self.machine.len(), "fact"))
+                format!("the machines differ in {}", count(self.machine.len(), "fact"))
             };
             all.push(format!(
                 "No claim is made: {why}. Figures of different machines cannot tell which system is better."
@@ -62,9 +62,11 @@ impl Comparison {
 
     /// As a page: one self-contained file without scripts.
     pub fn html(&self) -> String {
-        let mut p = Page::styled(&format!("{} against {}", name(&self.a), name(&self.b)), STYLE);
+        let (a, b) = (name(&self.a), name(&self.b));
+        let title = if a == b { format!("{a} Two results") } else { format!("{a} Against: {b}") };
+        let mut p = Page::styled(&title, STYLE);
         p.raw("<header>");
-        p.element("h1", &format!("{} against {}", name(&self.a), name(&self.b)));
+        p.element("h1", &title);
         p.raw("</header>\n<main id=\"main\">\n");
         let warnings = self.warnings();
         if !warnings.is_empty() {
@@ -116,7 +118,7 @@ impl Comparison {
         p.element("p", METHOD);
         p.table(
             "Medians over blocks with their intervals; the upper bar is A, the lower one B",
-            &["Figure", "System", "Factors", "#A", "#B", "#Change", "", "What it says"],
+            &["Figure", "#A", "#B", "#Change", "What it says", ""],
         );
         let left = rows(p, &self.figures, ROWS_MAX, |p, row| {
             let class = match (self.same_machine, row.better) {
@@ -124,17 +126,16 @@ impl Comparison {
                 (true, Some(false)) => "text no",
                 _ => "text",
             };
+            let name = format!("{} of {}", short(&row.quantity), short(&row.subject));
             cells(
                 p,
                 &[
-                    Cell::Text("", &short(&row.quantity)),
-                    Cell::Text("", &short(&row.subject)),
-                    Cell::Text("", &factors(&row.factors)),
-                    Cell::Text("n", &figure(row.a, &row.unit)),
-                    Cell::Text("n", &figure(row.b, &row.unit)),
+                    Cell::Two("at", &name, &factors(&row.factors)),
+                    Cell::Two("n", &value(row.a.0, &row.unit), &range(row.a.1, &row.unit)),
+                    Cell::Two("n", &value(row.b.0, &row.unit), &range(row.b.1, &row.unit)),
                     Cell::Text("n", &change(row)),
-                    Cell::Drawing(&drawing(row)),
                     Cell::Text(class, self.words(row)),
+                    Cell::Drawing(&drawing(row)),
                 ],
             );
         });
@@ -190,6 +191,11 @@ fn figure((median, ends): (Option<f64>, Option<(f64, f64)>), unit: &str) -> Stri
         None => value(median, unit),
         ends => format!("{} ({})", value(median, unit), interval(ends, unit)),
     }
+}
+
+/// The interval; empty if there is none.
+fn range(ends: Option<(f64, f64)>, unit: &str) -> String {
+    ends.map_or_else(String::new, |ends| interval(Some(ends), unit))
 }
 
 fn change(row: &FigureRow) -> String {

@@ -3,7 +3,7 @@
 use load::report::svg::Page;
 
 use super::groups::{Combination, Group};
-use super::page::{left_out, rows};
+use super::page::{Cell, cells, left_out, rows};
 use super::words::{NOTHING, factors, interval, short, value};
 use crate::record::RunRecord;
 use crate::statistics::{median, median_interval};
@@ -15,14 +15,13 @@ const CONFIDENCE: f64 = 0.95;
 type Cost = (&'static str, &'static str, fn(&Costs) -> Option<f64>);
 
 /// The columns: title, unit, and which cost of a run.
-const COLUMNS: [Cost; 8] = [
+const COLUMNS: [Cost; 7] = [
     ("CPU a call", "us", |c| per(c.cpu, c.calls)),
     ("CPU a message", "us", |c| per(c.cpu, c.messages)),
     ("Instructions a call", "", |c| per(c.instructions, c.calls)),
     ("Instructions a message", "", |c| per(c.instructions, c.messages)),
     ("Messages a call", "", |c| per(c.messages, c.calls)),
     ("Context switches a call", "", |c| per(c.switches, c.calls)),
-    ("Memory", "MiB", |c| c.memory),
     ("Generator's CPU a call", "us", |c| per(c.generator, c.calls)),
 ];
 
@@ -34,7 +33,6 @@ struct Costs {
     cpu: Option<f64>,
     instructions: Option<f64>,
     switches: Option<f64>,
-    memory: Option<f64>,
     /// Microseconds of processor time of the generator.
     generator: Option<f64>,
 }
@@ -58,7 +56,6 @@ impl Costs {
             cpu: load.server_cpu_percent.map(|percent| percent * 1e4 * seconds),
             instructions: sampled("system.instructions"),
             switches: switches.into_iter().flatten().reduce(|a, b| a + b),
-            memory: load.server_memory_mib,
             generator: sampled("generator.cpu").map(|percent| percent * 1e4),
         }
     }
@@ -95,7 +92,7 @@ pub(super) fn costs(p: &mut Page, combinations: &[Combination<'_>]) {
         return;
     }
     p.section("costs", "Costs");
-    let mut titles = vec!["System".to_owned(), "Factors".to_owned()];
+    let mut titles = vec!["System".to_owned()];
     titles.extend(columns.iter().map(|(title, unit, _)| match *unit {
         "" => format!("#{title}"),
         unit => format!("#{title}, {unit}"),
@@ -105,29 +102,25 @@ pub(super) fn costs(p: &mut Page, combinations: &[Combination<'_>]) {
         &titles.iter().map(String::as_str).collect::<Vec<_>>(),
     );
     let left = rows(p, &groups, ROWS_MAX, |p, (combination, group, runs)| {
-        let mut texts = vec![short(&group.subject), factors(combination.factors)];
+        let mut texts = Vec::new();
         for (_, _, cost) in &columns {
             let values: Vec<f64> = runs.iter().filter_map(cost).collect();
             texts.push(with_interval(&values));
         }
-        let cells: Vec<(&str, &str)> = texts
-            .iter()
-            .enumerate()
-            .map(|(nth, text)| (if nth < 2 { "" } else { "n" }, text.as_str()))
-            .collect();
-        p.row(&cells);
+        let (subject, factors) = (short(&group.subject), factors(combination.factors));
+        let mut row = vec![Cell::Two("at", &subject, &factors)];
+        row.extend(texts.iter().map(|(middle, ends)| Cell::Two("n", middle, ends)));
+        cells(p, &row);
     });
     p.end_table();
     left_out(p, left, "row", "the archives have the samples");
 }
 
-/// The median and, in brackets, where it lies.
-fn with_interval(values: &[f64]) -> String {
-    let Some(middle) = median(values) else { return NOTHING.to_owned() };
+/// The median, and where it lies.
+fn with_interval(values: &[f64]) -> (String, String) {
+    let Some(middle) = median(values) else { return (NOTHING.to_owned(), String::new()) };
     // The seed of the bootstrap: the same values give the same interval.
     let ends = median_interval(values, CONFIDENCE, 0).ok().map(|e| (e.interval.low(), e.interval.high()));
-    match ends {
-        Some(ends) => format!("{} ({})", value(Some(middle), ""), interval(Some(ends), "")),
-        None => value(Some(middle), ""),
-    }
+    let ends = ends.map_or_else(String::new, |ends| interval(Some(ends), ""));
+    (value(Some(middle), ""), ends)
 }

@@ -6,7 +6,7 @@ use load::report::svg::{Line, Page, Plot, Scale};
 use load::report::{Distribution, number};
 
 use super::groups::{Combination, Group};
-use super::page::{PLOT_WIDTH, has_room, left_out, rows};
+use super::page::{Cell, PLOT_WIDTH, cells, has_room, left_out, rows};
 use super::words::{NOTHING, factors, short};
 use crate::record::RunRecord;
 use crate::statistics::Latencies;
@@ -20,7 +20,7 @@ const TIMES: [(&str, &str); 4] = [
 ];
 /// Points of a curve to one nine.
 const STEPS: u32 = 24;
-const NINES_MAX: u32 = 6;
+const NINES_MAX: u32 = 9;
 /// Rows of the table.
 const ROWS_MAX: usize = 300;
 
@@ -94,10 +94,7 @@ fn curve(group: &Group<'_>, key: &str) -> Line {
 fn table(p: &mut Page, combinations: &[Combination<'_>], key: &str) {
     p.table(
         "Percentiles of all runs together, ms; empty where too few values were measured",
-        &[
-            "System", "Factors", "#Runs", "#Values", "#50 %", "#90 %", "#99 %", "#99.9 %", "#99.99 %",
-            "#Largest",
-        ],
+        &["System", "#Runs", "#Values", "#50 %", "#90 %", "#99 %", "#99.9 %", "#99.99 %", "#Largest"],
     );
     let groups = combinations.iter().flat_map(|c| c.groups.iter().map(move |g| (c, g)));
     let left = rows(p, groups, ROWS_MAX, |p, (combination, group)| {
@@ -110,13 +107,13 @@ fn table(p: &mut Page, combinations: &[Combination<'_>], key: &str) {
         let ms = |micros: Option<f64>| micros.map_or_else(String::new, |v| number(v / 1e3));
         let largest = merged.summary().map_or_else(|| NOTHING.to_owned(), |s| ms(Some(s.max)));
         let shares = [50.0, 90.0, 99.0, 99.9, 99.99].map(|percent| ms(merged.percentile(percent).value));
-        let (subject, factors, runs) =
-            (short(&group.subject), factors(combination.factors), runs.to_string());
-        let values = number(merged.count() as f64);
-        let mut cells = vec![("", &*subject), ("", &factors), ("n", &runs), ("n", &values)];
-        cells.extend(shares.iter().map(|share| ("n", share.as_str())));
-        cells.push(("n", &largest));
-        p.row(&cells);
+        let (subject, factors) = (short(&group.subject), factors(combination.factors));
+        let (runs, values) = (runs.to_string(), number(merged.count() as f64));
+        let mut row =
+            vec![Cell::Two("at", &subject, &factors), Cell::Text("n", &runs), Cell::Text("n", &values)];
+        row.extend(shares.iter().map(|share| Cell::Text("n", share)));
+        row.push(Cell::Text("n", &largest));
+        cells(p, &row);
     });
     p.end_table();
     left_out(p, left, "row", "the archives have the distributions");

@@ -19,6 +19,8 @@ const PLOTS_MAX: usize = 24;
 const LINES_MAX: usize = 6;
 /// Values of a factor that are drawn.
 const VALUES_MAX: usize = 60;
+/// How the name of the second copy of the A/A control ends.
+const AGAIN: &str = ".again";
 
 /// The names of all figures in order of their first appearance, with their units.
 pub(super) fn quantities(figures: &[Figure]) -> Vec<(&str, &str)> {
@@ -59,7 +61,7 @@ fn table(p: &mut Page, quantity: &str, unit: &str, figures: &[&Figure]) -> usize
         "{}{unit_text}: the median over blocks with its interval; a mark for each block",
         short(quantity)
     );
-    p.table(&caption, &["System", "Factors", "#Median", "#Interval", "", "#Blocks"]);
+    p.table(&caption, &["System", "#Median", "#Interval", "", "#Blocks"]);
     let bar = |figure: &Figure, values| Bar {
         interval: figure.interval,
         measured: figure.median,
@@ -75,8 +77,7 @@ fn table(p: &mut Page, quantity: &str, unit: &str, figures: &[&Figure]) -> usize
         cells(
             p,
             &[
-                Cell::Text("", &short(&figure.subject)),
-                Cell::Text("", &factors(&figure.factors)),
+                Cell::Two("at", &short(&figure.subject), &factors(&figure.factors)),
                 Cell::Text("n", &value(figure.median, unit)),
                 Cell::Text("n", &interval(figure.interval, unit)),
                 Cell::Drawing(&drawing),
@@ -137,7 +138,9 @@ fn numeric(text: &str) -> Option<f64> {
 fn curve(figures: &[Figure], (quantity, unit): (&str, &str), factor: &str, values: &[&str]) -> Plot {
     let numbers: Option<Vec<f64>> = values.iter().map(|v| numeric(v)).collect();
     let mut lines: Vec<(String, Vec<(f64, &Figure)>)> = Vec::new();
-    for figure in figures.iter().filter(|f| f.quantity == quantity) {
+    // The second copy of the control is the same system, and would only be in the way.
+    let of_it = |f: &&Figure| f.quantity == quantity && !f.subject.ends_with(AGAIN);
+    for figure in figures.iter().filter(of_it) {
         let Some(at) = figure.factors.iter().find(|f| f.name == factor) else { continue };
         let Some(nth) = values.iter().position(|v| *v == at.value) else { continue };
         let x = numbers.as_ref().and_then(|all| all.get(nth).copied()).unwrap_or(nth as f64);

@@ -52,9 +52,10 @@ pub(super) fn combinations<'a>(outcome: &Outcome, records: &'a [RunRecord]) -> V
             group.void += 1;
         }
     }
-    // Runs come in random order; the same system has the same colour in every plot.
+    // Runs come in random order. The same system has the same colour in every plot: that of its figures.
+    let place = |subject: &str| outcome.figures.iter().position(|figure| figure.subject == subject);
     for combination in &mut all {
-        combination.groups.sort_by(|a, b| a.subject.cmp(&b.subject));
+        combination.groups.sort_by_key(|g| (place(&g.subject).unwrap_or(usize::MAX), g.subject.clone()));
     }
     all.sort_by_key(|c| records.iter().find(|r| r.factors == c.factors).map(|r| r.setup));
     all

@@ -22,9 +22,12 @@ const LINES_MAX: usize = 60;
 const QUESTION_MAX: usize = 1_000;
 
 /// A cell of a table.
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Cell<'a> {
     /// Style class and text.
     Text(&'a str, &'a str),
+    /// Style class, text, and more text below it.
+    Two(&'a str, &'a str, &'a str),
     /// Markup of our own.
     Drawing(&'a str),
 }
@@ -36,6 +39,11 @@ pub(super) fn cells(p: &mut Page, all: &[Cell<'_>]) {
         match cell {
             Cell::Text("", text) => p.raw(&format!("<td>{}</td>", escape(text))),
             Cell::Text(class, text) => p.raw(&format!("<td class=\"{class}\">{}</td>", escape(text))),
+            Cell::Two(class, text, "") => p.raw(&format!("<td class=\"{class}\">{}</td>", escape(text))),
+            Cell::Two(class, text, more) => {
+                let (text, more) = (escape(text), escape(more));
+                p.raw(&format!("<td class=\"{class}\">{text}<p class=\"dim\">{more}</p></td>"));
+            }
             Cell::Drawing(markup) => p.raw(&format!("<td class=\"drawing\">{markup}</td>")),
         }
     }

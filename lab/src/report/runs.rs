@@ -18,7 +18,7 @@ pub(super) fn runs(p: &mut Page, outcome: &Outcome) {
     }
     p.table(
         "In the order in which they were made",
-        &["#Block", "System", "Factors", "Counts", "Why not, and what is worth knowing", "Archive", "Name"],
+        &["#Block", "System", "Counts", "Why not, and what is worth knowing", "Archive and name"],
     );
     let left = rows(p, &outcome.runs, ROWS_MAX, |p, run| {
         let state = if run.void.is_empty() { ("yes", "yes") } else { ("no", "void") };
@@ -27,12 +27,10 @@ pub(super) fn runs(p: &mut Page, outcome: &Outcome) {
             p,
             &[
                 Cell::Text("n", &run.block.to_string()),
-                Cell::Text("", &short(&run.subject)),
-                Cell::Text("", &factors(&run.factors)),
+                Cell::Two("at", &short(&run.subject), &factors(&run.factors)),
                 Cell::Text(state.0, state.1),
                 Cell::Text("text", &short(&words.join("; "))),
-                Cell::Text("file", &short(&run.archive)),
-                Cell::Text("file", &short(&run.id)),
+                Cell::Two("file", &short(&run.archive), &short(&run.id)),
             ],
         );
     });

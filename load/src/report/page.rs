@@ -80,7 +80,7 @@ impl Page {
         let _ = write!(
             self.out,
             "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{caption}\"><table>\
-             <caption>{caption}</caption><thead><tr>"
+             <caption><span>{caption}</span></caption><thead><tr>"
         );
         for c in columns {
             let (class, c) = c.strip_prefix('#').map_or(("", *c), |c| (" class=\"n\"", c));

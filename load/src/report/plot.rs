@@ -8,7 +8,7 @@ use super::format::{escape, number};
 /// Width of a plot that has the page for itself, in units of its drawing: pixels where nothing scales it.
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 250.0;
-const LEFT: f64 = 62.0;
+const LEFT: f64 = 68.0;
 const RIGHT: f64 = 24.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 34.0;
@@ -17,8 +17,9 @@ const COLUMNS: usize = 700;
 
 /// Events that are named in a plot; of more only the lines are drawn.
 const EVENTS_NAMED: usize = 6;
-/// About the width of a character of a label.
+/// About the width of a character of a label, and its height.
 const CHARACTER: f64 = 6.2;
+const LINE: f64 = 12.0;
 
 /// How the range of a value is drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -218,7 +219,7 @@ impl Plot {
             );
             if nth < EVENTS_NAMED {
                 // Names of events close to each other stand below each other, and never beyond the edge.
-                let line = TOP + 24.0 + 12.0 * (nth % 3) as f64;
+                let line = TOP + LINE * (2 + nth % 3) as f64;
                 let over = at + name.chars().count() as f64 * CHARACTER > self.right();
                 let (class, place) = if over { ("note end", at - 4.0) } else { ("note", at + 4.0) };
                 let name = escape(name);
@@ -237,15 +238,19 @@ impl Plot {
 
     fn axes(&self, out: &mut String, x: &Axis, y: &Axis) {
         let (bottom, right) = (HEIGHT - BOTTOM, self.right());
+        let mut free = f64::INFINITY;
         for (value, label) in y.ticks() {
             let at = y.place(value);
             let _ = write!(
                 out,
-                "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
-                 <text class=\"tick end\" x=\"{:.1}\" y=\"{:.1}\">{label}</text>",
-                LEFT - 6.0,
-                at + 4.0
+                "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>"
             );
+            // From the bottom up; a label that would touch the one below it is left out.
+            if at <= free {
+                free = at - LINE;
+                let (x, y) = (LEFT - 6.0, at + 4.0);
+                let _ = write!(out, "<text class=\"tick end\" x=\"{x:.1}\" y=\"{y:.1}\">{label}</text>");
+            }
         }
         let mut taken = 0.0;
         for (value, label) in self.ticks_x(x) {
@@ -266,6 +271,8 @@ impl Plot {
                 );
             }
         }
+        // Labels by nines need all the room, and say by themselves that they are shares.
+        let unit = if self.y_scale == Scale::Nines { "" } else { &self.y };
         let _ = write!(
             out,
             "<line class=\"axis\" x1=\"{LEFT}\" x2=\"{right:.1}\" y1=\"{bottom:.1}\" y2=\"{bottom:.1}\"/>\
@@ -275,7 +282,7 @@ impl Plot {
             HEIGHT - 4.0,
             escape(&self.x),
             f64::midpoint(TOP, bottom),
-            escape(&self.y)
+            escape(unit)
         );
     }
 }

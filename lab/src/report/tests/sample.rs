@@ -38,7 +38,10 @@ pub fn record(block: u32, subject: &str, setup: usize, rate: u32, transport: &st
         factors: factors(rate, transport),
         seed: 42,
         started: 1_764_400_000 + u64::from(block) * 100,
-        program: vec![Fact::new("version", format!("{subject} 1.0")), Fact::new("sha256", "ab".repeat(32))],
+        program: vec![
+            Fact::new("version", format!("{} 1.0", subject.trim_end_matches(".again"))),
+            Fact::new("sha256", "ab".repeat(32)),
+        ],
         machine: machine(),
         window: (11.0, 71.0),
         faults: vec![(30.0, "kill".to_owned())],
