@@ -241,7 +241,7 @@ fn plan_with_earlier_looks_shows_less() {
         [12, 18, 24]
     );
     let spread = Spread::Assumed { relative: 0.02 };
-    let without = crate::statistics::detectable(spread, 24, crate::statistics::Goal::new(0.95, 0.8)).unwrap();
+    let without = detectable(spread, 24, Goal::new(0.95, 0.8)).unwrap();
     assert!(experiment.detectable(spread).unwrap().factor > without.factor);
 }
 
