@@ -34,7 +34,7 @@ pub fn run(args: &TuneArgs) -> ExitCode {
     let done = match &args.command {
         None if args.script => script(args),
         None => report(args),
-        Some(TuneCommand::Explain { name }) => explain(name.as_deref()),
+        Some(TuneCommand::Explain { name }) => explain(args, name.as_deref()),
         Some(TuneCommand::Apply { names, until_reboot }) => apply(args, names, *until_reboot),
         Some(TuneCommand::Restore) => restore(args),
         Some(TuneCommand::Verify) => verify(args),
@@ -115,10 +115,15 @@ fn script(args: &TuneArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn explain(name: Option<&str>) -> Result<ExitCode, Failure> {
+fn explain(args: &TuneArgs, name: Option<&str>) -> Result<ExitCode, Failure> {
     let text = match name {
         None => tune::say::items(),
-        Some(name) => tune::say::explanation(tune_rules::item(name).ok_or_else(|| unknown(name))?),
+        Some(name) => {
+            let item = tune_rules::item(name).ok_or_else(|| unknown(name))?;
+            let mut found = findings(args, &machine(args))?;
+            found.retain(|finding| finding.item() == name);
+            format!("{}\n{}", tune::say::explanation(item), tune::say::here(&found))
+        }
     };
     say::out(format_args!("{text}"));
     Ok(ExitCode::SUCCESS)
@@ -153,7 +158,13 @@ fn apply(args: &TuneArgs, names: &[String], until_reboot: bool) -> Result<ExitCo
     } else {
         tune::refused(&plans)
     };
-    out(args, || tune::say::applied(&results), || tune::as_json::applied(&results));
+    // What was written is looked at again, and what will undo it is named.
+    let entries = Journal::entries_of(&args.journal()).unwrap_or_default();
+    let mut lost = tune::verify(&machine, &entries);
+    lost.retain(|place| !place.kept());
+    let steps = tune::steps(&findings, &results);
+    let text = || tune::say::applied(&results) + &tune::say::verified(&lost) + &tune::say::steps(&steps);
+    out(args, text, || tune::as_json::applied_then(&results, &lost, &steps));
     Ok(code(results.iter().all(tune::Applied::good)))
 }
 

@@ -30,17 +30,20 @@ impl Expected {
     /// Bytes that the kernel counts for a waiting datagram, as the server does for its receive buffers.
     pub const BYTES_PER_MESSAGE: u64 = 1_152;
 
-    /// Stream connections at one time.
+    /// The largest number of connections or calls a second: more than one machine can carry.
+    pub const MOST: u64 = 1 << 30;
+
+    /// Stream connections at one time, at most [`Expected::MOST`].
     #[must_use]
     pub fn with_connections(mut self, connections: u64) -> Expected {
-        self.connections = connections;
+        self.connections = connections.min(Self::MOST);
         self
     }
 
-    /// New calls a second.
+    /// New calls a second, at most [`Expected::MOST`].
     #[must_use]
     pub fn with_calls(mut self, calls: u64) -> Expected {
-        self.calls = calls;
+        self.calls = calls.min(Self::MOST);
         self
     }
 

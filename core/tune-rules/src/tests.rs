@@ -551,3 +551,47 @@ fn items_have_names_and_pages() {
         assert_eq!(crate::item(item.name()).map(crate::Item::title), Some(item.title()));
     }
 }
+
+#[test]
+fn nonsense_in_any_file_never_panics() {
+    let most = u64::MAX.to_string();
+    let texts = [
+        "",
+        "\n",
+        "0",
+        "-1",
+        &most,
+        &format!("{most} {most} {most} {most} {most} {most} {most} {most} {most}"),
+        &format!("0-{most}"),
+        "4294967295-0,,-",
+        "ffffffffffffffffffffffffffffffffffffffffffffffff",
+        ":::\n:\n=\n = = \n-=\n/=1\n.=\n",
+        "Udp:\nUdp: RcvbufErrors\nUdp:\n",
+        "MemTotal: \ncpu\ncpu  \nMax open files\nUid:\nCapEff: zz\n",
+        "entries drop\n0\nzzzz zzzz\n",
+        "install sctp\nblacklist\nsctp \nLimitNOFILE=:\nAmbientCapabilities=\nUser=\n",
+        "\u{0}\u{1b}[31m\u{fffd}\u{1f600}",
+    ];
+    let names = ["eth0", "0", "-", "\u{1f600}"];
+    let place = |pattern: &str, name: &str| pattern.replace(['*', '#'], name);
+    let paths: Vec<&str> = crate::PATHS
+        .iter()
+        .copied()
+        .chain(["/proc/#/limits", "/proc/#/comm", "/sys/fs/cgroup/a/cpu.max"])
+        .collect();
+    let most_of_all = Expected::default().with_sctp(true).with_connections(u64::MAX).with_calls(u64::MAX);
+    for text in texts {
+        let mut all = Snapshot::new();
+        for path in &paths {
+            for name in names {
+                all = all.with(&place(path, name), text);
+                found(&with_card().with(&place(path, name), text));
+            }
+        }
+        for setting in crate::CARD_SETTINGS {
+            all = all.with(&format!("/ethtool/eth0/{setting}"), text);
+        }
+        found(&all);
+        check(&all, &most_of_all);
+    }
+}

@@ -64,6 +64,14 @@ pub fn applied(results: &[Applied]) -> Value {
     json!({"changes": results.iter().map(one).collect::<Vec<_>>()})
 }
 
+/// What `apply` did, what is not as it should be all the same, and what is to be done by hand.
+pub fn applied_then(results: &[Applied], lost: &[Verified], steps: &[String]) -> Value {
+    let mut value = applied(results);
+    value["not_kept"] = verified(lost)["settings"].take();
+    value["by_hand"] = json!(steps);
+    value
+}
+
 /// What `undo` did.
 pub fn undone(results: &[Undone]) -> Value {
     let one = |result: &Undone| match result {

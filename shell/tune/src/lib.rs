@@ -24,7 +24,7 @@ mod verify;
 pub use apply::{Applied, Lasting, Outcome, apply, refused};
 pub use journal::{Entry, Journal, JournalError};
 pub use machine::Machine;
-pub use plan::{Plan, select};
+pub use plan::{Plan, select, steps};
 pub use restore::restore;
 pub use script::script;
 pub use undo::{Undone, undo};
@@ -32,10 +32,10 @@ pub use verify::{Verified, verify};
 
 /// Texts for people.
 pub mod say {
-    pub use crate::text::{applied, explanation, items, report, undone, verified};
+    pub use crate::text::{applied, explanation, here, items, report, steps, undone, verified};
 }
 
 /// The same for programs.
 pub mod as_json {
-    pub use crate::json::{applied, report, undone, verified};
+    pub use crate::json::{applied, applied_then, report, undone, verified};
 }

@@ -3,7 +3,7 @@
 use crate::ethtool;
 use rustix::fs::{Access, access};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use tune_rules::{CARD_SETTINGS, OWN_SYSCTL_FILE, OWN_UNIT_FILE, PATHS, Reading, Rights, Seen, Snapshot};
 
@@ -115,10 +115,8 @@ impl Machine {
         {
             return Reading::Text(link.to_string_lossy().into_owned());
         }
-        let mut bytes = Vec::new();
-        let read = File::open(self.place(path)).and_then(|file| file.take(LONGEST).read_to_end(&mut bytes));
-        match read {
-            Ok(_) => match String::from_utf8(bytes) {
+        match regular_file::read(&self.place(path), LONGEST) {
+            Ok(bytes) => match String::from_utf8(bytes) {
                 Ok(text) => Reading::Text(text),
                 Err(_) => Reading::Denied("it is no text".to_owned()),
             },

@@ -1,5 +1,6 @@
 //! Which changes are to be made.
 
+use crate::apply::Applied;
 use tune_rules::{Change, Finding, Level};
 
 /// A change, the item that wants it, and why it cannot be made from here if so.
@@ -46,4 +47,19 @@ pub fn select<'a>(findings: &'a [Finding], names: &[String]) -> Vec<Plan<'a>> {
         }
     }
     plans
+}
+
+/// What is to be done by hand after changes were made, without repetition.
+pub fn steps(findings: &[Finding], results: &[Applied]) -> Vec<String> {
+    let mut steps: Vec<String> = Vec::new();
+    let made = |finding: &&Finding| {
+        let names: Vec<String> = finding.changes().iter().map(Change::name).collect();
+        results.iter().any(|result| result.made() && names.iter().any(|name| name == result.name()))
+    };
+    for step in findings.iter().filter(made).flat_map(Finding::steps_by_hand) {
+        if !steps.contains(step) {
+            steps.push(step.clone());
+        }
+    }
+    steps
 }

@@ -15,6 +15,11 @@ fn row(text: &mut String, label: &str, what: &str) {
 
 /// The report of `strowger tune`.
 pub fn report(findings: &[Finding]) -> String {
+    rows(findings) + &summary(findings)
+}
+
+/// The findings, the worst first.
+fn rows(findings: &[Finding]) -> String {
     let mut text = String::new();
     let mut sorted: Vec<&Finding> = findings.iter().collect();
     sorted.sort_by_key(|finding| finding.level());
@@ -50,7 +55,6 @@ pub fn report(findings: &[Finding]) -> String {
         row(&mut text, "why", reason);
         text.push('\n');
     }
-    text.push_str(&summary(findings));
     text
 }
 
@@ -112,6 +116,22 @@ fn filled(text: &str) -> String {
     }
     lines.push('\n');
     lines
+}
+
+/// What an item finds on this machine.
+pub fn here(findings: &[Finding]) -> String {
+    if findings.is_empty() {
+        return "Nothing to report on this machine.\n".to_owned();
+    }
+    format!("On this machine:\n\n{}", rows(findings))
+}
+
+/// What is to be done by hand.
+pub fn steps(steps: &[String]) -> String {
+    steps.iter().fold(String::new(), |mut text, step| {
+        let _ = writeln!(text, "to do    {step}");
+        text
+    })
 }
 
 /// All items, one on each line.

@@ -3,6 +3,7 @@
 use crate::cli::Output;
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
+use tune_rules::Expected;
 
 /// Examples of `strowger tune --help`.
 pub const EXAMPLES: &str = "Examples:
@@ -28,10 +29,10 @@ pub struct TuneArgs {
     #[arg(long)]
     pub script: bool,
     /// Expected stream connections (TCP, TLS, WebSocket) at one time [default: that of --config, else 10000]
-    #[arg(long, global = true, value_name = "N")]
+    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=Expected::MOST))]
     pub connections: Option<u64>,
     /// Expected new calls a second [default: 1000]
-    #[arg(long, global = true, value_name = "CALLS/S")]
+    #[arg(long, global = true, value_name = "CALLS/S", value_parser = clap::value_parser!(u64).range(1..=Expected::MOST))]
     pub rate: Option<u64>,
     /// The server's configuration file: its ports, workers, steering and limits count
     #[arg(long, global = true, value_name = "FILE")]

@@ -112,6 +112,15 @@ must "left     net.ipv4.tcp_max_syn_backlog: 777"
 must "it was 512 before"
 set_ ipv4/tcp_max_syn_backlog 512
 same before "undo did not restore the others"
+# In most containers /proc/sys is read only.
+mount --bind /proc/sys /proc/sys
+mount -o remount,bind,ro /proc/sys
+status 1 $tune
+must "make the change on the host"
+status 1 $tune apply
+must "not here net.core.somaxconn: 16384 wanted"
+same before "apply changed something that it reported as read only"
+[ ! -e "$work/journal" ] || { echo "a journal without a change"; exit 1; }
 echo ALL SEEN
 "#;
 
@@ -156,8 +165,13 @@ fn tune_finds_mends_and_undoes_faults_of_a_kernel() {
 
 #[test]
 fn tune_usage_errors_exit_with_two() {
-    let wrong: &[&[&str]] =
-        &[&["--bogus"], &["explain", "nonsense"], &["apply", "nonsense"], &["--connections", "many"]];
+    let wrong: &[&[&str]] = &[
+        &["--bogus"],
+        &["explain", "nonsense"],
+        &["apply", "nonsense"],
+        &["--connections", "many"],
+        &["--rate", "0"],
+    ];
     for args in wrong {
         let out = Command::new(binary()).arg("tune").args(*args).output().unwrap();
         assert_eq!(out.status.code(), Some(2), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));

@@ -31,8 +31,10 @@ fn conntrack(look: &mut Look<'_>) {
     let count_name = "net.netfilter.nf_conntrack_count";
     let Some(count) = look.sysctl(count_name).filter(|count| *count > 0) else { return };
     let statistics = look.file("/proc/net/stat/nf_conntrack").unwrap_or_default();
-    let lost =
-        ["drop", "early_drop", "insert_failed"].iter().map(|name| hex_column(statistics, name)).sum::<u64>();
+    let lost = ["drop", "early_drop", "insert_failed"]
+        .iter()
+        .map(|name| hex_column(statistics, name))
+        .fold(0, u64::saturating_add);
     let lost = (lost > 0).then(|| {
         format!(
             "{} entries were refused or ended early since boot (/proc/net/stat/nf_conntrack)",

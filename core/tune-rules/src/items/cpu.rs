@@ -112,7 +112,11 @@ fn steal(look: &mut Look<'_>) {
     let Some(cpu) = look.file("/proc/stat").and_then(|text| field(text, "cpu")) else { return };
     let times: Vec<u64> = cpu.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     // user, nice, system, idle, iowait, irq, softirq, steal (proc_stat(5)).
-    let (Some(stolen), total) = (times.get(7).copied(), times.iter().take(8).sum::<u64>()) else { return };
+    let (Some(stolen), total) =
+        (times.get(7).copied(), times.iter().take(8).copied().fold(0, u64::saturating_add))
+    else {
+        return;
+    };
     let working = total.saturating_sub(times.get(3).copied().unwrap_or(0));
     if stolen.saturating_mul(50) > working && stolen > 1_000 {
         let share = stolen.saturating_mul(100) / working.max(1);

@@ -88,9 +88,10 @@ fn card_irqs(look: &Look<'_>, card: &str) -> Vec<u32> {
 fn share(counts: &std::collections::BTreeMap<u32, Vec<(u32, u64)>>, irqs: &[u32]) -> String {
     let mut by_cpu = std::collections::BTreeMap::new();
     for (cpu, count) in irqs.iter().filter_map(|irq| counts.get(irq)).flatten() {
-        *by_cpu.entry(*cpu).or_insert(0u64) += count;
+        let sum = by_cpu.entry(*cpu).or_insert(0u64);
+        *sum = sum.saturating_add(*count);
     }
-    let total: u64 = by_cpu.values().sum();
+    let total: u64 = by_cpu.values().copied().fold(0, u64::saturating_add);
     let (cpu, most) = by_cpu.into_iter().max_by_key(|(_, count)| *count).unwrap_or((0, 0));
     format!(
         "processor {cpu} took {} % of them since boot (/proc/interrupts)",

@@ -24,7 +24,7 @@ fn neighbours(look: &mut Look<'_>) {
         let name = format!("net.{family}.neigh.default.gc_thresh3");
         let Some(most) = look.sysctl(&name) else { continue };
         let counts = family == "ipv4" && (entries.saturating_mul(2) > most || full > 0);
-        let wanted = entries.saturating_mul(4).max(8_192).next_power_of_two();
+        let wanted = entries.saturating_mul(4).clamp(8_192, 1 << 30).next_power_of_two();
         if !counts || most >= wanted {
             continue;
         }

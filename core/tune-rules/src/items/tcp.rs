@@ -212,7 +212,7 @@ fn features(look: &mut Look<'_>) {
 fn ports(look: &mut Look<'_>) {
     let name = "net.ipv4.ip_local_port_range";
     let Some(&[first, last]) = look.sysctl_numbers(name).as_deref() else { return };
-    let count = (last + 1).saturating_sub(first);
+    let count = last.saturating_add(1).saturating_sub(first);
     if count < 28_232 {
         let finding = look
             .finding(Level::Problem, format!("{name} has {} ports, Linux gives 28,232", grouped(count)))

@@ -49,8 +49,11 @@ fn lost(look: &mut Look<'_>) -> Option<String> {
     let errors = paired(snmp, "Udp", "RcvbufErrors")?;
     let ports = look.expected().ports();
     let sockets = ["/proc/net/udp", "/proc/net/udp6"];
-    let drops: u64 =
-        sockets.iter().filter_map(|path| look.file(path)).map(|text| udp_drops(text, ports)).sum();
+    let drops: u64 = sockets
+        .iter()
+        .filter_map(|path| look.file(path))
+        .map(|text| udp_drops(text, ports))
+        .fold(0, u64::saturating_add);
     if errors == 0 && drops == 0 {
         return None;
     }
@@ -76,7 +79,8 @@ fn buffers(look: &mut Look<'_>) {
                 "receive" => "datagrams are lost whenever the server stops for a moment, and all senders repeat them at once",
                 _ => "a burst of answers does not fit into the send buffer",
             })
-            .change(look.set(name, wanted));
+            .change(look.set(name, wanted))
+            .by_hand("restart the server: it asks for larger buffers at its start");
         look.report(finding);
     }
     if let Some(lost) = lost.filter(|_| !low) {
