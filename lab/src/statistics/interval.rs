@@ -298,6 +298,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
         #[test]
         fn interval_of_anything_holds_its_median(values in sample(60),
                                                 confidence in value(), seed in 0..9_u64) {
