@@ -83,6 +83,7 @@ fn assert_clean(page: &str) {
         "nav",
         "table",
         "caption",
+        "span",
         "thead",
         "tbody",
         "tr",
