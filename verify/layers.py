@@ -48,7 +48,7 @@ BELOW = {
     'worker-runtime': {'wire', 'timing', 'kernel-programs', 'log-events', 'tls', 'websocket'},
     # ... except the location service and the store, which keep bindings and credentials as the core defines them.
     'location': {'wire', 'sip-registrar', 'log-events'},
-    'store': {'wire', 'location', 'sip-registrar', 'sip-auth', 'log-events'},
+    'store': {'wire', 'location', 'sip-registrar', 'sip-auth', 'log-events', 'regular-file'},
     # ... and control, whose keys and counters are those of the core: it reads into the core's settings, and names
     # what a node counts.
     'control': {'wire', 'log-events', 'sip-message', 'sip-auth', 'sip-registrar', 'sip-proxy', 'sip-node', 'sip-balancer', 'tls', 'regular-file', 'toml-form'},

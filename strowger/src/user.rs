@@ -6,7 +6,6 @@ use control::config::{Config, Overrides};
 use control::say;
 use serving::absolute;
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -228,16 +227,15 @@ fn import(file: &Path, options: &ImportOptions, data: &DataDir) -> Result<(), Fa
     let config = configuration(data)?;
     refuse_unnamed(&config, data)?;
     // Before anything is made: a misspelt name leaves no data directory behind.
-    let input = File::open(file).map_err(|error| {
+    let input = regular_file::open(file).map_err(|error| {
         let mend = match error.kind() {
-            io::ErrorKind::NotFound => "name the CSV file to import",
-            _ => "give this user the right to read it",
+            io::ErrorKind::NotFound => "; name the CSV file to import",
+            io::ErrorKind::PermissionDenied => "; give this user the right to read it",
+            // Others say it themselves.
+            _ => "",
         };
-        Failure::Said(format!("cannot read {}: {error}; {mend}", absolute(file).display()))
+        Failure::Said(format!("cannot read {}: {error}{mend}", absolute(file).display()))
     })?;
-    if !input.metadata()?.is_file() {
-        return Err(Failure::Said(format!("{} is no regular file; write it to one first", file.display())));
-    }
     let live = io::stderr().is_terminal();
     let mut show = |p: Progress| {
         if live {

@@ -1,4 +1,4 @@
-//! Reads files that an operator names.
+//! Opens files that an operator names.
 //!
 //! Opening a FIFO or a device could block, and a large file would fill the memory. So files are opened
 //! without blocking, only regular files are accepted, and a size limit applies.
@@ -16,7 +16,24 @@ use std::path::Path;
 /// It cannot be opened, or is not a regular file. The error does not name the file; the caller must add it.
 pub fn open(path: &Path) -> Result<File> {
     // The standard library adds O_CLOEXEC.
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    only_regular(OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?)
+}
+
+/// Opens a regular file, or a link to one, to append to it. A new one is for its owner alone.
+///
+/// # Errors
+/// As for [`open`].
+pub fn append(path: &Path) -> Result<File> {
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(0o600).custom_flags(libc::O_NONBLOCK);
+    only_regular(options.open(path).map_err(|error| match error.raw_os_error() {
+        // A FIFO without a reader, or a socket (open(2)).
+        Some(libc::ENXIO) => Error::new(ErrorKind::InvalidInput, "is not a regular file; name one"),
+        _ => error,
+    })?)
+}
+
+fn only_regular(file: File) -> Result<File> {
     let kind = file.metadata()?.file_type();
     if kind.is_file() {
         return Ok(file);
@@ -50,6 +67,8 @@ pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
+    use std::os::unix::fs::PermissionsExt;
     use std::path::PathBuf;
     use std::process::Command;
 
@@ -94,5 +113,20 @@ mod tests {
         assert!(open(Path::new("/dev/zero")).unwrap_err().to_string().starts_with("is a device"));
         assert_eq!(open(&folder.0).unwrap_err().kind(), ErrorKind::IsADirectory);
         assert_eq!(open(&folder.0.join("missing")).unwrap_err().kind(), ErrorKind::NotFound);
+        for other in [&fifo, Path::new("/dev/null")] {
+            let error = append(other).unwrap_err();
+            assert!(error.to_string().contains("not a regular file"), "{error}");
+        }
+    }
+
+    #[test]
+    fn appended_file_is_made_for_its_owner_alone() {
+        let folder = Folder::new("append");
+        let file = folder.0.join("log");
+        for line in [b"a\n", b"b\n"] {
+            append(&file).unwrap().write_all(line).unwrap();
+        }
+        assert_eq!(read(&file, 10).unwrap(), b"a\nb\n");
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o077, 0);
     }
 }

@@ -10,7 +10,6 @@ mod dialect;
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::rc::Rc;
@@ -119,12 +118,7 @@ impl Subscribers {
         options: &ImportOptions,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<ImportReport> {
-        let open = File::open(file).map_err(|error| StoreError::io(file, "open it", &error))?;
-        let regular = open.metadata().is_ok_and(|meta| meta.is_file());
-        if !regular {
-            let mend = "write it to a file first; it is read twice";
-            return Err(StoreError::new(Kind::Input, file, "is not a regular file", mend));
-        }
+        let open = regular_file::open(file).map_err(|error| StoreError::io(file, "open it", &error))?;
         self.import_from(open, file, options, progress)
     }
 

@@ -183,6 +183,12 @@ pub(crate) fn read_all(file: &Path, limit: u64) -> Result<Vec<CertificateDer<'st
     }
 }
 
+/// The subject of a certificate that is not one of an authority.
+pub(crate) fn subject_unless_authority(certificate: &CertificateDer<'_>) -> Option<String> {
+    let (_, read) = X509Certificate::from_der(certificate).ok()?;
+    (!read.is_ca()).then(|| read.subject().to_string())
+}
+
 /// What the first of a chain says.
 fn facts(chain: &[CertificateDer<'_>]) -> Result<Facts, String> {
     let first = chain.first().ok_or("no certificate")?;

@@ -4,9 +4,9 @@
 use crate::certificate::CertificateError;
 use rustls::KeyLog;
 use std::fmt::Write as _;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Write as _;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -20,7 +20,7 @@ impl KeyFile {
     /// # Errors
     /// It cannot be written, or is open to others than its owner.
     pub fn open(file: &Path) -> Result<KeyFile, CertificateError> {
-        let opened = OpenOptions::new().append(true).create(true).mode(0o600).open(file);
+        let opened = regular_file::append(file);
         let opened = opened.map_err(|error| CertificateError::new(file, error.to_string()))?;
         let mode = opened.metadata().map_err(|error| CertificateError::new(file, error.to_string()))?.mode();
         if mode & 0o077 != 0 {

@@ -1,7 +1,7 @@
 //! What all sessions of one server, or all towards some peers, have in common.
 
 use crate::authorities::Authorities;
-use crate::certificate::{Certificate, CertificateError, read_all};
+use crate::certificate::{Certificate, CertificateError, read_all, subject_unless_authority};
 use crate::choice::Choice;
 use crate::remembered::{Ends, Remembered};
 use crate::session::{Fault, Session};
@@ -242,6 +242,16 @@ pub fn roots_in(file: &Path) -> Result<Arc<RootCertStore>, CertificateError> {
         0 => Err(CertificateError::new(file, "has no certificate of an authority that can be used")),
         _ => Ok(Arc::new(roots)),
     }
+}
+
+/// The subjects of certificates in a file of roots that are no authorities (RFC 5280 section 4.2.1.9). The
+/// holder of such a key could prove any name, because what a root may do is not verified.
+///
+/// # Errors
+/// As for [`roots_in`].
+pub fn no_authorities_in(file: &Path) -> Result<Vec<String>, CertificateError> {
+    roots_in(file)?;
+    Ok(read_all(file, MAX_ROOTS)?.iter().filter_map(|found| subject_unless_authority(found)).collect())
 }
 
 /// The roots of the system.

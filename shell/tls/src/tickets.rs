@@ -30,6 +30,8 @@ const HEAD: usize = NUMBER + NONCE_LEN;
 const UNTIL: usize = 8;
 /// Fewer bytes are no secret.
 const SHORTEST: usize = 32;
+/// So few different bytes are no secret. One of hexadecimal digits has more.
+const FEW: usize = 8;
 /// More bytes are not read.
 const LONGEST: u64 = 4096;
 
@@ -60,8 +62,22 @@ impl TicketSecret {
                 "has fewer than 32 bytes; make it by `openssl rand -out FILE 48`, the same for all nodes";
             return Err(CertificateError::new(file, what));
         }
+        if is_guessed(&secret) {
+            let what =
+                "is no secret, its bytes are alike or repeated; make it by `openssl rand -out FILE 48`";
+            return Err(CertificateError::new(file, what));
+        }
         Ok(TicketSecret(secret))
     }
+}
+
+/// Whether bytes are no random ones: few of them differ, or all are a shorter block again and again.
+fn is_guessed(secret: &[u8]) -> bool {
+    let mut differ = secret.to_vec();
+    differ.sort_unstable();
+    differ.dedup();
+    let repeats = |block: usize| secret.chunks(block).all(|chunk| secret.starts_with(chunk));
+    differ.len() < FEW || (1..=secret.len() / 2).any(repeats)
 }
 
 /// Makes tickets and opens them.
@@ -200,12 +216,26 @@ mod tests {
     }
 
     #[test]
+    fn bytes_that_are_alike_or_repeated_are_guessed() {
+        let key: Vec<u8> = (0..48).collect();
+        for guessed in
+            [vec![0; 48], b"abcabd".repeat(9), key.repeat(2), [&key[..], &key[..7]].concat().repeat(3)]
+        {
+            assert!(is_guessed(&guessed), "{guessed:?}");
+        }
+        let hexadecimal = b"00112233445566778899aabbccddeeff0123456789abcdef";
+        for random in [&key[..], hexadecimal, &[&key[..], &key[..7]].concat()] {
+            assert!(!is_guessed(random), "{random:?}");
+        }
+    }
+
+    #[test]
     fn short_file_is_no_secret() {
         let file = std::env::temp_dir().join(format!("strowger-tickets-{}", std::process::id()));
         std::fs::write(&file, [7; 31]).unwrap();
         let text = TicketSecret::read(&file).err().unwrap().to_string();
         assert!(text.contains("fewer than 32 bytes"), "{text}");
-        std::fs::write(&file, [7; 32]).unwrap();
+        std::fs::write(&file, (0..32).collect::<Vec<u8>>()).unwrap();
         assert!(TicketSecret::read(&file).is_ok());
         std::fs::remove_file(&file).unwrap();
         assert!(TicketSecret::read(&file).is_err());

@@ -253,7 +253,7 @@ fn nodes_with_one_secret_resume_each_others_sessions() {
     let authority = Authority::new("nodes");
     let server = authority.server(&["example.org"]);
     let file = authority.folder.join("secret");
-    std::fs::write(&file, [7; 48]).unwrap();
+    std::fs::write(&file, (0..48).collect::<Vec<u8>>()).unwrap();
     let shared = || server.shared_config(TicketSecret::read(&file).unwrap()).unwrap();
     assert!(resumed_by(&shared(), &shared(), &authority.client()));
     let own = || server.config().unwrap();
@@ -267,7 +267,7 @@ fn nodes_that_ask_for_other_certificates_resume_no_session() {
         let server = authority.server(&["example.org"]);
         let server = ServerSettings { clients, roots: Arc::clone(&roots.roots), ..server };
         let file = authority.folder.join("secret");
-        std::fs::write(&file, [7; 48]).unwrap();
+        std::fs::write(&file, (0..48).collect::<Vec<u8>>()).unwrap();
         server.shared_config(TicketSecret::read(&file).unwrap()).unwrap()
     };
     use ClientCertificates::{Off, Offered};

@@ -89,6 +89,11 @@ fn commands_that_only_look_make_no_data_directory() {
     let said = refused(&["user", "import", &file, "--data-dir", &typo]);
     assert!(said.contains("bad.csv:3:") && said.contains("nothing imported: 1 of 2"), "{said}");
     assert!(!folder.has("typo"), "an import of bad lines made the folder");
+    // It has no writer, so a blocking open would never return.
+    let file = folder.path("fifo.csv");
+    assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
+    let said = refused(&["user", "import", &file, "--data-dir", &typo]);
+    assert!(said.contains("fifo.csv: is a FIFO, not a regular file"), "{said}");
     std::fs::create_dir(folder.path("empty")).unwrap();
     let said = refused(&["user", "list", "--data-dir", &folder.path("empty")]);
     assert!(said.contains("nothing was ever stored") && said.contains("empty;"), "{said}");

@@ -3,11 +3,15 @@
 use super::error::ConfigError;
 use super::load::Loaded;
 use super::tls::CertificateFiles;
+use std::path::Path;
 use tls::{Certificate, CertificateError};
 use wire::Transport;
 
 /// Days before the end of a certificate from which on it is mentioned.
 const SOON: i64 = 30;
+
+/// Certificates in a file of authorities that are named.
+const SHOWN: usize = 5;
 
 /// Where `[tls]` lists its certificates.
 const LISTED: &str = "tls.certificates";
@@ -17,7 +21,7 @@ const LISTED: &str = "tls.certificates";
 pub struct CertificateFindings {
     /// Files that cannot be used.
     pub errors: Vec<ConfigError>,
-    /// Certificates that expire, that cost more than others, that lack a domain.
+    /// Certificates that expire, that cost more than others, that lack a domain, that are no authority.
     pub warnings: Vec<ConfigError>,
 }
 
@@ -34,6 +38,9 @@ impl Loaded {
                 }
                 Err(error) => found.errors.push(self.unusable(LISTED, &error)),
             }
+        }
+        if let Some(file) = &self.config.tls.roots {
+            self.check_roots("tls.roots", file, &mut found);
         }
         self.check_trunks(now, &mut found);
         let server = &self.config.server;
@@ -63,9 +70,22 @@ impl Loaded {
                     Err(error) => found.errors.push(self.unusable(&place("certificate"), &error)),
                 }
             }
-            if let Some(Err(error)) = trunk.roots.as_deref().map(tls::settings::roots_in) {
-                found.errors.push(self.unusable(&place("roots"), &error));
+            if let Some(file) = &trunk.roots {
+                self.check_roots(&place("roots"), file, found);
             }
+        }
+    }
+
+    /// Checks a file of authorities.
+    fn check_roots(&self, place: &str, file: &Path, found: &mut CertificateFindings) {
+        match tls::settings::no_authorities_in(file) {
+            Ok(others) => found.warnings.extend(others.into_iter().take(SHOWN).map(|subject| {
+                let file = file.display();
+                let message = format!("{file} has the certificate of \"{subject}\", which is no authority");
+                let mend = "whoever has its key could prove any name: name the authority that issued it";
+                self.at(place, message, mend)
+            })),
+            Err(error) => found.errors.push(self.unusable(place, &error)),
         }
     }
 

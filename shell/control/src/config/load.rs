@@ -64,8 +64,8 @@ const FILES: [(&str, &str); 4] = [
     ("websocket", "token_secret"),
 ];
 
-/// The key that names certificates, which are checked apart.
-const CERTIFICATES: (&str, &str) = ("tls", "certificates");
+/// The keys that name certificates, which are checked apart.
+const CERTIFICATES: [(&str, &str); 2] = [("tls", "certificates"), ("tls", "roots")];
 
 /// What only `strowger serve` reads.
 const OF_SERVE: &[&str] = &[
@@ -192,7 +192,7 @@ impl Config {
             let place = reader.place(key.span().start);
             reader.places.insert(key.get_ref().to_string(), place);
         }
-        for (section, key) in FILES.into_iter().chain([CERTIFICATES]) {
+        for (section, key) in FILES.into_iter().chain(CERTIFICATES) {
             if let Some(DeValue::Table(inside)) = table.get(section).map(|value| value.get_ref())
                 && let Some(value) = inside.get(key)
             {

@@ -301,7 +301,12 @@ fn a_missing_file_and_a_pipe_are_refused_by_name() {
     let mut subscribers = Subscribers::open(temp.path()).unwrap();
     let mut run = |path: &Path| subscribers.import(path, &ImportOptions::default(), &mut |_| {}).unwrap_err();
     assert_eq!(run(Path::new("no-such-file.csv")).kind, Kind::Missing);
-    assert!(run(Path::new("/dev/null")).problem.contains("regular file"));
+    let fifo = temp.path().join("fifo");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    for path in [Path::new("/dev/null"), &fifo] {
+        let error = run(path);
+        assert!(error.to_string().contains("regular file"), "{error}");
+    }
 }
 
 proptest! {

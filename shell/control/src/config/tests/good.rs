@@ -217,7 +217,11 @@ fn files_that_keys_name_are_checked() {
     );
     std::fs::write(dir.join("token"), "0123456789abcdef").unwrap();
     std::fs::write(dir.join("before"), [7; 32]).unwrap();
-    std::fs::write(dir.join("tickets"), [7; 32]).unwrap();
+    for poor in [[7; 48].to_vec(), b"sixteen bytes ..".repeat(3)] {
+        std::fs::write(dir.join("tickets"), poor).unwrap();
+        assert!(found()[0].1.contains("is no secret"), "{:?}", found());
+    }
+    std::fs::write(dir.join("tickets"), (0..32).collect::<Vec<u8>>()).unwrap();
     std::fs::write(dir.join("connecting"), "0123456789abcdef").unwrap();
     assert_eq!(found(), []);
     std::fs::remove_dir_all(&dir).unwrap();
@@ -262,6 +266,34 @@ fn certificates_are_checked_as_a_start_would() {
     let loaded = Config::load(Some(&file), &Overrides::default(), METHODS).unwrap();
     let found = texts(loaded.check_certificates(NOW).warnings);
     assert!(found.len() == 2 && !found[1].contains("served domain"), "{found:?}");
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn roots_are_checked_as_a_start_would() {
+    let dir = std::env::temp_dir().join(format!("strowger-roots-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let (file, roots) = (dir.join("strowger.toml"), dir.join("roots.pem"));
+    let trunk = "[[trunk]]\nname = 'a'\ntargets = ['sip:192.0.2.1']\nroots = 'roots.pem'\n";
+    std::fs::write(&file, format!("[tls]\nroots = 'roots.pem'\n{trunk}")).unwrap();
+    let check = || Config::load(Some(&file), &Overrides::default(), METHODS).unwrap().check_certificates(0);
+    let errors = check().errors;
+    assert_eq!(errors.iter().map(|error| error.line).collect::<Vec<_>>(), [2, 6], "{errors:?}");
+    assert!(errors.iter().all(|error| error.message.contains("roots.pem: No such file")), "{errors:?}");
+    let key = rcgen::KeyPair::generate().unwrap();
+    let pem = |is_ca| {
+        let mut params = rcgen::CertificateParams::new(vec!["example.com".into()]).unwrap();
+        params.is_ca = is_ca;
+        params.self_signed(&key).unwrap().pem()
+    };
+    let authority = pem(rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained));
+    std::fs::write(&roots, &authority).unwrap();
+    let found = check();
+    assert!(found.errors.is_empty() && found.warnings.is_empty(), "{found:?}");
+    std::fs::write(&roots, authority + &pem(rcgen::IsCa::NoCa)).unwrap();
+    let found = check();
+    assert!(found.errors.is_empty() && found.warnings.len() == 2, "{found:?}");
+    assert!(found.warnings.iter().all(|found| found.message.ends_with("which is no authority")), "{found:?}");
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
