@@ -339,7 +339,9 @@ impl Peers {
                         "connections to {name} differ from those of the trunk at {line}:{column} in verify, \
                          certificate or roots"
                     );
-                    let mend = "use the same values in both trunks, because they share connections";
+                    let mend = "use the same values in both trunks, because they share connections; for a second \
+                                account name another host that the certificate of the carrier has, or use one \
+                                certificate that has the names of both accounts";
                     reader.error(&span, Fault::new(message, mend));
                 }
                 Some(_) => {}

@@ -391,6 +391,12 @@ fn keys_of_tls_belong_to_trunks_over_tls() {
         found.starts_with("13:9: connections to h.example differ from those of the trunk at 8:10"),
         "{found}"
     );
+    let account = |host: &str, name: &str| {
+        format!("targets = ['sips:{host}']\ncertificate = {{ chain = '{name}', key = '{name}' }}")
+    };
+    let found = errors(&two(&account("h.example", "a.pem"), &account("h.example", "b.pem")));
+    assert!(found.contains("for a second account name another host"), "{found}");
+    good(&two(&account("h.example", "a.pem"), &account("other.example", "b.pem")));
     let same = "targets = ['sips:h.example', 'sips:[2001:db8::1]']\nroots = 'r.pem'\nverify = 'n.example'";
     let config = good(&two(same, same));
     assert_eq!(config.trunks[0].proven_names(), ["n.example"]);
