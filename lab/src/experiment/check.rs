@@ -150,13 +150,14 @@ fn of_fault(fault: &FaultStep, setup: &Setup) -> Vec<Wrong> {
 }
 
 /// Refuses what this version cannot run.
-pub(super) fn plan(experiment: &Experiment, origins: &Origins, errors: &mut Vec<ConfigError>) {
+pub(super) fn plan(experiment: &Experiment, origins: &Origins) -> Vec<ConfigError> {
+    let mut errors: Vec<ConfigError> = Vec::new();
     for setup in experiment.setups() {
         for (key, host) in [("hosts.system", &setup.hosts.system), ("hosts.load", &setup.hosts.load)] {
             if let Host::Ssh(_) = host {
                 let error =
                     at(origins, key, Fault::new("other hosts are not in this version", "write \"local\""));
-                errors.push(error);
+                errors.extend(Some(error).filter(|error| !errors.contains(error)));
             }
         }
     }
@@ -171,6 +172,7 @@ pub(super) fn plan(experiment: &Experiment, origins: &Origins, errors: &mut Vec<
         let fault = Fault::new(what, "fewer repetitions, or fewer values of factors");
         errors.push(at(origins, "repetitions", fault));
     }
+    errors
 }
 
 /// Checks the design, and decides which system runs twice.

@@ -75,6 +75,7 @@ pub struct Experiment {
     claims: Vec<Claim>,
     settings: Vec<Setting>,
     text: String,
+    refused: Vec<ConfigError>,
 }
 
 /// The confidence of all verdicts of an experiment together.
@@ -95,7 +96,7 @@ impl Experiment {
         let settings = show::settings(&design, &control, &setups, &claims, origins);
         setups.iter_mut().for_each(|setup| setup.faults.sort_by_key(|fault| fault.at));
         let id = ExperimentId::of(&show::canonical(design.seed, &control, &setups));
-        Experiment { id, design, control, setups, claims, settings, text: String::new() }
+        Experiment { id, design, control, setups, claims, settings, text: String::new(), refused: Vec::new() }
     }
 
     /// Its name, the same for all experiments that measure the same.
@@ -158,10 +159,18 @@ impl Experiment {
         self.claims.iter().map(at).sum()
     }
 
-    /// The fewest blocks with which each claim can be decided. The confidence is shared out among the claims.
+    /// The fewest blocks with which each claim can be decided. The confidence is shared out among the claims and
+    /// the looks.
     pub fn fewest_blocks(&self) -> u32 {
-        let rule = Rule::new(CONFIDENCE, 0, self.seed()).among(self.judged());
-        u32::try_from(rule.fewest()).unwrap_or(u32::MAX)
+        let most = usize::try_from(plan::MOST_BLOCKS).unwrap_or(usize::MAX);
+        let fewest = (1..most).find(|blocks| self.last_rule(*blocks).fewest() <= *blocks).unwrap_or(most);
+        u32::try_from(fewest).unwrap_or(plan::MOST_BLOCKS)
+    }
+
+    /// How each claim is judged at the last look, after this number of blocks.
+    fn last_rule(&self, blocks: usize) -> Rule {
+        let confidence = Schedule::new(blocks, LOOKS, CONFIDENCE).last_confidence();
+        Rule::new(confidence, 0, self.seed()).among(self.judged())
     }
 
     /// The least difference that the blocks of the plan show if the runs of a system spread so much.
@@ -169,20 +178,25 @@ impl Experiment {
     /// # Errors
     /// If they are too few to show any.
     pub fn detectable(&self, spread: Spread) -> Result<Detectable, NoInterval> {
-        let schedule = self.schedule();
-        let rule = Rule::new(schedule.last_confidence(), 0, self.seed()).among(self.judged());
-        let blocks = schedule.looks().last().map_or(0, |look| look.blocks);
-        detectable(spread, blocks, Goal::new(rule.confidence(), POWER))
+        let blocks = usize::try_from(self.planned().blocks()).unwrap_or(usize::MAX);
+        detectable(spread, blocks, Goal::new(self.last_rule(blocks).confidence(), POWER))
     }
 
     /// When the experiment may stop because all claims are decided. Earlier looks cost confidence at the last
     /// one.
     pub fn schedule(&self) -> Schedule {
-        Schedule::new(usize::try_from(self.plan().blocks()).unwrap_or(usize::MAX), LOOKS, CONFIDENCE)
+        Schedule::new(usize::try_from(self.planned().blocks()).unwrap_or(usize::MAX), LOOKS, CONFIDENCE)
     }
 
     /// Its runs, in order.
-    pub fn plan(&self) -> Plan {
+    ///
+    /// # Errors
+    /// What this version cannot run, with the place in the file.
+    pub fn plan(&self) -> Result<Plan, Vec<ConfigError>> {
+        if self.refused.is_empty() { Ok(self.planned()) } else { Err(self.refused.clone()) }
+    }
+
+    fn planned(&self) -> Plan {
         Plan::new(self.id, self.seed(), self.repetitions(), &self.subjects(), &self.setups)
     }
 

@@ -99,7 +99,7 @@ impl Experiment {
         }
         let control = check::design(&mut design, &setups, &claims, &origins, &mut extra);
         let experiment = Experiment::new(design, control, setups, claims, &origins);
-        check::plan(&experiment, &origins, &mut extra);
+        let refused = check::plan(&experiment, &origins);
         let text = effective::text(&parsed, &*sources.open);
         let mut errors: Vec<ConfigError> = parsed.into_iter().flat_map(Parsed::findings).collect();
         // One finding for all combinations that have it.
@@ -109,7 +109,7 @@ impl Experiment {
             }
         }
         match errors.is_empty() {
-            true => Ok(Experiment { text, ..experiment }),
+            true => Ok(Experiment { text, refused, ..experiment }),
             false => Err(errors),
         }
     }

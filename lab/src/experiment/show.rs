@@ -130,10 +130,9 @@ impl Setup {
 
 impl Experiment {
     /// The plan for people: what is compared, how long it takes, what it can show, the order of the runs.
-    pub fn plan_text(&self, show_origin: bool) -> String {
-        let plan = self.plan();
+    pub fn plan_text(&self, plan: &Plan) -> String {
         let mut out = String::new();
-        for (name, text) in self.head(&plan) {
+        for (name, text) in self.head(plan) {
             out.push_str(&format!("{name:<11} {text}\n"));
         }
         out.push_str("\nblock  order\n");
@@ -142,13 +141,13 @@ impl Experiment {
             let runs: Vec<String> = block.iter().map(|run| self.run_text(run)).collect();
             out.push_str(&format!("{number:>5}  {}\n", runs.join(" | ")));
         }
-        if show_origin {
-            out.push_str("\nsettings\n");
-            for Setting { key, value, origin } in self.settings() {
-                out.push_str(&format!("{key} = {value}  # {origin}\n"));
-            }
-        }
         out
+    }
+
+    /// The settings for people, one a line, each with its origin.
+    pub fn settings_text(&self) -> String {
+        let line = |setting: &Setting| format!("{} = {}  # {}\n", setting.key, setting.value, setting.origin);
+        self.settings().iter().map(line).collect()
     }
 
     fn head(&self, plan: &Plan) -> Vec<(&'static str, String)> {
@@ -168,14 +167,9 @@ impl Experiment {
         lines.extend(self.claims().iter().map(|claim| ("claim", claim.to_string())));
         let each = plan.subjects().len() * self.setups().len();
         lines.push(("runs", format!("{} in {} blocks of {each}", plan.runs().len(), plan.blocks())));
-        lines.push(("time", self.duration_text()));
+        lines.push(("time", time(plan.estimate())));
         lines.push(("shows", self.power_text(plan)));
         lines
-    }
-
-    /// How long it takes, in words.
-    pub fn duration_text(&self) -> String {
-        time(self.plan().estimate())
     }
 
     /// What the blocks can show, in words.
@@ -201,8 +195,7 @@ impl Experiment {
     }
 
     /// The plan for programs.
-    pub fn plan_json(&self) -> Value {
-        let plan = self.plan();
+    pub fn plan_json(&self, plan: &Plan) -> Value {
         let factors = |run: &Run| -> Value {
             let levels = self.setups().get(run.setup()).map_or(&[][..], |setup| setup.combination.levels());
             levels.iter().map(|level| (level.factor.clone(), Value::from(level.value.clone()))).collect()

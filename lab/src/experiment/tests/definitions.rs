@@ -34,7 +34,7 @@ fn every_definition_can_be_planned() {
         let sources = Sources::new(&path.display().to_string(), &text).with_files(open);
         let experiment = Experiment::read(&sources).unwrap_or_else(|errors| panic!("{}", listed(&errors)));
         assert!(!experiment.question().is_empty(), "{}: an experiment has a question", path.display());
-        let plan = experiment.plan();
+        let plan = experiment.plan().unwrap();
         assert!(!plan.runs().is_empty());
         let few = plan.blocks() < experiment.fewest_blocks() && !experiment.claims().is_empty();
         assert!(!few, "{}: too few blocks for a verdict", path.display());
@@ -44,6 +44,6 @@ fn every_definition_can_be_planned() {
 #[test]
 fn quick_experiment_takes_five_minutes_at_most() {
     let text = include_str!("../../../quick.toml");
-    let plan = good(text).plan();
+    let plan = good(text).plan().unwrap();
     assert!(plan.estimate().most <= std::time::Duration::from_secs(300), "{:?}", plan.estimate());
 }

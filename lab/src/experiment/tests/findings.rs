@@ -142,7 +142,7 @@ fn large_file_is_refused() {
 
 #[test]
 fn other_hosts_are_refused() {
-    let found = listed(&read("[hosts]\nload = \"ssh:me@there\"\n").unwrap_err());
+    let found = listed(&good("[hosts]\nload = \"ssh:me@there\"\n").plan().unwrap_err());
     assert_eq!(found, "x.toml:2:8: other hosts are not in this version; write \"local\"");
 }
 
@@ -151,7 +151,7 @@ fn too_many_runs_are_refused() {
     let values: Vec<String> = (1..=100).map(|n| n.to_string()).collect();
     let text = format!("repetitions = 200\n[factor]\nrate = [{}]\n", values.join(", "));
     assert_eq!(
-        listed(&read(&text).unwrap_err()),
+        listed(&good(&text).plan().unwrap_err()),
         "x.toml:1:15: 40000 runs: more than 20000; fewer repetitions, or fewer values of factors"
     );
 }

@@ -38,7 +38,7 @@ fn higher_layers_win() {
     assert_eq!(origin("workload.callees"), "2 personal file me.toml:2:20");
     assert_eq!(origin("measure"), "11 experiment lab/x.toml:1:11");
     assert_eq!(origin("workload.backends"), "2 default");
-    assert!(experiment.plan_text(true).contains("measure = 11  # experiment lab/x.toml:1:11\n"));
+    assert!(experiment.settings_text().contains("measure = 11  # experiment lab/x.toml:1:11\n"));
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn option_adds_systems_and_factors() {
 #[test]
 fn repetitions_and_budget_of_different_layers_do_not_clash() {
     let blocks = |text: &str, option: &str| {
-        Experiment::read(&sources(text).with_options([option])).unwrap().plan().blocks()
+        Experiment::read(&sources(text).with_options([option])).unwrap().plan().unwrap().blocks()
     };
     assert_eq!(blocks("budget = '1h'", "repetitions=3"), 3);
     assert_eq!(blocks("repetitions = 3", "budget=1h"), 41);
@@ -144,7 +144,7 @@ fn effective_text_reads_as_the_same_experiment() {
         Experiment::read(&kept).unwrap_or_else(|errors| panic!("{}\n{}", listed(&errors), first.to_toml()));
     assert_eq!(kept.setups(), first.setups());
     assert_eq!((kept.id(), kept.claims(), kept.question()), (first.id(), first.claims(), "a \"b\""));
-    assert_eq!(kept.plan(), first.plan());
+    assert_eq!(kept.plan().unwrap(), first.plan().unwrap());
     assert_eq!(kept.to_toml(), first.to_toml());
     let binary = |name: &str| first.setups()[0].systems[name].binary.as_deref().and_then(Path::to_str);
     assert_eq!(binary("B"), Some("/home/lab/systems/bin/strowger"));
