@@ -159,8 +159,8 @@ impl Experiment {
         self.claims.iter().map(at).sum()
     }
 
-    /// The fewest blocks with which each claim can be decided. The confidence is shared out among the claims and
-    /// the looks.
+    /// The fewest blocks with which each claim can be decided. The confidence is shared out among the claims
+    /// and the looks.
     pub fn fewest_blocks(&self) -> u32 {
         let most = usize::try_from(plan::MOST_BLOCKS).unwrap_or(usize::MAX);
         let fewest = (1..most).find(|blocks| self.last_rule(*blocks).fewest() <= *blocks).unwrap_or(most);

@@ -47,3 +47,29 @@ fn quick_experiment_takes_five_minutes_at_most() {
     let plan = good(text).plan().unwrap();
     assert!(plan.estimate().most <= std::time::Duration::from_secs(300), "{:?}", plan.estimate());
 }
+
+#[test]
+fn experiments_of_the_guide_are_good() {
+    let page = include_str!("../../../../docs/guide/lab.md");
+    let blocks: Vec<&str> =
+        page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert!(blocks.len() >= 4, "{}", blocks.len());
+    for block in blocks {
+        let experiment = good(block);
+        assert!(experiment.plan().is_ok() && !experiment.question().is_empty(), "{block}");
+    }
+    // The claims of the table, and the finding at the end.
+    let systems = "[system.A]\n[system.B]\n[factor]\nrate = [1000, 2000]\ntransport = ['udp', 'tcp']\n";
+    let only = systems.replace("[system.B]\n", "");
+    let rows: Vec<&str> =
+        page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
+    assert!(rows.len() >= 5, "{rows:?}");
+    for claim in rows {
+        let systems = if claim.contains("of B") || claim.contains("of A") { systems } else { &only };
+        good(&format!("{systems}[[claim]]\nthat = \"{claim}\"\n"));
+    }
+    let slower = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let wrong = slower.replace("of B at most 1.05 of A", "of C at most 1.05 of A");
+    let errors = Experiment::read(&Sources::new("slower.toml", &wrong)).unwrap_err();
+    assert!(page.contains(&format!("```\n{}\n```", listed(&errors))), "{}", listed(&errors));
+}
