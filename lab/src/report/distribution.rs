@@ -26,10 +26,7 @@ const ROWS_MAX: usize = 300;
 
 /// Curves by nines, and a table of percentiles.
 pub(super) fn distributions(p: &mut Page, combinations: &[Combination<'_>]) {
-    let runs = || combinations.iter().flat_map(|c| &c.groups).flat_map(|g| &g.runs);
-    let Some((key, title)) = TIMES.iter().find(|(key, _)| runs().any(|run| of(run, key).is_some())) else {
-        return;
-    };
+    let Some((key, title)) = shown(combinations) else { return };
     p.section("times", "Distribution of times");
     p.element("p", &format!("{title}. From the intended start, all runs that count together."));
     p.raw("<div class=\"plots\">");
@@ -59,8 +56,14 @@ pub(super) fn distributions(p: &mut Page, combinations: &[Combination<'_>]) {
     table(p, combinations, key);
 }
 
+/// Which times are shown, and what they are: the first of [`TIMES`] that a run has.
+pub(super) fn shown(combinations: &[Combination<'_>]) -> Option<&'static (&'static str, &'static str)> {
+    let runs = || combinations.iter().flat_map(|c| &c.groups).flat_map(|g| &g.runs);
+    TIMES.iter().find(|(key, _)| runs().any(|run| of(run, key).is_some()))
+}
+
 /// The distribution of a run, if it has values.
-fn of<'a>(run: &'a RunRecord, key: &str) -> Option<&'a Distribution> {
+pub(super) fn of<'a>(run: &'a RunRecord, key: &str) -> Option<&'a Distribution> {
     run.load.latency(key).map(|latency| latency.main()).filter(|d| d.count > 0 && !d.buckets.is_empty())
 }
 

@@ -14,6 +14,7 @@ mod csv;
 mod distribution;
 mod figures;
 mod groups;
+mod hlog;
 mod page;
 mod runs;
 mod series;
@@ -26,5 +27,6 @@ mod tests;
 
 pub use comparison::{Comparison, Difference, FigureRow, Relation, Side, comparison};
 pub use csv::csv;
+pub use hlog::hlog;
 pub use page::html;
 pub use text::text;
