@@ -188,7 +188,7 @@ class Kamailios:
         ips = net.fresh_ip(), net.fresh_ip()
         for own, peer in (ips, ips[::-1]):
             node = servers.Kamailio(os.path.join(HERE, 'kamailio_node.cfg'), [
-                'WITH_TLS "%s"' % file, 'OWN "sip:%s:5060"' % own, 'PEER "sip:%s:5060"' % peer], tcp=False)
+                'WITH_TLS "%s"' % file, 'OWN_IP %s' % own, 'OWN "sip:%s:5060"' % own, 'PEER "sip:%s:5060"' % peer], tcp=False)
             node.ip, node.secure = own, True
             self.nodes.append(node)
         self.front = Secure(run, ['sip:%s:5061;transport=tls;verify=%s' % (own, NODE) for own in ips], ip, authority)
