@@ -94,7 +94,7 @@ fn refused_bye_reaches_the_node_of_its_call_later() {
         let route = forwarded.header("Record-Route").map_or(String::new(), |r| format!("Route: {r}\r\n"));
         world.answer(&forwarded, "200 OK", "");
         world.down(&forwarded);
-        // Whoever hangs up has left the call (RFC 3261 section 15.1.1): it counts no more.
+        // The sender of a BYE has left the call (RFC 3261 section 15.1.1): it counts no more.
         for n in 2..20 {
             let bye = request("BYE", "b1", n, &format!("b1-{n}"), ";tag=callee", &route);
             assert_eq!(world.one(CALLER, &bye).start(), "SIP/2.0 503 Service Unavailable");

@@ -28,6 +28,8 @@ pub struct Transmit {
     pub name: Range<u32>,
     /// As [`Delivery::existing`].
     pub existing: bool,
+    /// As [`Delivery::instead`].
+    pub instead: bool,
 }
 
 /// How a message goes over a stream. By default: over any connection to its address, without a time limit.
@@ -46,6 +48,9 @@ pub struct Delivery {
     /// It is undeliverable if there is no connection to its address: the peer opened the one that was there,
     /// and need not accept any (RFC 5626 section 5.3.1).
     pub existing: bool,
+    /// It goes only if the message before it in the outbox could not be queued. It is for a message that
+    /// nothing answers and nothing repeats.
+    pub instead: bool,
 }
 
 /// A request to close a stream connection once what was queued on it has been sent.
@@ -81,7 +86,7 @@ impl Outbox {
         &mut self,
         flow: Flow,
         token: u64,
-        Delivery { fresh, yields, hurries, existing }: Delivery,
+        Delivery { fresh, yields, hurries, existing, instead }: Delivery,
         write: impl FnOnce(&mut Vec<u8>),
     ) -> Range<usize> {
         let start = self.bytes.len();
@@ -98,6 +103,7 @@ impl Outbox {
             hurries,
             name: 0..0,
             existing,
+            instead,
         });
         range
     }

@@ -278,6 +278,26 @@ fn message_for_an_existing_connection_opens_none() {
 }
 
 #[test]
+fn message_goes_anew_if_the_one_before_finds_no_connection() {
+    let server = Server::start(2);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let anew = listener.local_addr().unwrap();
+    let mut stream = server.connect();
+    assert_eq!(ask(&mut stream, "hello\n"), "hello\n");
+    let there = stream.local_addr().unwrap();
+    for worker in [0, 1] {
+        server.act(worker, &format!(">tcp {there} 0 there|>tcp {anew} 0 else"));
+        assert_eq!(hear_exactly(&mut stream, 6), "there\n");
+    }
+    assert_eq!(server.counts().tcp_connects, 0);
+    drop(stream);
+    server.wait_told("the end", |told| matches!(told.1, Told::Disconnected(_)));
+    server.act(1, &format!(">tcp {there} 0 there|>tcp {anew} 0 else"));
+    let mut other = listener.accept().unwrap().0;
+    assert_eq!(hear_exactly(&mut other, 5), "else\n");
+}
+
+#[test]
 fn a_message_for_a_connection_that_is_gone_or_never_was_is_undeliverable() {
     let server = Server::start(2);
     let mut stream = server.connect();

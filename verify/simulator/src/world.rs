@@ -450,7 +450,12 @@ impl World {
     }
 
     fn flush(&mut self, site: usize, worker: usize, out: &Outbox) {
+        let mut taken = true;
         for transmit in out.transmits() {
+            if transmit.instead && taken {
+                continue;
+            }
+            taken = !transmit.existing || self.has_conn(site, transmit.flow);
             let mut bytes = out.message(transmit).to_vec();
             let mut flow = transmit.flow;
             if self.mutation.is_some() && !self.mutate(site, &mut flow, &mut bytes) {

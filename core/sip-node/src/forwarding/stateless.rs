@@ -83,9 +83,11 @@ impl Forwarder {
         let secure = target.secure || is_sips(&target.uri);
         let barred = bar(hop, step.site.asks_for_security(admitted), &target.uri, secure);
         if !closed && barred.is_none() {
-            self.send_stateless(step, flow, hop, request, admitted, target);
+            let delivery = Delivery { existing: target.existing, ..Delivery::default() };
+            self.send_stateless(step, flow, (hop, delivery), request, admitted, target);
             if request.method() == Method::Ack {
                 self.send_to_moved(step, flow, request, admitted, target);
+                self.send_anew(step, flow, request, admitted, target);
             }
         } else if request.method() == Method::Ack {
             step.site.services().count(Counter::Stray);
@@ -108,8 +110,29 @@ impl Forwarder {
         target: &Target,
     ) {
         let moved = target.hops.iter().any(Flow::is_only_way);
+        let delivery = Delivery { existing: target.existing, ..Delivery::default() };
         for &hop in target.hops.iter().skip(1).filter(|_| moved) {
-            self.send_stateless(step, flow, hop, request, admitted, target);
+            self.send_stateless(step, flow, (hop, delivery), request, admitted, target);
+        }
+    }
+
+    /// Sends an ACK over a new connection if the one that the peer opened is gone, such as that of a balancer
+    /// that was restarted.
+    fn send_anew<S: Services>(
+        &mut self,
+        step: &mut Step<'_, S>,
+        flow: Flow,
+        request: &Message<'_>,
+        admitted: &Admitted<'_>,
+        target: &Target,
+    ) {
+        let hops = &target.hops;
+        let only = !target.existing || !target.locate.is_empty() || hops.iter().any(Flow::is_only_way);
+        let Some(&hop) = hops.get(1).filter(|_| !only) else { return };
+        let secure = target.secure || is_sips(&target.uri);
+        if bar(hop, step.site.asks_for_security(admitted), &target.uri, secure).is_none() {
+            let delivery = Delivery { instead: true, ..Delivery::default() };
+            self.send_stateless(step, flow, (hop, delivery), request, admitted, target);
         }
     }
 
@@ -158,7 +181,7 @@ impl Forwarder {
         &mut self,
         step: &mut Step<'_, S>,
         from: Flow,
-        hop: Flow,
+        (hop, delivery): (Flow, Delivery),
         request: &Message<'_>,
         a: &Admitted<'_>,
         target: &Target,
@@ -207,12 +230,13 @@ impl Forwarder {
             strip_commands: a.caller.role == Role::Stranger,
         };
         let splices = &mut *step.splices;
-        let delivery = Delivery { existing: target.existing, ..Delivery::default() };
         step.out.deliver(hop, 0, delivery, |buf| write_request(request, &outgoing, splices, buf));
         step.out.verifies(&step.site.name_at(hop, &target.locate));
         *step.scratch = lines;
-        self.count_within(step.now, hop);
-        step.site.services().count(Counter::Forwarded);
+        if !delivery.instead {
+            self.count_within(step.now, hop);
+            step.site.services().count(Counter::Forwarded);
+        }
     }
 
     /// A response to a request that was forwarded without memory: to the next Via, if the branch is

@@ -170,6 +170,34 @@ fn request_in_a_dialog_goes_over_the_flow_of_its_phone() {
 }
 
 #[test]
+fn ack_goes_anew_if_the_connection_of_its_peer_is_gone() {
+    let by = |transport| opened(transport, "192.0.2.30:45000", 9);
+    let beside = "192.0.2.30:5060";
+    // (connection of alice's phone, its Contact, where its ACK goes else)
+    for (flow, contact, further) in [
+        (by(Transport::Tcp), "<sip:alice@192.0.2.30:5060;transport=tcp>", Some(beside)),
+        (by(Transport::Tcp), "<sip:alice@10.0.0.7:5060;transport=tcp>", None),
+        (by(Transport::Tls), "<sip:alice@192.0.2.30:5061;transport=tls>", None),
+    ] {
+        let mut lab = lab(|s| s.auth.enabled = false);
+        lab.bind("alice", contact, flow);
+        lab.phones(&[BOB]);
+        let mut req = Req::invite().sent_by(flow.transport.via_name(), &flow.remote.to_string());
+        (req.from, req.lines[0]) =
+            ("<sip:alice@here.example>;tag=a".to_owned(), format!("Contact: {contact}"));
+        lab.send_on(flow, req.text());
+        let got = lab.sent().into_iter().find(|s| s.status() == 0).unwrap();
+        lab.send(BOB, got.accept("b"));
+        lab.sent();
+        lab.send(BOB, from_callee(&got, "ACK", BOB, "<sip:bob@here.example>").text());
+        let ways: Vec<_> = lab.sent().iter().map(|s| (s.to(), s.existing, s.instead)).collect();
+        let mut expected = vec![(flow.remote.to_string(), true, false)];
+        expected.extend(further.map(|to| (to.to_owned(), false, true)));
+        assert_eq!(ways, expected, "{contact}");
+    }
+}
+
+#[test]
 fn server_that_connects_from_its_own_port_is_connected_to() {
     // A gateway that listens at the port that it connects from, as its Contact says.
     let (bye, _) = bye_to_caller(

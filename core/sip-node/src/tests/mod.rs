@@ -295,6 +295,7 @@ pub(crate) struct Sent {
     pub token: u64,
     pub hurries: bool,
     pub existing: bool,
+    pub instead: bool,
     /// The name that the peer has to prove.
     pub name: String,
 }
@@ -418,6 +419,7 @@ impl Lab {
             token: t.token,
             hurries: t.hurries,
             existing: t.existing,
+            instead: t.instead,
             name: String::from_utf8(self.out.name(t).to_vec()).unwrap(),
         };
         let sent = self.out.transmits().iter().map(show).collect();

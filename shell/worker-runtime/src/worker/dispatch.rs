@@ -51,9 +51,12 @@ impl<H: Host> Worker<H> {
         // The outbox is put back below, with its memory.
         let out = self.driver.take_out();
         let origin = self.driver.rings().me();
-        let mut fresh = None;
+        let (mut fresh, mut taken) = (None, true);
         for (index, transmit) in out.transmits().iter().enumerate() {
-            let taken = match transmit.flow.transport {
+            if transmit.instead && taken {
+                continue;
+            }
+            taken = match transmit.flow.transport {
                 Transport::Udp => self.datagrams.enqueue(&transmit.flow, index as u32),
                 _ => self.dispatch_stream(transmit, &out, &mut fresh),
             };

@@ -37,12 +37,12 @@ pub static GATE: Mutex<()> = Mutex::new(());
 pub type Log = Arc<Mutex<Vec<(u16, Told)>>>;
 
 /// Messages are lines. `>udp ADDRESS TOKEN TEXT`, `>tcp ...` and `>tls@NAME ...` send `TEXT`, which yields
-/// if it begins with `new`, hurries if with `soon`, and goes over an existing connection only if with
-/// `there`; `>>WORKER SEQUENCE TEXT` sends on a connection; `keep` has its connection matter; `bye` asks for
-/// the connection's close; `boom` panics; `stand still` waits for the [`GATE`]; `alarm MS` sets a timer;
-/// `quiet...` is not answered; a line that
-/// begins with a digit belongs to that worker and is answered with the worker's number before it, unless it
-/// has the word `quiet`; any other
+/// if it begins with `new`, hurries if with `soon`, goes over an existing connection only if with `there`,
+/// and if the one before it, parted by `|`, finds no connection if with `else`; `>>WORKER SEQUENCE TEXT`
+/// sends on a connection; `keep` has its connection matter; `bye` asks for the connection's close; `boom`
+/// panics; `stand still` waits for the [`GATE`]; `alarm MS` sets a timer; `quiet...` is not answered; a line
+/// that begins with a digit belongs to that worker and is answered with the worker's number before it, unless
+/// it has the word `quiet`; any other
 /// line is answered by itself.
 pub struct Lines {
     pub worker: u16,
@@ -64,8 +64,8 @@ impl Lines {
         let listener = ListenerId(u16::from(transport != Transport::Udp));
         let text = format!("{}\n", words.next().unwrap_or_default());
         let (yields, hurries) = (text.starts_with("new"), text.starts_with("soon"));
-        let existing = text.starts_with("there");
-        let delivery = Delivery { yields, hurries, existing, ..Delivery::default() };
+        let (existing, instead) = (text.starts_with("there"), text.starts_with("else"));
+        let delivery = Delivery { yields, hurries, existing, instead, ..Delivery::default() };
         let flow = Flow { transport, listener, remote, conn: None };
         out.deliver(flow, token, delivery, |buf| buf.extend_from_slice(text.as_bytes()));
         out.verifies(name.as_bytes());
@@ -135,7 +135,7 @@ impl Machine for Lines {
                 let conn = ConnId::accepted(words.next().unwrap() as u16, words.next().unwrap());
                 out.send(Flow { conn: Some(conn), ..flow }, words.next().unwrap(), b"across\n");
             }
-            _ if line.starts_with('>') => self.send(&line[1..], out),
+            _ if line.starts_with('>') => line.split('|').for_each(|line| self.send(&line[1..], out)),
             "keep" => {
                 out.send(flow, 0, b"kept\n");
                 out.keeps(flow.conn.unwrap(), 3_600);

@@ -54,6 +54,14 @@ impl World {
         Some(id)
     }
 
+    /// Whether there is a connection for a message of this flow.
+    pub(super) fn has_conn(&self, site: usize, flow: Flow) -> bool {
+        match flow.conn {
+            Some(conn) => self.network.find_own(site, conn).is_some(),
+            None => self.network.find(Place::Site(site), flow.remote).is_some(),
+        }
+    }
+
     pub(super) fn send_stream(
         &mut self,
         site: usize,
