@@ -151,6 +151,7 @@ reference: ## writes the tables of docs/reference anew, from the program
 	$(CARGO) build $(LOCKED) -p strowger
 	STROWGER_BIN=$(abspath $(DEBUG)) STROWGER_WRITE_REFERENCE=1 $(CARGO) test -p live --test documents every_metric
 	STROWGER_BIN=$(abspath $(DEBUG)) STROWGER_WRITE_REFERENCE=1 $(CARGO) test -p live --test balance every_metric
+	STROWGER_WRITE_REFERENCE=1 $(CARGO) test -p tune-rules reference_page
 
 .PHONY: simulate
 simulate: ## only the simulator; SIM_SEEDS=n for more seeds than 1,000

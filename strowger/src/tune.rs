@@ -103,8 +103,10 @@ fn code(good: bool) -> ExitCode {
 }
 
 fn report(args: &TuneArgs) -> Result<ExitCode, Failure> {
-    let findings = findings(args, &machine(args))?;
-    out(args, || tune::say::report(&findings), || tune::as_json::report(&findings));
+    let snapshot = machine(args).snapshot();
+    let rights = Rights::of(&snapshot);
+    let findings = tune_rules::check(&snapshot, &expected(args)?);
+    out(args, || tune::say::report(&findings, &rights), || tune::as_json::report(&findings, &rights));
     Ok(code(findings.iter().all(|finding| finding.level() != Level::Problem)))
 }
 

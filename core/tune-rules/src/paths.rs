@@ -110,6 +110,7 @@ pub const PATHS: &[&str] = &[
     "/proc/sys/vm/overcommit_memory",
     // Processors, memory and the clock.
     "/sys/devices/system/cpu/online",
+    "/sys/devices/system/node/*/cpulist",
     "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
     "/sys/devices/system/cpu/cpu0/cpuidle/*/latency",
     "/sys/devices/system/cpu/cpu0/cpuidle/*/name",

@@ -432,6 +432,13 @@ fn each_other_fault_is_found_by_its_item() {
             &[],
         ),
         (&[("/sys/fs/cgroup/memory.max", "1073741824\n")], "control_group", Note, &[]),
+        (&[("/sys/fs/cgroup/pids.max", "32\n")], "control_group", Problem, &[]),
+        (
+            &[("/proc/sys/net/ipv4/tcp_tw_recycle", "1\n")],
+            "tcp_features",
+            Problem,
+            &["net.ipv4.tcp_tw_recycle=0"],
+        ),
         (
             &[
                 ("/proc/sys/kernel/osrelease", "6.1.0-28-amd64\n"),
@@ -541,6 +548,65 @@ fn missing_privileges_are_named() {
         )
     );
     assert_eq!(findings[1].title(), "not seen: net.core.somaxconn (permission denied)");
+}
+
+#[test]
+fn interrupts_have_processors_of_their_own_on_large_machines() {
+    let bad = with_card()
+        .with("/sys/devices/system/cpu/online", "0-31\n")
+        .with("/ethtool/eth0/combined-max", "2")
+        .with("/proc/irq/39/smp_affinity_list", "0\n");
+    let (finding, changes) = only(&bad, &Expected::default(), "interrupts");
+    assert_eq!(changes, ["/proc/irq/39/smp_affinity_list=16"]);
+    assert!(finding.steps_by_hand()[0].contains("off the processors 0, 16"), "{finding:?}");
+}
+
+#[test]
+fn node_of_a_card_is_named_where_there_are_several() {
+    let snapshot = with_card()
+        .with("/sys/class/net/eth0/device/numa_node", "1\n")
+        .with("/sys/devices/system/node/node0/cpulist", "0-15\n");
+    assert_eq!(found(&snapshot), []);
+    let (finding, _) = only(
+        &snapshot.with("/sys/devices/system/node/node1/cpulist", "16-31\n"),
+        &Expected::default(),
+        "numa",
+    );
+    assert_eq!(finding.title(), "eth0 belongs to NUMA node 1, which has the processors 16-31");
+}
+
+/// The page of all items. `STROWGER_WRITE_REFERENCE=1` writes it anew.
+#[test]
+fn reference_page_is_as_the_items_say() {
+    let mut page = "# Items of `strowger tune`\n\nWritten by `make reference` from `core/tune-rules`. \
+                    [The guide](../guide/tune.md) says how to use them.\n"
+        .to_owned();
+    for item in crate::ITEMS {
+        let (name, title) = (item.name(), item.title());
+        let (text, untouched) =
+            (filled(item.explanation()), filled(&format!("Not touched: {}", item.untouched())));
+        page.push_str(&format!("\n## `{name}`: {title}\n\n{text}\n\n{untouched}\n"));
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/tune.md");
+    if std::env::var_os("STROWGER_WRITE_REFERENCE").is_some() {
+        std::fs::write(path, &page).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(path).unwrap_or_default(), page, "run `make reference`");
+}
+
+/// A paragraph in lines of at most 118 characters.
+fn filled(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().unwrap();
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > 118 {
+            lines.push(word.to_owned());
+        } else {
+            let space = if line.is_empty() { "" } else { " " };
+            line.push_str(&format!("{space}{word}"));
+        }
+    }
+    lines.join("\n")
 }
 
 #[test]

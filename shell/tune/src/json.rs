@@ -4,14 +4,19 @@ use crate::apply::{Applied, Outcome};
 use crate::undo::Undone;
 use crate::verify::Verified;
 use serde_json::{Value, json};
-use tune_rules::{Change, Finding, ITEMS, Level};
+use tune_rules::{Change, Finding, ITEMS, Level, Rights};
 
 /// The report of `strowger tune`.
-pub fn report(findings: &[Finding]) -> Value {
+pub fn report(findings: &[Finding], rights: &Rights) -> Value {
     let count = |level| findings.iter().filter(|finding| finding.level() == level).count();
     let clean =
         ITEMS.iter().map(|item| item.name()).filter(|name| findings.iter().all(|f| f.item() != *name));
     json!({
+        "place": {
+            "container": rights.container(),
+            "own_network": rights.own_network(),
+            "missing": rights.missing(),
+        },
         "problems": count(Level::Problem),
         "advice": count(Level::Advice),
         "notes": count(Level::Note),

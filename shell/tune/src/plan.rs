@@ -1,7 +1,10 @@
 //! Which changes are to be made.
 
 use crate::apply::Applied;
-use tune_rules::{Change, Finding, Level};
+use tune_rules::{Change, Finding, Level, OWN_UNIT_FILE};
+
+/// What makes a changed unit count.
+pub(crate) const AFTER_UNIT: &str = "systemctl daemon-reload; systemctl restart strowger";
 
 /// A change, the item that wants it, and why it cannot be made from here if so.
 #[derive(Clone, Debug)]
@@ -51,12 +54,14 @@ pub fn select<'a>(findings: &'a [Finding], names: &[String]) -> Vec<Plan<'a>> {
 
 /// What is to be done by hand after changes were made, without repetition.
 pub fn steps(findings: &[Finding], results: &[Applied]) -> Vec<String> {
+    let made = |name: &str| results.iter().any(|result| result.made() && result.name() == name);
     let mut steps: Vec<String> = Vec::new();
-    let made = |finding: &&Finding| {
-        let names: Vec<String> = finding.changes().iter().map(Change::name).collect();
-        results.iter().any(|result| result.made() && names.iter().any(|name| name == result.name()))
-    };
-    for step in findings.iter().filter(made).flat_map(Finding::steps_by_hand) {
+    if made(OWN_UNIT_FILE) {
+        steps.push(AFTER_UNIT.to_owned());
+    }
+    let of_change = |change: &Change| matches!(change, Change::Value { .. }) && made(&change.name());
+    let changed = findings.iter().filter(|finding| finding.changes().iter().any(of_change));
+    for step in changed.flat_map(Finding::steps_by_hand) {
         if !steps.contains(step) {
             steps.push(step.clone());
         }

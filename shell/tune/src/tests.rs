@@ -7,10 +7,20 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use tune_rules::{Expected, Finding, Level, OWN_SYSCTL_FILE, check};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tune_rules::{Expected, Finding, Level, OWN_SYSCTL_FILE, Rights, check};
 
 /// A tree that stands for a machine with faults, removed at the end.
-struct Tree(PathBuf);
+struct Tree(PathBuf, #[expect(dead_code, reason = "held")] Turn);
+
+/// A child process holds the locks of all journals for a moment, between its fork and its exec. So a test that
+/// starts one runs alone.
+static FORKS: RwLock<()> = RwLock::new(());
+
+enum Turn {
+    Shared(#[expect(dead_code, reason = "held")] RwLockReadGuard<'static, ()>),
+    Alone(#[expect(dead_code, reason = "held")] RwLockWriteGuard<'static, ()>),
+}
 
 /// Files of a machine of 8 GiB with five faults.
 const FILES: &[(&str, &str)] = &[
@@ -43,9 +53,18 @@ fn always() -> Lasting {
 
 impl Tree {
     fn new() -> Tree {
+        Tree::planted(Turn::Shared(FORKS.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// While this one is there, there is no other.
+    fn alone() -> Tree {
+        Tree::planted(Turn::Alone(FORKS.write().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    fn planted(turn: Turn) -> Tree {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("strowger-tune-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let tree = Tree(std::env::temp_dir().join(name));
+        let tree = Tree(std::env::temp_dir().join(name), turn);
         for (path, text) in FILES {
             tree.put(path, text);
         }
@@ -72,6 +91,10 @@ impl Tree {
 
     fn findings(&self) -> Vec<Finding> {
         check(&self.machine().snapshot(), &Expected::default())
+    }
+
+    fn report(&self, findings: &[Finding]) -> String {
+        crate::say::report(findings, &Rights::of(&self.machine().snapshot()))
     }
 
     fn apply(&self) -> Vec<Applied> {
@@ -115,7 +138,7 @@ fn report_finds_planted_faults_and_changes_nothing() {
     let tree = Tree::new();
     let before = tree.everything();
     let findings = tree.findings();
-    let text = crate::say::report(&findings);
+    let text = tree.report(&findings);
     for name in ["rmem_max", "somaxconn", "udp_mem", "tcp_timestamps", "5060, 5061", "/etc/sysctl.conf:2"] {
         assert!(text.contains(name), "{name} in {text}");
     }
@@ -311,7 +334,7 @@ fn container_is_told_what_to_do_on_the_host() {
     let path = "/proc/sys/net/core/rmem_max";
     read_only.record(path, tune_rules::Seen::new(snapshot.seen(path).unwrap().reading().clone(), false));
     let findings = check(&read_only, &Expected::default());
-    let text = crate::say::report(&findings);
+    let text = tree.report(&findings);
     assert!(
         text.contains("this is a Docker container and this process lacks CAP_NET_ADMIN and CAP_SYS_ADMIN"),
         "{text}"
@@ -348,11 +371,12 @@ fn settings_of_cards_are_restored_after_a_boot() {
     let names = ["receive_hash", "packet_steering", "descriptors", "interrupts"].map(str::to_owned);
     let mut journal = Journal::open(&tree.journal()).unwrap();
     let findings = tree.findings();
-    apply(&tree.machine(), &select(&findings, &names), &mut journal, &always()).unwrap();
+    let applied = apply(&tree.machine(), &select(&findings, &names), &mut journal, &always()).unwrap();
     assert_eq!(tree.get("ethtool/eth0/rx-hash-udp4"), "sdfn\n");
     let unit = tree.get(&tune_rules::OWN_UNIT_FILE[1..]);
     let lines = "[Service]\nExecStartPre=-+/usr/local/bin/strowger tune restore\nLimitNOFILE=21504\n";
     assert!(unit.ends_with(lines), "{unit}");
+    assert_eq!(crate::steps(&findings, &applied)[0], "systemctl daemon-reload; systemctl restart strowger");
     // A boot: one value is as before, another one is new, and interrupts have other numbers.
     tree.put("proc/irq/39/smp_affinity_list", "0\n");
     tree.put("ethtool/eth0/rx-hash-udp4", "sd\n");
@@ -415,29 +439,52 @@ fn verify_names_who_undid_a_value() {
 
 #[test]
 fn script_does_what_apply_does() {
-    let (tree, other) = (Tree::new(), Tree::new());
-    let findings = tree.findings();
-    let script = crate::script(&tree.machine(), &select(&findings, &[]));
+    let without_journal = |tree: &Tree| {
+        let all = tree.everything();
+        let inner =
+            all.into_iter().map(|(path, bytes)| (path.strip_prefix(&tree.0).unwrap().to_owned(), bytes));
+        inner.filter(|(path, _)| !path.starts_with("var/lib/strowger-tune")).collect::<Vec<_>>()
+    };
+    let tree = Tree::new();
+    let script = crate::script(&tree.machine(), &select(&tree.findings(), &[]));
     for line in
         ["sysctl -q -w 'net.core.somaxconn=4096'  # was 128", "cat > /etc/sysctl.d/90-strowger-tune.conf"]
     {
         assert!(script.contains(line), "{script}");
     }
-    // With functions in place of the programs, on a tree in place of the machine.
+    tree.apply();
+    let applied = without_journal(&tree);
+    drop(tree);
+    // With a function in place of sysctl, on a tree in place of the machine.
+    let other = Tree::alone();
     let root = other.0.display();
-    let sysctl = format!(
-        "sysctl() {{ name=${{3%%=*}}; printf '%s\\n' \"${{3#*=}}\" > {root}/proc/sys/$(echo $name | tr . /); }}\n"
-    );
+    let place = format!("{root}/proc/sys/$(echo ${{3%%=*}} | tr . /)");
+    let sysctl = format!("sysctl() {{ printf '%s\\n' \"${{3#*=}}\" > {place}; }}\n");
     let script = script.replace("/etc/sysctl.d", &format!("{root}/etc/sysctl.d"));
     let status = std::process::Command::new("sh").arg("-c").arg(sysctl + &script).status().unwrap();
     assert!(status.success());
-    tree.apply();
-    let without_journal = |tree: &Tree| {
-        let all = tree
-            .everything()
-            .into_iter()
-            .map(|(path, bytes)| (path.strip_prefix(&tree.0).unwrap().to_owned(), bytes));
-        all.filter(|(path, _)| !path.starts_with("var/lib/strowger-tune")).collect::<Vec<_>>()
-    };
-    assert_eq!(without_journal(&tree), without_journal(&other));
+    assert_eq!(applied, without_journal(&other));
+}
+
+#[test]
+fn fifo_in_place_of_a_file_does_not_block() {
+    let tree = Tree::new();
+    let place = tree.0.join("etc/sysctl.conf");
+    fs::remove_file(&place).unwrap();
+    let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600));
+    rustix::fs::mknodat(rustix::fs::CWD, &place, kind, mode, 0).unwrap();
+    let denied = |seen: &tune_rules::Seen| matches!(seen.reading(), tune_rules::Reading::Denied(_));
+    assert!(tree.machine().snapshot().seen("/etc/sysctl.conf").is_some_and(denied));
+}
+
+#[test]
+fn hundreds_of_changes_are_shown_in_few_lines() {
+    let tree = Tree::new();
+    for cpu in 0..200 {
+        tree.put(&format!("sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor"), "powersave\n");
+    }
+    let findings = tree.findings();
+    let text = tree.report(&findings);
+    assert!(text.contains("and 196 more like these"), "{text}");
+    assert_eq!(select(&findings, &["governor".to_owned()]).len(), 200);
 }

@@ -1,11 +1,15 @@
 //! Reports for people.
 
 use crate::apply::{Applied, Outcome};
+use crate::plan::AFTER_UNIT;
 use crate::undo::Undone;
 use crate::verify::Verified;
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use tune_rules::{Finding, ITEMS, Item, Level};
+use tune_rules::{Finding, ITEMS, Item, Level, OWN_UNIT_FILE, Rights};
+
+/// Changes of one finding that are shown: a large machine has hundreds of processors.
+const SHOWN_CHANGES: usize = 4;
 
 /// Adds a line `    label   text`.
 fn row(text: &mut String, label: &str, what: &str) {
@@ -14,8 +18,17 @@ fn row(text: &mut String, label: &str, what: &str) {
 }
 
 /// The report of `strowger tune`.
-pub fn report(findings: &[Finding]) -> String {
-    rows(findings) + &summary(findings)
+pub fn report(findings: &[Finding], rights: &Rights) -> String {
+    place(rights) + &rows(findings) + &summary(findings)
+}
+
+/// Where this runs, if that limits what can be seen or changed.
+fn place(rights: &Rights) -> String {
+    let container = rights.container().map(|kind| format!("this is a {kind} container"));
+    let network =
+        rights.own_network().then(|| "this network namespace is not that of the machine".to_owned());
+    let parts: Vec<String> = [container, network, rights.missing()].into_iter().flatten().collect();
+    if parts.is_empty() { String::new() } else { format!("HERE     {}\n\n", parts.join("; ")) }
 }
 
 /// The findings, the worst first.
@@ -32,8 +45,11 @@ fn rows(findings: &[Finding]) -> String {
         if !finding.reason().is_empty() && finding.level() != Level::Unseen {
             row(&mut text, "why", finding.reason());
         }
-        for change in finding.changes() {
+        for change in finding.changes().iter().take(SHOWN_CHANGES) {
             row(&mut text, "change", &change_line(change));
+        }
+        if let more @ 1.. = finding.changes().len().saturating_sub(SHOWN_CHANGES) {
+            row(&mut text, "change", &format!("and {more} more like these"));
         }
         if !finding.changes().is_empty() {
             row(&mut text, "benefit", finding.benefit());
@@ -167,6 +183,9 @@ pub fn undone(results: &[Undone]) -> String {
     let mut text = String::new();
     for result in results {
         let _ = match result {
+            Undone::Restored { name, old } if name == OWN_UNIT_FILE => {
+                writeln!(text, "restored {name}: {old}\nto do    {AFTER_UNIT}")
+            }
             Undone::Restored { name, old } => writeln!(text, "restored {name}: {old}"),
             Undone::WasBack { name } => writeln!(text, "same     {name}: already as before"),
             Undone::LeftAlone { name, old, ours, now, restarted } => {

@@ -76,8 +76,12 @@ fn conntrack(look: &mut Look<'_>) {
         .finding(Level::Note, "connection tracking is in the path of SIP")
         .evidence(format!("{count_name} = {}", grouped(count)))
         .why("each entry costs memory and time; SIP needs none")
-        .by_hand(format!("nft add rule inet raw prerouting udp dport '{{ {ports} }}' notrack"))
-        .by_hand(format!("nft add rule inet raw output udp sport '{{ {ports} }}' notrack"));
+        .by_hand("nft add table inet sip")
+        .by_hand("nft 'add chain inet sip in { type filter hook prerouting priority raw; }'")
+        .by_hand("nft 'add chain inet sip out { type filter hook output priority raw; }'")
+        .by_hand(format!("nft 'add rule inet sip in udp dport {{ {ports} }} notrack'"))
+        .by_hand(format!("nft 'add rule inet sip out udp sport {{ {ports} }} notrack'"))
+        .by_hand("the firewall must then accept SIP without asking for the state of a connection");
     look.report(finding);
 }
 

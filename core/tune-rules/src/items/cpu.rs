@@ -41,6 +41,15 @@ Messages wait meanwhile, and no setting inside the machine helps.",
     steal,
 );
 
+pub(super) const NUMA: Item = Item::new(
+    "numa",
+    "distance between card and processors",
+    "On a machine with several NUMA nodes, a card belongs to one of them. Processors of another node reach its packets by
+way of a slower path. Workers are best on the card's node, as long as it has enough processors.",
+    "Workers are placed by `pin` in strowger.toml, not by this command.",
+    numa,
+);
+
 pub(super) const CLOCK: Item = Item::new(
     "clock",
     "the source of the clock",
@@ -127,6 +136,31 @@ fn steal(look: &mut Look<'_>) {
             )
             .evidence(format!("steal {} ticks since boot (/proc/stat)", grouped(stolen)))
             .why("messages wait meanwhile; ask for processors of your own");
+        look.report(finding);
+    }
+}
+
+fn numa(look: &mut Look<'_>) {
+    let nodes: Vec<(&str, &str)> = look
+        .snapshot()
+        .matching("/sys/devices/system/node/*/cpulist")
+        .filter_map(|(path, text)| Some((path.split('/').nth(5)?.strip_prefix("node")?, text.trim())))
+        .collect();
+    if nodes.len() < 2 {
+        return;
+    }
+    for card in super::cards::live_cards(look) {
+        let Some(node) = look.snapshot().word(&format!("/sys/class/net/{card}/device/numa_node")) else {
+            continue;
+        };
+        let Some((_, cpus)) = nodes.iter().find(|(name, _)| *name == node) else { continue };
+        let finding = look
+            .finding(
+                Level::Note,
+                format!("{card} belongs to NUMA node {node}, which has the processors {cpus}"),
+            )
+            .why("processors of other nodes reach its packets by way of a slower path")
+            .by_hand(format!("let workers run there: `pin` in strowger.toml with processors out of {cpus}"));
         look.report(finding);
     }
 }

@@ -34,7 +34,9 @@ fn descriptors(look: &mut Look<'_>) {
                 .finding(Level::Problem, format!("the running server may open {} files", grouped(limit)))
                 .evidence(format!("/proc/{pid}/limits: Max open files {limit}"))
                 .why(why.clone())
-                .by_hand("restart the server when its limit is raised");
+                .by_hand(
+                    "raise LimitNOFILE of its unit, or `ulimit -Hn` where it is started, and restart it",
+                );
             look.report(finding);
         }
     }

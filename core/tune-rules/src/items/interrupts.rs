@@ -60,7 +60,15 @@ fn interrupts_rule(look: &mut Look<'_>) {
                 ban.join(" ")
             ));
         }
-        for (irq, cpu) in irqs.iter().zip(cpus.iter().cycle()) {
+        // One processor for each 16 is for interrupts, where there are that many.
+        let step = if cpus.len() > 16 { 16 } else { 1 };
+        let targets: Vec<u32> = cpus.iter().copied().step_by(step).collect();
+        if step > 1 {
+            let list = targets.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+            finding =
+                finding.by_hand(format!("keep workers off the processors {list}: `pin` in strowger.toml"));
+        }
+        for (irq, cpu) in irqs.iter().zip(targets.iter().cycle()) {
             let path = format!("/proc/irq/{irq}/smp_affinity_list");
             if look.snapshot().word(&path) != Some(&cpu.to_string()) {
                 finding = finding.change(look.set_path(&path, cpu));

@@ -37,7 +37,7 @@ pub(super) const CONTROL_GROUP: Item = Item::new(
     "limits of the container or unit",
     "A control group may limit processor time (cpu.max), memory (memory.max) and threads (pids.max). A server that has used
 its quota stops until the next period, 100 ms by default: every call is late by that. nr_throttled in cpu.stat counts it.",
-    "Limits of control groups belong to whoever runs the container or unit: they are reported and never changed.",
+    "Limits of control groups belong to the operator of the container or unit: they are reported and never changed.",
     control_group,
 );
 
@@ -81,6 +81,7 @@ fn swap(look: &mut Look<'_>) {
 }
 
 fn control_group(look: &mut Look<'_>) {
+    threads(look);
     let groups: Vec<(String, &str)> = look
         .snapshot()
         .below("/sys/fs/cgroup/")
@@ -101,6 +102,26 @@ fn control_group(look: &mut Look<'_>) {
             .finding(Level::Note, format!("the memory is limited to {}", bytes(limit)))
             .evidence(path)
             .why("the server sizes itself by this limit; the kernel ends it if it needs more");
+        look.report(finding);
+    }
+}
+
+/// Whether threads are limited to fewer than the server starts.
+fn threads(look: &mut Look<'_>) {
+    let processors = super::cards::processors(look).len() as u64;
+    // Workers, and at most 64 threads for DNS, the store, the admin API and signals.
+    let wanted = look.expected().workers(processors).saturating_add(64);
+    let limits = look.snapshot().below("/sys/fs/cgroup/").filter(|(path, _)| path.ends_with("/pids.max"));
+    let low: Vec<(&str, u64)> = limits
+        .filter_map(|(path, text)| Some((path, text.trim().parse().ok()?)))
+        .filter(|(_, limit)| *limit < wanted)
+        .collect();
+    for (path, limit) in low {
+        let finding = look
+            .finding(Level::Problem, format!("{limit} threads are allowed, the server may start {wanted}"))
+            .evidence(path)
+            .why("a server that cannot start a thread ends")
+            .by_hand("raise TasksMax of the unit, or --pids-limit of the container");
         look.report(finding);
     }
 }

@@ -48,6 +48,7 @@ pub const ITEMS: &[Item] = &[
     cpu::IDLE_STATES,
     cpu::MITIGATIONS,
     cpu::STEAL,
+    cpu::NUMA,
     cpu::CLOCK,
     memory::HUGE_PAGES,
     memory::OVERCOMMIT,

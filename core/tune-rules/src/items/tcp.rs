@@ -32,8 +32,8 @@ pub(super) const KEEPALIVE: Item = Item::new(
     "tcp_keepalive",
     "connections of phones that are gone",
     "The server asks for keepalives on each connection. Linux sends the first after net.ipv4.tcp_keepalive_time, two hours.
-A phone that lost its network holds its connection for that long, and calls to it wait for a timeout. After 15 minutes the
-kernel would have noticed.",
+A phone that lost its network holds its connection for that long, and calls to it wait for a timeout. With 900, the
+connection ends after 26 minutes: 15 until the first keepalive, and 11 for nine of them without an answer.",
     "Shorter times stay. Phones on batteries wake for each keepalive, so this is advice.",
     keepalive,
 );
@@ -198,6 +198,13 @@ fn features(look: &mut Look<'_>) {
         0,
         1,
         "round trips are measured badly, and segments of old connections may be accepted",
+    );
+    switch(
+        look,
+        "net.ipv4.tcp_tw_recycle",
+        1,
+        0,
+        "phones behind one NAT are refused; Linux removed it in 4.12",
     );
     switch(look, "net.ipv4.tcp_sack", 0, 1, "one lost packet costs several round trips");
     switch(
