@@ -227,7 +227,11 @@ fn repeat(p: &mut Page, outcome: &Outcome, records: &[RunRecord]) {
         p.element("p", "No run has an archive, so there is nothing to repeat from.");
         return;
     };
-    p.element("p", "An archive holds the experiment with its seed, and what the run was made with:");
+    p.element(
+        "p",
+        "The same file with the same seed and programs is the same experiment and gets the same digest. One run again, \
+         from its archive:",
+    );
     command(p, &["strowger".to_owned(), "lab".to_owned(), "reproduce".to_owned(), run.archive.clone()]);
     let Some(record) = records.iter().find(|record| record.id == run.id) else { return };
     if !record.load.command.is_empty() {

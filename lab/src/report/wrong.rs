@@ -6,7 +6,7 @@ use load::report::number;
 use load::report::svg::Page;
 
 use super::groups::Combination;
-use super::page::{left_out, rows};
+use super::page::{Cell, cells, left_out, rows};
 use super::words::{count, cut, factors, short};
 use crate::outcome::Outcome;
 use crate::record::RunRecord;
@@ -94,18 +94,17 @@ fn counters(p: &mut Page, combinations: &[Combination<'_>]) {
     if sums.is_empty() {
         return;
     }
-    p.table(
-        "Failures and repetitions in runs that count",
-        &["System", "Factors", "What", "#Count", "#In runs"],
-    );
+    p.table("Failures and repetitions in runs that count", &["System", "What", "#Count", "#In runs"]);
     let left = rows(p, sums, LINES_MAX, |p, (group, facts, key, (sum, runs))| {
-        p.row(&[
-            ("", &short(&group.subject)),
-            ("", &factors(facts)),
-            ("", &short(key)),
-            ("n", &number(sum as f64)),
-            ("n", &format!("{runs} of {}", group.runs.len())),
-        ]);
+        cells(
+            p,
+            &[
+                Cell::Two("at", &short(&group.subject), &factors(facts)),
+                Cell::Text("", &short(key)),
+                Cell::Text("n", &number(sum as f64)),
+                Cell::Text("n", &format!("{runs} of {}", group.runs.len())),
+            ],
+        );
     });
     p.end_table();
     left_out(p, left, "counter", "the archives have all");
