@@ -89,8 +89,10 @@ fn over(keys: &mut Keys, table: &DeTable<'_>, document: &Document, open: Open<'_
         let (name, text) = match (name, value.get_ref()) {
             ("file", _) => continue,
             ("config_file", DeValue::String(path)) => {
-                let text = open(&document.resolved(Path::new(path.as_ref())));
-                ("config", quoted(text.unwrap_or_default()))
+                let first =
+                    table.get("config").and_then(|value| value.get_ref().as_str()).unwrap_or_default();
+                let rest = open(&document.resolved(Path::new(path.as_ref()))).unwrap_or_default();
+                ("config", quoted(format!("{first}{rest}")))
             }
             // What begins with the value of a factor may be a whole path.
             ("binary" | "scenario" | "answer", DeValue::String(path))

@@ -265,15 +265,16 @@ fn resolve(
         *binary = document.resolved(binary);
     }
     let span = section.span_of("config_file");
-    if section.has("config") && section.has("config_file") {
-        let fault = Fault::new("the configuration is written twice", "remove config or config_file");
-        values.faults.push((span.clone(), fault));
-    }
     let Some(path) = system.config_file.take().map(|path| document.resolved(&path)) else { return };
     match open(&path) {
         Ok(text) => {
             let before = values.faults.len();
-            system.config = values.text(&text, true, &span);
+            let text = values.text(&text, true, &span);
+            // What stands beside the file comes first, such as definitions; that of lower layers is replaced.
+            if !section.has("config") {
+                system.config.clear();
+            }
+            system.config.push_str(&text);
             for (_, fault) in values.faults.iter_mut().skip(before) {
                 fault.message = format!("{}: {}", path.display(), fault.message);
             }

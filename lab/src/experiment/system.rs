@@ -52,7 +52,7 @@ keys! {
         /// The configuration, a template. For Strowger it is added to what the workload needs; a rival has
         /// nothing else.
         config: String = String::new(), template().no_default();
-        /// A file that holds the template instead.
+        /// A file that holds the template, or the rest of it: it follows `config`.
         config_file: Option<PathBuf> = None, path().optional();
         /// Variables of its environment.
         environment: Vec<String> = Vec::new(), list(variable()).no_default();

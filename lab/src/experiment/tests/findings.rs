@@ -60,10 +60,6 @@ fn mistakes_are_reported_with_place_and_mend() {
             "x.toml:2:15: \"x\" sets no variable; write it as \"NAME=value\"",
         ),
         ("[system.A]\nconfig = \"${ipp}\"", "x.toml:2:10: no factor `ipp`; did you mean `${ip}`?"),
-        (
-            "[system.A]\nconfig = \"\"\nconfig_file = \"x\"",
-            "x.toml:3:15: the configuration is written twice; remove",
-        ),
         ("[[factor]]\nname = \"rate\"", "x.toml:1:1: `factor` is one section; write [factor], and below it"),
         ("[factor]\nrate = []", "x.toml:2:8: a factor has 1 to 100 values, not 0; write a list"),
         ("[factor]\nrate = [1, 1]", "x.toml:2:12: the value \"1\" twice; remove one"),

@@ -64,6 +64,15 @@ fn configuration_of_a_higher_layer_replaces_the_file() {
 }
 
 #[test]
+fn configuration_beside_a_file_comes_first() {
+    let text = "[system.B]\nconfig = \"first\\n\"\nconfig_file = 'systems/b.cfg'\n[factor]\nrate = 1\n";
+    let experiment = Experiment::read(&sources(text)).unwrap();
+    assert_eq!(experiment.setups()[0].systems["B"].config, "first\nport ${port} rate 1\n");
+    let kept = Experiment::read(&Sources::new("y.toml", experiment.to_toml())).unwrap();
+    assert_eq!(kept.id(), experiment.id());
+}
+
+#[test]
 fn option_adds_systems_and_factors() {
     let options = ["system.B.binary=./b", "factor.rate=[1, 2]", "question=which one is it?"];
     let sources = sources("[system.A]\nbinary = 'a'\n").with_options(options);
