@@ -51,7 +51,8 @@ function watch() {
   new MutationObserver(() => window.reported({ event: state.value })).observe(state, { childList: true, characterData: true });
 }
 
-main(process.argv.slice(2)).catch((error) => {
+// Its standard input stays open, so it would not end by itself.
+main(process.argv.slice(2)).then(() => process.exit(0)).catch((error) => {
   console.error(error);
   process.exit(1);
 });
