@@ -164,7 +164,7 @@ fn processors(system: &System, apart: bool) -> Vec<u32> {
 }
 
 fn until_ready(process: &mut Process, system: &System, target: SocketAddr) -> Result<(), String> {
-    if matches!(system.kind, SystemKind::Strowger | SystemKind::Balance) {
+    if matches!(system.kind, SystemKind::Strowger | SystemKind::Balance | SystemKind::Relay) {
         return process.wait_for("ready", system.start_limit);
     }
     let until = Instant::now() + system.start_limit;
@@ -330,6 +330,21 @@ fn kamailio(
         command.args(["-l", &format!("{}:{place}", workload.transport.name())]);
     }
     Ok((program, command))
+}
+
+/// The bare relay of this build between the two sides of the generator.
+fn relay(workload: &Workload, target: SocketAddr, ground: &Ground<'_>) -> Result<(PathBuf, Command), String> {
+    if workload.transport != Transport::Udp || workload.workers > 1 {
+        return Err(
+            "the bare relay is between one worker's two UDP sockets: transport = \"udp\", workers = 1"
+                .to_owned(),
+        );
+    }
+    let caller = SocketAddr::new(ground.generator.ip(), PORT + 1);
+    let mut command = Command::new(ground.own);
+    command.args(["lab", "serve", "relay"]);
+    command.args([target, caller, ground.generator].map(|place| place.to_string()));
+    Ok((ground.own.to_owned(), command))
 }
 
 /// A server that a command starts.
