@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lab::experiment::{FaultKind, FaultPlace, Run, Setup, SystemKind, Transport, WarmUp};
 use lab::record::{RunRecord, VERSION};
+use lab::statistics::Tolerance;
 use load::report::Fact;
 use rustix::process::Signal;
 
@@ -42,6 +43,8 @@ pub struct Bench<'a> {
     pub addresses: Addresses,
     /// Set when the person asked to end.
     pub stop: &'a dyn Stop,
+    /// What is tolerated in a run that counts.
+    pub tolerance: Tolerance,
 }
 
 /// Whether the person asked to end.
@@ -103,6 +106,7 @@ struct Performance<'a> {
     own: &'a Path,
     folder: &'a Path,
     stop: &'a dyn Stop,
+    tolerance: Tolerance,
     system: Running,
     sampler: Sampler,
     certificates: Option<Certificates>,
@@ -145,6 +149,7 @@ impl<'a> Performance<'a> {
             own: &bench.own,
             folder,
             stop: bench.stop,
+            tolerance: bench.tolerance,
             system: running,
             sampler,
             certificates,
@@ -272,7 +277,7 @@ impl<'a> Performance<'a> {
             steady,
             ..RunRecord::default()
         };
-        screening::screen(&mut record, ended, &system_log);
+        screening::screen(&mut record, ended, &system_log, &self.tolerance);
         Ok(Finished { record, system_log, load_log })
     }
 

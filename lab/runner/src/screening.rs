@@ -1,6 +1,7 @@
 //! The facts that make a run void (paper 003 section 2.4: errors, retransmissions and exceptions come before figures).
 
 use lab::record::RunRecord;
+use lab::statistics::{self, Observed, Share, SteadyRule, Tolerance};
 
 /// Words in a system's log that show an error of its own. Compared without regard to case.
 const ALARMS: [&str; 6] = ["panicked", "segfault", "core dumped", "assertion", "critical:", "out of memory"];
@@ -13,24 +14,26 @@ const LOSSES: [(&str, &str); 5] = [
     ("machine.tcp_listen_overflows", "connections beyond the backlog (ListenOverflows)"),
 ];
 
+/// Intervals of a window in which the processor time of the system may not drift.
+const WINDOW: usize = 8;
+/// How far it may drift, as a part of its level.
+const DRIFT: f64 = 0.1;
+
 /// Writes into the record why the run says nothing of the system. `ended`: the system, or a server behind it, ended by
-/// itself. A run with faults may lose packets and repeat messages: that is what it is about.
-pub fn screen(record: &mut RunRecord, ended: bool, system_log: &str) {
-    let mut void = Vec::new();
-    if record.load.verdict.word == "VOID" || record.load.verdict.word == "STOPPED" {
-        let why = record.load.verdict.why.join("; ");
-        void.push(format!("the generator says {}: {why}", record.load.verdict.word));
+/// itself. A run with faults may fail calls, lose packets and drift: that is what it is about.
+pub fn screen(record: &mut RunRecord, ended: bool, system_log: &str, tolerance: &Tolerance) {
+    let tolerance = if record.faults.is_empty() { *tolerance } else { of_faults() };
+    let alarms = system_log.lines().filter(|line| is_alarm(line));
+    let screened = statistics::screen(&observed(record, alarms.clone().count()), &tolerance);
+    let mut void: Vec<String> = screened.void.iter().map(ToString::to_string).collect();
+    if let Some(first) = alarms.clone().next() {
+        record.notes.push(format!("the first error in the log of the system: {first}"));
     }
     if ended {
         void.push("the system ended during the run".to_owned());
     }
-    let alarms = system_log.lines().filter(|line| is_alarm(line)).count();
-    if alarms > 0 {
-        let first = system_log.lines().find(|line| is_alarm(line)).unwrap_or_default();
-        void.push(format!("the log of the system has {alarms} errors, the first: {first}"));
-    }
-    if record.steady == Some(false) {
-        record.notes.push("the warm-up ended at its limit: something was not steady yet".to_owned());
+    if record.load.verdict.word == "STOPPED" {
+        void.push("the generator was stopped".to_owned());
     }
     if record.faults.is_empty() {
         for (key, what) in LOSSES {
@@ -39,12 +42,48 @@ pub fn screen(record: &mut RunRecord, ended: bool, system_log: &str) {
                 void.push(format!("{lost:.0} {what}"));
             }
         }
-        let repeated = record.load.metric("retransmissions").unwrap_or(0.0);
-        if repeated > 0.0 {
-            record.notes.push(format!("{repeated:.0} requests were sent again"));
-        }
+    }
+    if record.steady == Some(false) {
+        record.notes.push("the warm-up ended at its limit: something was not steady yet".to_owned());
     }
     record.void = void;
+}
+
+/// What is tolerated where faults are injected.
+fn of_faults() -> Tolerance {
+    Tolerance {
+        errors: 1.0,
+        retransmissions: 1.0,
+        lost: 1.0,
+        restarts: u64::MAX,
+        drift: true,
+        ..Tolerance::default()
+    }
+}
+
+fn observed(record: &RunRecord, alarms: usize) -> Observed {
+    let load = &record.load;
+    let count = |name: &str| load.metric(name).map(|value| value as u64);
+    let share = |events: Option<u64>, of: Option<u64>| Some(Share { count: events?, of: of? });
+    let sent = load
+        .measured
+        .iter()
+        .filter(|(key, _)| key.starts_with("requests_sent."))
+        .map(|(_, count)| count)
+        .sum();
+    let cpu = record.within("system.cpu");
+    let rule = SteadyRule::new(WINDOW, DRIFT);
+    Observed {
+        errors: share(count("calls.failed"), count("calls.begun")),
+        retransmissions: share(count("retransmissions"), Some(sent)),
+        exceptions: Some(u64::try_from(alarms).unwrap_or(u64::MAX)),
+        // The generator judges its own lateness.
+        lateness_ms: None,
+        generator_void: (load.verdict.word == "VOID").then(|| load.verdict.why.join("; ")),
+        lost: None,
+        restarts: None,
+        steady: (cpu.len() >= rule.needs()).then(|| statistics::steady(&cpu, &rule)),
+    }
 }
 
 fn is_alarm(line: &str) -> bool {
@@ -61,7 +100,7 @@ mod tests {
         let mut record = RunRecord { window: (0.0, 2.0), ..RunRecord::default() };
         record.load.verdict.word = "PASS".to_owned();
         prepare(&mut record);
-        screen(&mut record, ended, log);
+        screen(&mut record, ended, log, &Tolerance::default());
         record.void
     }
 
@@ -82,7 +121,7 @@ mod tests {
             record.load.verdict.word = "VOID".to_owned();
             record.load.verdict.why = vec!["lateness 12 ms".to_owned()];
         };
-        assert_eq!(screened(late, false, ""), ["the generator says VOID: lateness 12 ms"]);
+        assert_eq!(screened(late, false, ""), ["the generator's verdict is VOID: lateness 12 ms"]);
     }
 
     #[test]

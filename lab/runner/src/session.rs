@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use lab::experiment::{Claim, Plan, Run, Setup};
+use lab::experiment::{Claim, Measure, Plan, Run, Setup};
 use lab::judgement::{Case, Kept, judge};
 use lab::outcome::Outcome;
 use lab::record::RunRecord;
-use lab::statistics::{Rule, Schedule};
+use lab::statistics::{Rule, Schedule, Tolerance};
 
 use crate::addresses::Addresses;
 use crate::archive::{Archive, EXTENSION};
@@ -94,7 +94,8 @@ pub fn run(
     let mut done = kept(out, work, tell);
     let scratch = out.join("scratch");
     let addresses = Addresses::new(std::process::id());
-    let mut bench = Bench { own: own.to_owned(), scratch: scratch.clone(), addresses, stop };
+    let tolerance = tolerance(work);
+    let mut bench = Bench { own: own.to_owned(), scratch: scratch.clone(), addresses, stop, tolerance };
     let missing = work.plan.runs().iter().filter(|run| !done.contains_key(&run.id().to_string())).count();
     if missing < work.plan.runs().len() {
         tell(&format!(
@@ -173,6 +174,20 @@ fn judged(work: &Work, done: &BTreeMap<String, Done>, confidence: f64) -> Outcom
     let case =
         Case { question: &work.question, plan: &work.plan, setups: &work.setups, claims: &work.claims, rule };
     judge(&case, &kept)
+}
+
+/// Failed calls and repeated messages make no run void where a claim is about them.
+fn tolerance(work: &Work) -> Tolerance {
+    let about =
+        |measures: &[Measure]| work.claims.iter().any(|claim| measures.contains(&claim.quantity.measure));
+    let usual = Tolerance::default();
+    let failing = about(&[Measure::Success, Measure::Failures, Measure::Peak]);
+    let repeating = failing || about(&[Measure::Retransmissions]);
+    Tolerance {
+        errors: if failing { 1.0 } else { usual.errors },
+        retransmissions: if repeating { 1.0 } else { usual.retransmissions },
+        ..usual
+    }
 }
 
 /// Whether no further block can change a verdict that was claimed for.

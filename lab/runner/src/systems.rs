@@ -120,9 +120,7 @@ pub fn start(system: &System, workload: &Workload, ground: &mut Ground<'_>) -> R
         }
         SystemKind::Kamailio => kamailio(system, workload, ip, ground)?,
         SystemKind::Command => of_command(system, ip, ground)?,
-        SystemKind::Relay => {
-            return Err("the bare relay is not in this version: name another kind of system".to_owned());
-        }
+        SystemKind::Relay => relay(workload, target, ground)?,
         SystemKind::None => {
             let target = SocketAddr::new(ground.generator.ip(), ground.generator.port());
             return Ok(Running { target, process: None, backends, again: None, described: Vec::new() });
