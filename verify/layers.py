@@ -65,7 +65,7 @@ BELOW = {
     'load-runner': {'wire', 'load', 'worker-runtime', 'control', 'tls'},
     # Experiments as data; they read the reports of the generator.
     'lab': {'load', 'toml-form'},
-    'lab-runner': {'lab', 'load', 'regular-file'},
+    'lab-runner': {'lab', 'load', 'control', 'regular-file'},
 }
 # Below every crate: it records broken conditions that only a bug can break.
 BELOW_ALL = {'invariant'}

@@ -4,11 +4,15 @@
 
 pub mod addresses;
 pub mod archive;
+pub mod args;
 pub mod certificates;
+pub mod cli;
 pub mod generator;
+pub mod history;
 pub mod machine;
 pub mod process;
 pub mod relay;
+pub mod reproduce;
 pub mod run;
 pub mod sampler;
 pub mod screening;

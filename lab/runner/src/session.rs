@@ -89,7 +89,7 @@ pub fn run(
     out: &Path,
     stop: &Asked,
     tell: &mut dyn FnMut(&str),
-) -> Result<Outcome, String> {
+) -> Result<(Outcome, Vec<RunRecord>), String> {
     fs::create_dir_all(out).map_err(|error| format!("{}: {error}", out.display()))?;
     let mut done = kept(out, work, tell);
     let scratch = out.join("scratch");
@@ -149,7 +149,7 @@ pub fn run(
             format!("stopped before its end; until then {}: {}", outcome.verdict, outcome.reason);
         outcome.verdict = "STOPPED".to_owned();
     }
-    Ok(outcome)
+    Ok((outcome, in_order(work, done)))
 }
 
 /// The outcome of the runs that are in `out`.
@@ -177,7 +177,7 @@ fn judged(work: &Work, done: &BTreeMap<String, Done>, confidence: f64) -> Outcom
 }
 
 /// Failed calls and repeated messages make no run void where a claim is about them.
-fn tolerance(work: &Work) -> Tolerance {
+pub(crate) fn tolerance(work: &Work) -> Tolerance {
     let about =
         |measures: &[Measure]| work.claims.iter().any(|claim| measures.contains(&claim.quantity.measure));
     let usual = Tolerance::default();

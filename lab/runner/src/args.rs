@@ -1,0 +1,169 @@
+//! The command line of `strowger lab`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+/// What follows the help of `strowger lab`.
+pub const EXAMPLES: &str = "Examples:
+  strowger lab plan lab/quick.toml
+      what would run, in which order, how long it takes, and which effect it can show
+  strowger lab run lab/quick.toml
+      run it; results are in quick.lab/, the page to read is quick.lab/report.html
+  strowger lab run lab/quick.toml --set workload.rate=2000 --set repetitions=12
+      the same with other values
+  strowger lab report quick.lab
+      judge the runs again and write the report anew
+  strowger lab compare old.lab quick.lab
+      two results side by side
+  strowger lab reproduce quick.lab/NAME.run.tgz
+      one run once more, beside what it was
+  strowger lab history quick-*.lab
+      where figures changed over many results
+
+Ctrl-C keeps the complete runs; the same command goes on where it was.
+Exit codes of run: 0 PASS, or nothing was claimed; 1 FAIL; 2 wrong usage, or a part did not start; 3 VOID or STOPPED;
+4 NO DIFFERENCE SHOWN.";
+
+/// What to do.
+#[derive(Subcommand, Debug)]
+pub enum LabCommand {
+    /// Show the runs of an experiment, their order, how long they take, and which effect they can show
+    Plan(PlanArgs),
+    /// Run an experiment, or what is missing of it, and judge it
+    Run(RunArgs),
+    /// Judge the runs in a folder again and write the report anew
+    Report(ReportArgs),
+    /// Show two results side by side
+    Compare(CompareArgs),
+    /// Run one archived run again and show both
+    Reproduce(ReproduceArgs),
+    /// Find where figures changed over many results
+    History(HistoryArgs),
+    /// Run a small server that experiments measure
+    Serve {
+        /// Which one.
+        #[command(subcommand)]
+        server: LabServer,
+    },
+}
+
+/// Servers that experiments measure.
+#[derive(Subcommand, Debug)]
+pub enum LabServer {
+    /// Relay datagrams between two addresses, unread: the floor under every proxy
+    Relay {
+        /// Listen here
+        own: SocketAddr,
+        /// One side
+        caller: SocketAddr,
+        /// The other side
+        callee: SocketAddr,
+    },
+}
+
+/// The form of what is printed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+pub enum Output {
+    /// For people
+    #[default]
+    Text,
+    /// For programs
+    Json,
+}
+
+/// An experiment file with settings over it.
+#[derive(Args, Debug)]
+pub struct ExperimentArgs {
+    /// The experiment
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Use this value, such as workload.rate=2000; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Use this seed for everything random [default: that of the file]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Read this personal file [default: ~/.config/strowger/lab.toml, if it is there]
+    #[arg(long, value_name = "FILE")]
+    pub personal: Option<PathBuf>,
+}
+
+/// `lab plan`.
+#[derive(Args, Debug)]
+pub struct PlanArgs {
+    /// The experiment.
+    #[command(flatten)]
+    pub experiment: ExperimentArgs,
+    /// Show where each setting comes from
+    #[arg(long)]
+    pub show_origin: bool,
+    /// Print text or JSON
+    #[arg(long, value_enum, default_value_t)]
+    pub output: Output,
+}
+
+/// `lab run`.
+#[derive(Args, Debug)]
+pub struct RunArgs {
+    /// The experiment.
+    #[command(flatten)]
+    pub experiment: ExperimentArgs,
+    /// Keep the runs and the report here [default: NAME.lab]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Print text or JSON
+    #[arg(long, value_enum, default_value_t)]
+    pub output: Output,
+}
+
+/// `lab report`.
+#[derive(Args, Debug)]
+pub struct ReportArgs {
+    /// The folder of `lab run`
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+    /// Print text or JSON
+    #[arg(long, value_enum, default_value_t)]
+    pub output: Output,
+}
+
+/// `lab compare`.
+#[derive(Args, Debug)]
+pub struct CompareArgs {
+    /// The folder of the first result
+    #[arg(value_name = "A")]
+    pub first: PathBuf,
+    /// The folder of the second one
+    #[arg(value_name = "B")]
+    pub second: PathBuf,
+    /// Write a page as well
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
+/// `lab reproduce`.
+#[derive(Args, Debug)]
+pub struct ReproduceArgs {
+    /// The archive of a run
+    #[arg(value_name = "ARCHIVE")]
+    pub archive: PathBuf,
+    /// Run it this number of times
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub times: u32,
+    /// Print text or JSON
+    #[arg(long, value_enum, default_value_t)]
+    pub output: Output,
+}
+
+/// `lab history`.
+#[derive(Args, Debug)]
+pub struct HistoryArgs {
+    /// Folders of results, the oldest first
+    #[arg(value_name = "DIR", required = true)]
+    pub folders: Vec<PathBuf>,
+    /// Print text or JSON
+    #[arg(long, value_enum, default_value_t)]
+    pub output: Output,
+}

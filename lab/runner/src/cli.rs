@@ -1,0 +1,178 @@
+//! What the commands of `strowger lab` do.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use control::say;
+use lab::experiment::{Experiment, Sources};
+use lab::outcome::Outcome;
+use lab::record::RunRecord;
+use lab::report;
+
+use crate::archive::Archive;
+use crate::args::{
+    CompareArgs, ExperimentArgs, LabCommand, LabServer, Output, PlanArgs, ReportArgs, RunArgs,
+};
+use crate::session::{self, Asked, Work};
+use crate::{history, relay, reproduce};
+
+/// Wrong usage, or a part did not start.
+const USAGE: u8 = 2;
+/// The largest file that is read.
+const LARGEST: u64 = 16 << 20;
+/// The experiment of a folder of results.
+const EXPERIMENT: &str = "experiment.toml";
+/// The outcome.
+const OUTCOME: &str = "outcome.json";
+/// The page.
+const PAGE: &str = "report.html";
+
+/// Runs a command of `strowger lab`.
+pub fn run(command: &LabCommand) -> ExitCode {
+    let done = match command {
+        LabCommand::Plan(args) => plan(args),
+        LabCommand::Run(args) => run_experiment(args),
+        LabCommand::Report(args) => report_again(args),
+        LabCommand::Compare(args) => compare(args),
+        LabCommand::Reproduce(args) => reproduce::run(args),
+        LabCommand::History(args) => history::run(args),
+        LabCommand::Serve { server: LabServer::Relay { own, caller, callee } } => {
+            let ready = || say::err(format_args!("strowger lab ready: relay at {own}"));
+            relay::run(*own, *caller, *callee, ready).map(|()| 0).map_err(|error| format!("relay at {own}: {error}"))
+        }
+    };
+    match done {
+        Ok(status) => ExitCode::from(status),
+        Err(why) => {
+            for line in why.lines() {
+                say::err(format_args!("strowger lab: {line}"));
+            }
+            ExitCode::from(USAGE)
+        }
+    }
+}
+
+/// The text of a file that an operator named.
+pub(crate) fn text_of(path: &Path) -> Result<String, String> {
+    let bytes = regular_file::read(path, LARGEST).map_err(|error| format!("{}: {error}", path.display()))?;
+    String::from_utf8(bytes).map_err(|_| format!("{}: not UTF-8: is it the right file?", path.display()))
+}
+
+/// Reads an experiment with all its layers.
+fn read(args: &ExperimentArgs) -> Result<Experiment, String> {
+    let name = args.file.display().to_string();
+    let mut sources = Sources::new(&name, &text_of(&args.file)?);
+    if let Some(personal) = personal(args) {
+        sources = sources.with_personal(&personal.display().to_string(), &text_of(&personal)?);
+    }
+    let seed = args.seed.map(|seed| format!("seed={seed}"));
+    sources = sources.with_options(args.set.iter().map(String::as_str).chain(seed.as_deref()));
+    read_sources(sources.with_files(text_of))
+}
+
+/// Reads an experiment; all that is wrong, a line each.
+pub(crate) fn read_sources(sources: Sources<'_>) -> Result<Experiment, String> {
+    Experiment::read(&sources).map_err(|errors| {
+        let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        lines.join("\n")
+    })
+}
+
+/// The personal file: the one that was named, or else the usual one if it is there.
+fn personal(args: &ExperimentArgs) -> Option<PathBuf> {
+    let usual = || {
+        let folder = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
+        let folder = folder.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".config")))?;
+        Some(folder.join("strowger/lab.toml")).filter(|file| file.is_file())
+    };
+    args.personal.clone().or_else(usual)
+}
+
+fn plan(args: &PlanArgs) -> Result<u8, String> {
+    let experiment = read(&args.experiment)?;
+    match args.output {
+        Output::Json => say::out(format_args!("{}\n", experiment.plan_json())),
+        Output::Text => say::out(format_args!("{}", experiment.plan_text(args.show_origin))),
+    }
+    Ok(0)
+}
+
+/// What is run: the experiment as one text, with the values of all layers.
+pub(crate) fn work(experiment: &Experiment) -> Work {
+    Work {
+        question: experiment.question().to_owned(),
+        text: experiment.to_toml(),
+        seed: experiment.seed(),
+        plan: experiment.plan(),
+        setups: experiment.setups().to_vec(),
+        claims: experiment.claims().to_vec(),
+    }
+}
+
+fn run_experiment(args: &RunArgs) -> Result<u8, String> {
+    let experiment = read(&args.experiment)?;
+    let work = work(&experiment);
+    let out = args.out.clone().unwrap_or_else(|| folder_of(&args.experiment.file));
+    fs::create_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
+    write(&out.join(EXPERIMENT), &work.text)?;
+    let own = std::env::current_exe().map_err(|error| format!("this program's own file: {error}"))?;
+    let asked = Asked::listen().map_err(|error| format!("signals: {error}"))?;
+    let mut tell = |line: &str| say::err(format_args!("{line}"));
+    tell(&format!("{} runs, {}; results in {}", work.plan.runs().len(), experiment.duration_text(), out.display()));
+    let (outcome, records) = session::run(&work, &own, &out, &asked, &mut tell)?;
+    finish(&out, &outcome, &records, args.output)
+}
+
+/// `quick.lab` for `lab/quick.toml`, where the program runs.
+fn folder_of(file: &Path) -> PathBuf {
+    let stem = file.file_stem().map_or_else(|| "experiment".into(), |stem| stem.to_string_lossy());
+    PathBuf::from(format!("{stem}.lab"))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Writes outcome and report, and prints the essence.
+fn finish(out: &Path, outcome: &Outcome, records: &[RunRecord], output: Output) -> Result<u8, String> {
+    write(&out.join(OUTCOME), &outcome.to_json())?;
+    write(&out.join("figures.csv"), &report::csv(outcome))?;
+    let page = out.join(PAGE);
+    write(&page, &report::html(outcome, records))?;
+    match output {
+        Output::Json => say::out(format_args!("{}\n", outcome.to_json())),
+        Output::Text => say::out(format_args!("{}\nreport: {}\n", report::text(outcome), page.display())),
+    }
+    Ok(outcome.exit_status())
+}
+
+fn report_again(args: &ReportArgs) -> Result<u8, String> {
+    let file = args.folder.join(EXPERIMENT);
+    let sources = Sources::new(&file.display().to_string(), &text_of(&file)?);
+    let work = work(&read_sources(sources.with_files(text_of))?);
+    let mut tell = |line: &str| say::err(format_args!("{line}"));
+    let (outcome, records) = session::judge_kept(&work, &args.folder, &mut tell);
+    finish(&args.folder, &outcome, &records, args.output)
+}
+
+/// The outcome in a folder of results.
+pub(crate) fn outcome_of(folder: &Path) -> Result<Outcome, String> {
+    let path = folder.join(OUTCOME);
+    Outcome::from_json(&text_of(&path)?).map_err(|why| format!("{}: {why}", path.display()))
+}
+
+fn compare(args: &CompareArgs) -> Result<u8, String> {
+    let (first, second) = (outcome_of(&args.first)?, outcome_of(&args.second)?);
+    let comparison = report::comparison(&first, &second);
+    say::out(format_args!("{}", comparison.text()));
+    if let Some(path) = &args.html {
+        write(path, &comparison.html())?;
+    }
+    Ok(0)
+}
+
+/// The record in an archive.
+pub(crate) fn record_of(archive: &Archive) -> Result<RunRecord, String> {
+    RunRecord::from_json(&archive.text(session::RECORD))
+}

@@ -1,0 +1,132 @@
+//! `lab reproduce`: one archived run once more, beside what it was.
+
+use control::say;
+use lab::experiment::{Quantity, RunId, Sources};
+use lab::record::RunRecord;
+use lab::statistics::median;
+use serde::Serialize;
+
+use crate::addresses::Addresses;
+use crate::archive::Archive;
+use crate::args::{Output, ReproduceArgs};
+use crate::cli::{read_sources, record_of, text_of, work};
+use crate::run::{Bench, NoRun};
+use crate::session::{Asked, EXPERIMENT, tolerance};
+
+/// A figure then and now.
+#[derive(Debug, Serialize)]
+struct Compared {
+    quantity: String,
+    unit: String,
+    then: Option<f64>,
+    now: Vec<Option<f64>>,
+    /// The median of now against then, percent.
+    difference_percent: Option<f64>,
+}
+
+/// What `--output json` prints.
+#[derive(Debug, Serialize)]
+struct Reproduced {
+    id: String,
+    figures: Vec<Compared>,
+    /// Facts of machine and program that differ.
+    differs: Vec<String>,
+    void: Vec<String>,
+}
+
+/// Runs it again.
+///
+/// # Errors
+/// If the archive cannot be read, or a part does not start.
+pub fn run(args: &ReproduceArgs) -> Result<u8, String> {
+    let archive = Archive::read(&args.archive).map_err(|error| error.to_string())?;
+    let then = record_of(&archive)?;
+    let sources = Sources::new(EXPERIMENT, &archive.text(EXPERIMENT));
+    let work = work(&read_sources(sources.with_files(text_of))?);
+    let id: RunId = then.id.parse().map_err(|error| format!("{}: {error}", args.archive.display()))?;
+    let run = work.plan.runs().iter().find(|run| *run.id() == id);
+    let run = run.ok_or_else(|| format!("{id} is no run of the experiment in its archive"))?;
+    let setup = work.setups.get(run.setup()).ok_or("the archive has no such combination of factors")?;
+    let asked = Asked::listen().map_err(|error| format!("signals: {error}"))?;
+    let own = std::env::current_exe().map_err(|error| format!("this program's own file: {error}"))?;
+    let scratch = std::env::temp_dir().join(format!("strowger-lab-{}", std::process::id()));
+    let addresses = Addresses::new(std::process::id());
+    let mut bench = Bench { own, scratch: scratch.clone(), addresses, stop: &asked, tolerance: tolerance(&work) };
+    let mut now = Vec::new();
+    for time in 1..=args.times {
+        say::err(format_args!("run {time} of {}", args.times));
+        match bench.perform(run, setup, then.seed) {
+            Ok(finished) => now.push(finished.record),
+            Err(NoRun::Stopped) => break,
+            Err(NoRun::Failed(why)) => return Err(format!("{why}; its files are in {}", scratch.display())),
+        }
+    }
+    let _ = std::fs::remove_dir(&scratch);
+    let found = Reproduced {
+        id: then.id.clone(),
+        figures: figures(&then, &now),
+        differs: now.first().map(|now| differences(&then, now)).unwrap_or_default(),
+        void: now.iter().flat_map(|record| record.void.clone()).collect(),
+    };
+    match args.output {
+        Output::Json => say::out(format_args!("{}\n", serde_json::to_string_pretty(&found).unwrap_or_default())),
+        Output::Text => print(&found),
+    }
+    Ok(if found.void.is_empty() { 0 } else { 3 })
+}
+
+/// The usual figures that either has.
+fn figures(then: &RunRecord, now: &[RunRecord]) -> Vec<Compared> {
+    let mut all = Vec::new();
+    for quantity in lab::judgement::usual() {
+        let value = |record: &RunRecord, quantity: Quantity| record.figure(quantity);
+        let first = value(then, quantity);
+        let again: Vec<Option<f64>> = now.iter().map(|record| value(record, quantity)).collect();
+        let known: Vec<f64> = again.iter().copied().flatten().collect();
+        let middle = median(&known);
+        if first.is_none() && middle.is_none() {
+            continue;
+        }
+        let difference = first.zip(middle).filter(|(first, _)| *first != 0.0);
+        all.push(Compared {
+            quantity: quantity.to_string(),
+            unit: quantity.measure.unit().to_owned(),
+            then: first,
+            now: again,
+            difference_percent: difference.map(|(first, middle)| 100.0 * (middle / first - 1.0)),
+        });
+    }
+    all
+}
+
+/// What of machine and program is not as it was.
+fn differences(then: &RunRecord, now: &RunRecord) -> Vec<String> {
+    let mut all = Vec::new();
+    for (was, is) in [(&then.machine, &now.machine), (&then.program, &now.program)] {
+        for fact in was.iter().filter(|fact| fact.name != "arguments") {
+            let other = is.iter().find(|other| other.name == fact.name);
+            let value = other.map_or("not known", |other| other.value.as_str());
+            if value != fact.value {
+                all.push(format!("{}: {} then, {value} now", fact.name, fact.value));
+            }
+        }
+    }
+    all
+}
+
+fn print(found: &Reproduced) {
+    let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.4}"));
+    say::out(format_args!("{}\n", found.id));
+    for figure in &found.figures {
+        let now: Vec<String> = figure.now.iter().map(|value| number(*value)).collect();
+        let difference = figure.difference_percent.map(|percent| format!("  {percent:+.1} %")).unwrap_or_default();
+        let name = format!("{} {}", figure.quantity, figure.unit);
+        say::out(format_args!("  {name:<24} then {:>12}   now {}{difference}\n", number(figure.then), now.join(", ")));
+    }
+    for line in &found.differs {
+        say::out(format_args!("  differs: {line}\n"));
+    }
+    for why in &found.void {
+        say::out(format_args!("  void: {why}\n"));
+    }
+}
