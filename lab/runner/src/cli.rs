@@ -1,14 +1,18 @@
 //! What the commands of `strowger lab` do.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use control::say;
-use lab::experiment::{Experiment, Sources};
+use lab::experiment::{ConfigError, Experiment, Sources};
 use lab::outcome::Outcome;
 use lab::record::RunRecord;
 use lab::report;
+use serde::{Deserialize, Serialize};
 
 use crate::archive::Archive;
 use crate::args::{
@@ -21,8 +25,8 @@ use crate::{history, relay, reproduce};
 const USAGE: u8 = 2;
 /// The largest file that is read.
 const LARGEST: u64 = 16 << 20;
-/// The experiment of a folder of results.
-const EXPERIMENT: &str = "experiment.toml";
+/// The texts of an experiment, in its folder of results.
+const TEXTS: &str = "experiment.json";
 /// The outcome.
 const OUTCOME: &str = "outcome.json";
 /// The page.
@@ -39,7 +43,9 @@ pub fn run(command: &LabCommand) -> ExitCode {
         LabCommand::History(args) => history::run(args),
         LabCommand::Serve { server: LabServer::Relay { own, caller, callee } } => {
             let ready = || say::err(format_args!("strowger lab ready: relay at {own}"));
-            relay::run(*own, *caller, *callee, ready).map(|()| 0).map_err(|error| format!("relay at {own}: {error}"))
+            relay::run(*own, *caller, *callee, ready)
+                .map(|()| 0)
+                .map_err(|error| format!("relay at {own}: {error}"))
         }
     };
     match done {
@@ -59,24 +65,63 @@ pub(crate) fn text_of(path: &Path) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| format!("{}: not UTF-8: is it the right file?", path.display()))
 }
 
-/// Reads an experiment with all its layers.
-fn read(args: &ExperimentArgs) -> Result<Experiment, String> {
-    let name = args.file.display().to_string();
-    let mut sources = Sources::new(&name, &text_of(&args.file)?);
-    if let Some(personal) = personal(args) {
-        sources = sources.with_personal(&personal.display().to_string(), &text_of(&personal)?);
-    }
+/// Reads an experiment with all its layers; the texts that it was read from.
+fn read(args: &ExperimentArgs) -> Result<(Experiment, Texts), String> {
+    let personal = personal(args).map(|path| Ok::<_, String>((path.display().to_string(), text_of(&path)?)));
     let seed = args.seed.map(|seed| format!("seed={seed}"));
-    sources = sources.with_options(args.set.iter().map(String::as_str).chain(seed.as_deref()));
-    read_sources(sources.with_files(text_of))
+    let mut texts = Texts {
+        name: args.file.display().to_string(),
+        text: text_of(&args.file)?,
+        personal: personal.transpose()?,
+        options: args.set.iter().cloned().chain(seed).collect(),
+        files: BTreeMap::new(),
+    };
+    let opened = RefCell::new(BTreeMap::new());
+    let experiment = texts.read(|path| {
+        let text = text_of(path)?;
+        opened.borrow_mut().insert(path.display().to_string(), text.clone());
+        Ok(text)
+    })?;
+    texts.files = opened.into_inner();
+    Ok((experiment, texts))
+}
+
+/// The texts of an experiment, kept beside its runs: whoever judges them again needs no other file.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Texts {
+    name: String,
+    text: String,
+    personal: Option<(String, String)>,
+    options: Vec<String>,
+    /// Files that it names.
+    files: BTreeMap<String, String>,
+}
+
+impl Texts {
+    fn read(&self, open: impl Fn(&Path) -> Result<String, String>) -> Result<Experiment, String> {
+        let mut sources = Sources::new(&self.name, &self.text);
+        if let Some((name, text)) = &self.personal {
+            sources = sources.with_personal(name, text);
+        }
+        read_sources(sources.with_options(self.options.iter().map(String::as_str)).with_files(open))
+    }
+
+    /// Reads the experiment from these texts alone.
+    fn read_again(&self) -> Result<Experiment, String> {
+        self.read(|path| {
+            self.files.get(&path.display().to_string()).cloned().ok_or_else(|| "not kept".to_owned())
+        })
+    }
 }
 
 /// Reads an experiment; all that is wrong, a line each.
 pub(crate) fn read_sources(sources: Sources<'_>) -> Result<Experiment, String> {
-    Experiment::read(&sources).map_err(|errors| {
-        let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        lines.join("\n")
-    })
+    Experiment::read(&sources).map_err(lines)
+}
+
+fn lines(errors: Vec<ConfigError>) -> String {
+    let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    lines.join("\n")
 }
 
 /// The personal file: the one that was named, or else the usual one if it is there.
@@ -90,36 +135,43 @@ fn personal(args: &ExperimentArgs) -> Option<PathBuf> {
 }
 
 fn plan(args: &PlanArgs) -> Result<u8, String> {
-    let experiment = read(&args.experiment)?;
+    let (experiment, _) = read(&args.experiment)?;
+    let plan = experiment.plan().map_err(lines)?;
     match args.output {
-        Output::Json => say::out(format_args!("{}\n", experiment.plan_json())),
-        Output::Text => say::out(format_args!("{}", experiment.plan_text(args.show_origin))),
+        Output::Json => say::out(format_args!("{:#}\n", experiment.plan_json(&plan))),
+        Output::Text => say::out(format_args!("{}", experiment.plan_text(&plan))),
+    }
+    if args.show_origin {
+        say::out(format_args!("\n{}", experiment.settings_text()));
     }
     Ok(0)
 }
 
-/// What is run: the experiment as one text, with the values of all layers.
-pub(crate) fn work(experiment: &Experiment) -> Work {
-    Work {
+/// What is run.
+fn work(experiment: &Experiment) -> Result<Work, String> {
+    Ok(Work {
         question: experiment.question().to_owned(),
-        text: experiment.to_toml(),
         seed: experiment.seed(),
-        plan: experiment.plan(),
+        plan: experiment.plan().map_err(lines)?,
         setups: experiment.setups().to_vec(),
         claims: experiment.claims().to_vec(),
-    }
+    })
 }
 
 fn run_experiment(args: &RunArgs) -> Result<u8, String> {
-    let experiment = read(&args.experiment)?;
-    let work = work(&experiment);
+    let (experiment, texts) = read(&args.experiment)?;
+    let work = work(&experiment)?;
     let out = args.out.clone().unwrap_or_else(|| folder_of(&args.experiment.file));
     fs::create_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
-    write(&out.join(EXPERIMENT), &work.text)?;
+    let kept = serde_json::to_string_pretty(&texts).unwrap_or_default();
+    write(&out.join(TEXTS), &kept)?;
     let own = std::env::current_exe().map_err(|error| format!("this program's own file: {error}"))?;
     let asked = Asked::listen().map_err(|error| format!("signals: {error}"))?;
     let mut tell = |line: &str| say::err(format_args!("{line}"));
-    tell(&format!("{} runs, {}; results in {}", work.plan.runs().len(), experiment.duration_text(), out.display()));
+    let estimate = work.plan.estimate();
+    let minutes = |time: Duration| time.as_secs().div_ceil(60);
+    let (least, most) = (minutes(estimate.least), minutes(estimate.most));
+    tell(&format!("{} runs, {least} to {most} min; results in {}", work.plan.runs().len(), out.display()));
     let (outcome, records) = session::run(&work, &own, &out, &asked, &mut tell)?;
     finish(&out, &outcome, &records, args.output)
 }
@@ -148,9 +200,11 @@ fn finish(out: &Path, outcome: &Outcome, records: &[RunRecord], output: Output) 
 }
 
 fn report_again(args: &ReportArgs) -> Result<u8, String> {
-    let file = args.folder.join(EXPERIMENT);
-    let sources = Sources::new(&file.display().to_string(), &text_of(&file)?);
-    let work = work(&read_sources(sources.with_files(text_of))?);
+    let file = args.folder.join(TEXTS);
+    let failed =
+        |why: &dyn std::fmt::Display| format!("{}: {why}; name a folder of `lab run`", file.display());
+    let texts: Texts = serde_json::from_str(&text_of(&file)?).map_err(|error| failed(&error))?;
+    let work = work(&texts.read_again()?)?;
     let mut tell = |line: &str| say::err(format_args!("{line}"));
     let (outcome, records) = session::judge_kept(&work, &args.folder, &mut tell);
     finish(&args.folder, &outcome, &records, args.output)

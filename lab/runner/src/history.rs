@@ -42,13 +42,15 @@ pub fn run(args: &HistoryArgs) -> Result<u8, String> {
         // A result without the figure leaves a gap.
         let value = |outcome: &lab::outcome::Outcome| {
             let same = outcome.figures.iter().find(|other| {
-                (&other.subject, &other.quantity, &other.factors) == (&figure.subject, &figure.quantity, &figure.factors)
+                (&other.subject, &other.quantity, &other.factors)
+                    == (&figure.subject, &figure.quantity, &figure.factors)
             });
             same.and_then(|same| same.median).unwrap_or(f64::NAN)
         };
         let history: Vec<f64> = outcomes.iter().map(|(_, outcome)| value(outcome)).collect();
         for change in changes(&history, &ChangeRule::new(CONFIDENCE, LEAST, 1)) {
-            let factors: Vec<String> = figure.factors.iter().map(|fact| format!("{} = {}", fact.name, fact.value)).collect();
+            let factors: Vec<String> =
+                figure.factors.iter().map(|fact| format!("{} = {}", fact.name, fact.value)).collect();
             found.push(Changed {
                 subject: figure.subject.clone(),
                 quantity: figure.quantity.clone(),
@@ -62,7 +64,9 @@ pub fn run(args: &HistoryArgs) -> Result<u8, String> {
         }
     }
     match args.output {
-        Output::Json => say::out(format_args!("{}\n", serde_json::to_string_pretty(&found).unwrap_or_default())),
+        Output::Json => {
+            say::out(format_args!("{}\n", serde_json::to_string_pretty(&found).unwrap_or_default()))
+        }
         Output::Text => print(&found, outcomes.len()),
     }
     Ok(if found.is_empty() { 0 } else { CHANGED })

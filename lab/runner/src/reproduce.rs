@@ -1,17 +1,17 @@
 //! `lab reproduce`: one archived run once more, beside what it was.
 
 use control::say;
-use lab::experiment::{Quantity, RunId, Sources};
+use lab::experiment::{Quantity, Sources};
 use lab::record::RunRecord;
-use lab::statistics::median;
+use lab::statistics::{Tolerance, median};
 use serde::Serialize;
 
 use crate::addresses::Addresses;
 use crate::archive::Archive;
 use crate::args::{Output, ReproduceArgs};
-use crate::cli::{read_sources, record_of, text_of, work};
+use crate::cli::{read_sources, record_of, text_of};
 use crate::run::{Bench, NoRun};
-use crate::session::{Asked, EXPERIMENT, tolerance};
+use crate::session::{Asked, EXPERIMENT};
 
 /// A figure then and now.
 #[derive(Debug, Serialize)]
@@ -41,17 +41,21 @@ struct Reproduced {
 pub fn run(args: &ReproduceArgs) -> Result<u8, String> {
     let archive = Archive::read(&args.archive).map_err(|error| error.to_string())?;
     let then = record_of(&archive)?;
-    let sources = Sources::new(EXPERIMENT, &archive.text(EXPERIMENT));
-    let work = work(&read_sources(sources.with_files(text_of))?);
-    let id: RunId = then.id.parse().map_err(|error| format!("{}: {error}", args.archive.display()))?;
-    let run = work.plan.runs().iter().find(|run| *run.id() == id);
-    let run = run.ok_or_else(|| format!("{id} is no run of the experiment in its archive"))?;
-    let setup = work.setups.get(run.setup()).ok_or("the archive has no such combination of factors")?;
+    let text = format!("seed = {}\n{}", then.seed, archive.text(EXPERIMENT));
+    let sources = Sources::new(&format!("{}/{EXPERIMENT}", args.archive.display()), &text);
+    let experiment = read_sources(sources.with_files(text_of))?;
+    let plan = experiment
+        .plan()
+        .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
+    let run = plan.runs().iter().find(|run| run.subject().system == then.system);
+    let run = run.ok_or_else(|| format!("{}: no system {}", args.archive.display(), then.system))?;
+    let setup = experiment.setups().get(run.setup()).ok_or("the archive has no experiment")?;
     let asked = Asked::listen().map_err(|error| format!("signals: {error}"))?;
     let own = std::env::current_exe().map_err(|error| format!("this program's own file: {error}"))?;
     let scratch = std::env::temp_dir().join(format!("strowger-lab-{}", std::process::id()));
     let addresses = Addresses::new(std::process::id());
-    let mut bench = Bench { own, scratch: scratch.clone(), addresses, stop: &asked, tolerance: tolerance(&work) };
+    let mut bench =
+        Bench { own, scratch: scratch.clone(), addresses, stop: &asked, tolerance: Tolerance::default() };
     let mut now = Vec::new();
     for time in 1..=args.times {
         say::err(format_args!("run {time} of {}", args.times));
@@ -69,7 +73,9 @@ pub fn run(args: &ReproduceArgs) -> Result<u8, String> {
         void: now.iter().flat_map(|record| record.void.clone()).collect(),
     };
     match args.output {
-        Output::Json => say::out(format_args!("{}\n", serde_json::to_string_pretty(&found).unwrap_or_default())),
+        Output::Json => {
+            say::out(format_args!("{}\n", serde_json::to_string_pretty(&found).unwrap_or_default()))
+        }
         Output::Text => print(&found),
     }
     Ok(if found.void.is_empty() { 0 } else { 3 })
@@ -119,9 +125,14 @@ fn print(found: &Reproduced) {
     say::out(format_args!("{}\n", found.id));
     for figure in &found.figures {
         let now: Vec<String> = figure.now.iter().map(|value| number(*value)).collect();
-        let difference = figure.difference_percent.map(|percent| format!("  {percent:+.1} %")).unwrap_or_default();
+        let difference =
+            figure.difference_percent.map(|percent| format!("  {percent:+.1} %")).unwrap_or_default();
         let name = format!("{} {}", figure.quantity, figure.unit);
-        say::out(format_args!("  {name:<24} then {:>12}   now {}{difference}\n", number(figure.then), now.join(", ")));
+        say::out(format_args!(
+            "  {name:<24} then {:>12}   now {}{difference}\n",
+            number(figure.then),
+            now.join(", ")
+        ));
     }
     for line in &found.differs {
         say::out(format_args!("  differs: {line}\n"));

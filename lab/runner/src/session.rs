@@ -27,7 +27,7 @@ const FEWEST_BLOCKS: usize = 2;
 const LOOKS: usize = 3;
 /// The record in an archive.
 pub const RECORD: &str = "record.json";
-/// The experiment in an archive.
+/// An experiment in an archive that has this combination of factors alone.
 pub const EXPERIMENT: &str = "experiment.toml";
 
 /// An experiment that is to be run.
@@ -35,8 +35,6 @@ pub const EXPERIMENT: &str = "experiment.toml";
 pub struct Work {
     /// The question in words.
     pub question: String,
-    /// The experiment file with the values of all layers.
-    pub text: String,
     /// Seed of everything random.
     pub seed: u64,
     /// Its runs.
@@ -208,7 +206,7 @@ fn perform(bench: &mut Bench<'_>, work: &Work, run: &Run, out: &Path) -> Result<
     let Finished { record, system_log, load_log } = bench.perform(run, setup, seed_of(work, run))?;
     let mut archive = Archive::default();
     archive.put(RECORD, record.to_json());
-    archive.put(EXPERIMENT, work.text.as_str());
+    archive.put(EXPERIMENT, setup.to_toml());
     archive.put("system.log", system_log);
     archive.put("load.log", load_log);
     let written = archive.write(out, &record.id);

@@ -18,6 +18,9 @@ use toml_form::error::{ConfigError, Fault};
 use toml_form::reader::{Section, Span, kind};
 use toml_form::text::shown;
 
+/// Built-in scenarios whose calls `uas` answers.
+const CALLING: [&str; 3] = ["uac", "proxy200", "proxy200_auth"];
+
 /// Systems of an experiment at most.
 const MOST_SYSTEMS: usize = 50;
 /// Faults of an experiment at most.
@@ -245,7 +248,7 @@ fn resolve_scenarios(document: &Document, section: &Section<'_, '_>, workload: &
     match (&mut workload.answer, section.has("answer")) {
         (Some(answer), true) => resolved(answer),
         (answer, false) if section.has("scenario") => {
-            *answer = (workload.scenario == "uac").then(|| "uas".to_owned());
+            *answer = CALLING.contains(&&*workload.scenario).then(|| "uas".to_owned());
         }
         _ => {}
     }

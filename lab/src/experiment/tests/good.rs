@@ -155,7 +155,8 @@ fn answering_side_follows_from_the_scenario() {
     let answer = |text: &str| good(text).setups()[0].workload.answer.clone();
     assert_eq!(answer("workload.scenario = 'uac'").as_deref(), Some("uas"));
     assert_eq!(answer("workload.scenario = 'options'"), None);
-    assert_eq!(answer("workload.scenario = 'proxy200'\nworkload.answer = 'uas'").as_deref(), Some("uas"));
+    assert_eq!(answer("workload.scenario = 'proxy200'").as_deref(), Some("uas"));
+    assert_eq!(answer("workload.scenario = 'message'\nworkload.answer = 'uas'").as_deref(), Some("uas"));
     assert_eq!(answer("workload.answer = 'none'"), None);
 }
 
