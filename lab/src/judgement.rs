@@ -126,12 +126,15 @@ fn ends(interval: &Interval) -> (f64, f64) {
     (interval.low(), interval.high())
 }
 
+/// The figures that every report has.
+pub fn usual() -> impl Iterator<Item = Quantity> {
+    USUAL.iter().map(|(measure, statistic)| Quantity { measure: *measure, statistic: *statistic })
+}
+
 /// The quantities of the claims and the usual ones, each once.
 fn quantities(claims: &[Claim]) -> Vec<Quantity> {
-    let usual =
-        USUAL.iter().map(|(measure, statistic)| Quantity { measure: *measure, statistic: *statistic });
     let mut all = Vec::new();
-    for quantity in claims.iter().map(|claim| claim.quantity).chain(usual) {
+    for quantity in claims.iter().map(|claim| claim.quantity).chain(usual()) {
         if !all.contains(&quantity) {
             all.push(quantity);
         }

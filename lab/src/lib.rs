@@ -1,8 +1,8 @@
-//! Performance experiments as data: the file that describes one, the plan of its runs, the statistics and verdicts of
-//! what was measured, the archive and the report.
+//! Performance experiments as data: the file that describes one, the plan of its runs, the statistics and
+//! verdicts of what was measured, the archive and the report.
 //!
-//! Nothing here starts a process, opens a file or reads a clock: seeds and samples are arguments. So every verdict can
-//! be tested on made-up measurements.
+//! Nothing here starts a process, opens a file or reads a clock: seeds and samples are arguments. So every
+//! verdict can be tested on made-up measurements.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

@@ -17,7 +17,8 @@ pub struct Outcome {
     pub experiment: String,
     /// The question in words.
     pub question: String,
-    /// PASS, FAIL, NO DIFFERENCE SHOWN or VOID; MEASURED where the experiment claims nothing; STOPPED before its end.
+    /// PASS, FAIL, NO DIFFERENCE SHOWN or VOID; MEASURED where the experiment claims nothing; STOPPED before
+    /// its end.
     pub verdict: String,
     /// Why, in a sentence.
     pub reason: String,
@@ -124,8 +125,8 @@ pub struct RunLine {
 }
 
 impl Outcome {
-    /// The exit status of `lab run`: 0 for PASS and MEASURED, 1 for FAIL, 3 for VOID and STOPPED, 4 for NO DIFFERENCE
-    /// SHOWN.
+    /// The exit status of `lab run`: 0 for PASS and MEASURED, 1 for FAIL, 3 for VOID and STOPPED, 4 for NO
+    /// DIFFERENCE SHOWN.
     pub fn exit_status(&self) -> u8 {
         match self.verdict.as_str() {
             "PASS" | "MEASURED" => 0,

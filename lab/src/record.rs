@@ -79,7 +79,8 @@ impl RunRecord {
         format!("{}{}", self.system, if self.twin { ".again" } else { "" })
     }
 
-    /// A figure of this run; nothing if the run has none. A void run has figures too: the caller leaves it out.
+    /// A figure of this run; nothing if the run has none. A void run has figures too: the caller leaves it
+    /// out.
     pub fn figure(&self, quantity: Quantity) -> Option<f64> {
         let load = &self.load;
         if quantity.measure.is_distribution() {
@@ -112,8 +113,8 @@ impl RunRecord {
         self.load.measured.get("calls.succeeded").map(|calls| *calls as f64)
     }
 
-    /// Seconds from a fault until a whole second has successful calls and no failed one; the longest of all faults.
-    /// Where that never comes, the time to the end of the measurement.
+    /// Seconds from a fault until a whole second has successful calls and no failed one; the longest of all
+    /// faults. Where that never comes, the time to the end of the measurement.
     fn recovery(&self) -> Option<f64> {
         let series = &self.load.series;
         let (good, bad) = (series.column("succeeded"), series.column("failed"));

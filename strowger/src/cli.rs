@@ -39,10 +39,11 @@ pub enum Command {
     /// Compare reports of `load`
     #[command(hide = true, override_usage = "strowger load compare [OPTIONS] <A.json[,..]> <B.json[,..]>")]
     LoadCompare(load_runner::CompareArgs),
-    /// Experiments (not in this version)
+    /// Run performance experiments: plan, run, judge, report, compare, reproduce
+    #[command(after_help = lab_runner::EXAMPLES)]
     Lab {
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
-        rest: Vec<String>,
+        #[command(subcommand)]
+        command: lab_runner::LabCommand,
     },
     /// Find, explain, apply, verify and undo kernel and network card settings for SIP
     #[command(after_help = crate::tune::EXAMPLES)]

@@ -33,15 +33,9 @@ fn main() -> ExitCode {
         cli::Command::Balance(args) => balance::run(&args),
         cli::Command::Load(args) => load_runner::run(&args),
         cli::Command::LoadCompare(args) => load_runner::compare(&args),
-        cli::Command::Lab { .. } => missing("lab"),
+        cli::Command::Lab { command } => lab_runner::run(&command),
         cli::Command::Tune(args) => tune::run(&args),
     }
-}
-
-/// A job of the suite that does not exist yet.
-fn missing(job: &str) -> ExitCode {
-    say::err(format_args!("strowger {job}: not in this version; the README's status table says what is"));
-    ExitCode::from(2)
 }
 
 /// Reports an error of a command and the exit code that goes with it.

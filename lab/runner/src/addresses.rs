@@ -1,5 +1,5 @@
-//! Loopback addresses of a run. Each part has an address of its own, so every part can use port 5060, and no two
-//! experiments on one machine meet.
+//! Loopback addresses of a run. Each part has an address of its own, so every part can use port 5060, and no
+//! two experiments on one machine meet.
 
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 

@@ -1,5 +1,5 @@
-//! The archive of a run: one file that holds everything needed to judge the run and to repeat it. Its name ends in a
-//! hash of its contents, so that a copy can be checked.
+//! The archive of a run: one file that holds everything needed to judge the run and to repeat it. Its name
+//! ends in a hash of its contents, so that a copy can be checked.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -73,11 +73,6 @@ impl Archive {
     /// A file as text; empty if there is none. Bytes that are no UTF-8 are replaced.
     pub fn text(&self, name: &str) -> String {
         String::from_utf8_lossy(self.file(name).unwrap_or_default()).into_owned()
-    }
-
-    /// The names of its files, in order.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.files.keys().map(String::as_str)
     }
 
     /// SHA-256 of the manifest: the names of all files and the SHA-256 of each.

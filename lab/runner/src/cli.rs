@@ -86,7 +86,7 @@ fn read(args: &ExperimentArgs) -> Result<(Experiment, Texts), String> {
     Ok((experiment, texts))
 }
 
-/// The texts of an experiment, kept beside its runs: whoever judges them again needs no other file.
+/// The texts of an experiment, kept beside its runs: to judge them again needs no other file.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Texts {
     name: String,

@@ -14,7 +14,8 @@ use crate::sip::{self, DOMAIN};
 
 /// Lines of the injection file: callers are used in turn.
 const CALLERS: u32 = 10_000;
-/// A run's own deviation from its schedule is judged by the runner's rules on the report; this is its own limit.
+/// A run's own deviation from its schedule is judged by the runner's rules on the report; this is its own
+/// limit.
 const LATENESS_MS: &str = "5";
 
 /// One use of the generator.
@@ -49,7 +50,10 @@ impl Generator<'_> {
         command.arg("load").arg(self.target.to_string());
         command.args(["-i", &self.place.ip().to_string(), "-p", &self.place.port().to_string()]);
         command.args(["-t", way(workload), "--workers", &workload.workers.max(1).to_string()]);
-        command.args(["--seed", &self.seed.to_string(), "--lateness", LATENESS_MS]);
+        command.args(["--seed", &self.seed.to_string()]);
+        if !workload.options.iter().any(|option| option.trim_start_matches('-') == "lateness") {
+            command.args(["--lateness", LATENESS_MS]);
+        }
         command.arg("--json").arg(self.report_file()).arg("--csv").arg(self.folder.join("load.csv"));
         if let Some(pid) = self.system {
             command.args(["--server-pid", &pid.to_string()]);

@@ -1,4 +1,5 @@
-//! Programs that a run starts: each in a process group of its own, with its output kept. Only these groups are ended.
+//! Programs that a run starts: each in a process group of its own, with its output kept. Only these groups
+//! are ended.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -59,8 +60,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program in a process group of its own, so that Ctrl-C at the keyboard does not reach it. It may use
-    /// these processors; empty: all.
+    /// Starts a program in a process group of its own, so that Ctrl-C at the keyboard does not reach it. It
+    /// may use these processors; empty: all.
     ///
     /// # Errors
     /// If the program cannot be started.
@@ -91,7 +92,8 @@ impl Process {
         self.ended
     }
 
-    /// Waits until a line of its output contains `word`; the last lines if it ends before, or if time is over.
+    /// Waits until a line of its output contains `word`; the last lines if it ends before, or if time is
+    /// over.
     ///
     /// # Errors
     /// What went wrong, with the program's last lines.
@@ -193,8 +195,8 @@ impl Process {
 
     /// Ends it at once.
     pub fn kill(&mut self) {
-        // Children may outlive the first process of the group. Where a process has its number again, that is another
-        // program, and the group is gone.
+        // Children may outlive the first process of the group. Where a process has its number again, that is
+        // another program, and the group is gone.
         if self.ended.is_none() || group_of(self.child.id()).is_none() {
             let _ = kill_process_group(self.group, Signal::KILL);
         }

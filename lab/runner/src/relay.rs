@@ -1,5 +1,5 @@
-//! The bare relay: the floor under every proxy on kernel sockets. What comes from the callee's address goes to the
-//! caller's and the other way round, unread.
+//! The bare relay: the floor under every proxy on kernel sockets. What comes from the callee's address goes
+//! to the caller's and the other way round, unread.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};

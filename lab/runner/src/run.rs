@@ -277,7 +277,8 @@ impl<'a> Performance<'a> {
             steady,
             ..RunRecord::default()
         };
-        screening::screen(&mut record, ended, &system_log, &self.tolerance);
+        let datagrams = self.setup.workload.transport == Transport::Udp;
+        screening::screen(&mut record, ended, datagrams, &system_log, &self.tolerance);
         Ok(Finished { record, system_log, load_log })
     }
 

@@ -251,7 +251,8 @@ fn field(text: &str, key: &str) -> Option<f64> {
     rest.split_whitespace().next()?.parse().ok()
 }
 
-/// A value of /proc/net/snmp or /proc/net/netstat: a line of names and a line of numbers begin with the protocol.
+/// A value of /proc/net/snmp or /proc/net/netstat: a line of names and a line of numbers begin with the
+/// protocol.
 fn of_table(text: &str, protocol: &str, name: &str) -> Option<f64> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(protocol));
     while let (Some(names), Some(values)) = (lines.next(), lines.next()) {

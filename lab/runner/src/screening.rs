@@ -1,17 +1,22 @@
-//! The facts that make a run void (paper 003 section 2.4: errors, retransmissions and exceptions come before figures).
+//! The facts that make a run void (paper 003 section 2.4: errors, retransmissions and exceptions come before
+//! figures).
 
 use lab::record::RunRecord;
 use lab::statistics::{self, Observed, Share, SteadyRule, Tolerance};
 
 /// Words in a system's log that show an error of its own. Compared without regard to case.
 const ALARMS: [&str; 6] = ["panicked", "segfault", "core dumped", "assertion", "critical:", "out of memory"];
-/// Samples that count lost packets, with what is said of them.
-const LOSSES: [(&str, &str); 5] = [
+/// Samples that count lost packets, with what is said of them. They are of the whole machine, so only those
+/// of the run's own transport count.
+const LOST_DATAGRAMS: [(&str, &str); 3] = [
     ("machine.udp_receive_buffer_errors", "datagrams that no socket had room for (UdpRcvbufErrors)"),
     ("machine.udp_send_buffer_errors", "datagrams that could not be sent (UdpSndbufErrors)"),
     ("machine.softnet_dropped", "packets that the kernel dropped (softnet)"),
+];
+const LOST_CONNECTIONS: [(&str, &str); 3] = [
     ("machine.tcp_listen_drops", "connections that were dropped (ListenDrops)"),
     ("machine.tcp_listen_overflows", "connections beyond the backlog (ListenOverflows)"),
+    ("machine.softnet_dropped", "packets that the kernel dropped (softnet)"),
 ];
 
 /// Intervals of a window in which the processor time of the system may not drift.
@@ -19,9 +24,10 @@ const WINDOW: usize = 8;
 /// How far it may drift, as a part of its level.
 const DRIFT: f64 = 0.1;
 
-/// Writes into the record why the run says nothing of the system. `ended`: the system, or a server behind it, ended by
-/// itself. A run with faults may fail calls, lose packets and drift: that is what it is about.
-pub fn screen(record: &mut RunRecord, ended: bool, system_log: &str, tolerance: &Tolerance) {
+/// Writes into the record why the run says nothing of the system. `ended`: the system, or a server behind it,
+/// ended by itself. `datagrams`: calls went over UDP. A run with faults may fail calls, lose packets and
+/// drift: that is what it is about.
+pub fn screen(record: &mut RunRecord, ended: bool, datagrams: bool, system_log: &str, tolerance: &Tolerance) {
     let tolerance = if record.faults.is_empty() { *tolerance } else { of_faults() };
     let alarms = system_log.lines().filter(|line| is_alarm(line));
     let screened = statistics::screen(&observed(record, alarms.clone().count()), &tolerance);
@@ -36,7 +42,7 @@ pub fn screen(record: &mut RunRecord, ended: bool, system_log: &str, tolerance: 
         void.push("the generator was stopped".to_owned());
     }
     if record.faults.is_empty() {
-        for (key, what) in LOSSES {
+        for (key, what) in if datagrams { LOST_DATAGRAMS } else { LOST_CONNECTIONS } {
             let lost: f64 = record.within(key).iter().sum::<f64>() * record.samples.interval;
             if lost >= 1.0 {
                 void.push(format!("{lost:.0} {what}"));
@@ -100,13 +106,16 @@ mod tests {
         let mut record = RunRecord { window: (0.0, 2.0), ..RunRecord::default() };
         record.load.verdict.word = "PASS".to_owned();
         prepare(&mut record);
-        screen(&mut record, ended, log, &Tolerance::default());
+        screen(&mut record, ended, true, log, &Tolerance::default());
         record.void
     }
 
     fn lossy(record: &mut RunRecord) {
-        let column =
-            Column { key: LOSSES[0].0.to_owned(), unit: String::new(), values: vec![Some(0.0), Some(3.0)] };
+        let column = Column {
+            key: LOST_DATAGRAMS[0].0.to_owned(),
+            unit: String::new(),
+            values: vec![Some(0.0), Some(3.0)],
+        };
         record.samples = SeriesReport { interval: 1.0, time: vec![0.0, 1.0], columns: vec![column] };
     }
 

@@ -1,5 +1,5 @@
-//! All runs of an experiment, one after the other: kept as archives, resumed where they were interrupted, judged at the
-//! end.
+//! All runs of an experiment, one after the other: kept as archives, resumed where they were interrupted,
+//! judged at the end.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -215,7 +215,8 @@ fn perform(bench: &mut Bench<'_>, work: &Work, run: &Run, out: &Path) -> Result<
     Ok(Done { record, archive })
 }
 
-/// The runs of this experiment that are in the folder. A file that cannot be read is said, and its run made again.
+/// The runs of this experiment that are in the folder. A file that cannot be read is said, and its run made
+/// again.
 fn kept(out: &Path, work: &Work, tell: &mut dyn FnMut(&str)) -> BTreeMap<String, Done> {
     let mut done = BTreeMap::new();
     for path in archives(out, &work.plan.experiment().to_string()) {

@@ -111,8 +111,8 @@ pub fn register(server: SocketAddr, count: u32, from: IpAddr, contact: &str) -> 
 
 fn registration(number: u32, own: SocketAddr, contact: &str) -> String {
     let user = user(number);
-    // The repeated request is a retransmission: the same branch, Call-ID and CSeq. Without rport, with which the
-    // server would call this socket.
+    // The repeated request is a retransmission: the same branch, Call-ID and CSeq. Without rport, with which
+    // the server would call this socket.
     format!(
         "REGISTER sip:{DOMAIN} SIP/2.0\r\nVia: SIP/2.0/UDP {own};branch=z9hG4bK-lab-{number}-{port}\r\nMax-Forwards: 70\r\n\
          From: <sip:{user}@{DOMAIN}>;tag={number}\r\nTo: <sip:{user}@{DOMAIN}>\r\nCall-ID: lab-{number}-{port}\r\n\

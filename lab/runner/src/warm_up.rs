@@ -7,8 +7,8 @@ use load::report::SeriesReport;
 const WINDOW: usize = 8;
 const DRIFT: f64 = 0.05;
 
-/// Whether processor time and memory of the system have become steady since `from`, seconds since the first sample.
-/// The rate of calls needs no look: it is that of the schedule.
+/// Whether processor time and memory of the system have become steady since `from`, seconds since the first
+/// sample. The rate of calls needs no look: it is that of the schedule.
 pub fn is_steady(samples: &SeriesReport, from: f64) -> bool {
     let since = |key: &str| -> Vec<f64> {
         let pairs = samples.time.iter().zip(samples.column(key));

@@ -52,7 +52,8 @@ keys! {
     pub struct Workload = "[workload]" {
         /// A built-in scenario of `strowger load`, or a scenario file (with `/` or `.` in its name).
         scenario: String = "proxy200".to_owned(), scenario();
-        /// The scenario of the answering side. Without it: `"uas"` if the scenario is a built-in one that calls.
+        /// The scenario of the answering side. Without it: `"uas"` if the scenario is a built-in one that
+        /// calls.
         answer: Option<String> = Some("uas".to_owned()), scenario().or("none");
         /// Users of a population in place of the scenario. 0: no population.
         users: u64 = 0, number(0..=100_000_000);

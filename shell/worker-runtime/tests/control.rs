@@ -128,9 +128,9 @@ fn descriptors_are_not_inherited() {
     let server = Server::start(1);
     let mut stream = server.connect();
     assert_eq!(ask(&mut stream, "hello\n"), "hello\n");
-    // The inode numbers of our sockets: the tenth column of the lines with our address and that of our peer or of none.
-    // Other programs may use the same port at other addresses or to other peers. One reading may leave a socket out, or
-    // have it twice, while others come and go.
+    // The inode numbers of our sockets: the tenth column of the lines with our address and that of our peer
+    // or of none. Other programs may use the same port at other addresses or to other peers. One reading may
+    // leave a socket out, or have it twice, while others come and go.
     let written = |address: SocketAddr| {
         let SocketAddr::V4(address) = address else { panic!("{address}") };
         format!("{:08X}:{:04X}", u32::from_ne_bytes(address.ip().octets()), address.port())
