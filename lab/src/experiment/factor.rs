@@ -145,9 +145,10 @@ fn scalar<'d>(value: &DeValue<'d>) -> Result<FactorValue<'d>, Fault> {
         }
     };
     let good = |c: char| !c.is_whitespace() && !c.is_control();
-    if text.is_empty() || text.len() > LONGEST_VALUE || !text.chars().all(good) {
+    let bad = text.is_empty() || text.len() > LONGEST_VALUE || !text.chars().all(good);
+    if bad || text.contains("${") {
         let what = format!("\"{}\" cannot be the value of a factor", shown(&text));
-        return Err(Fault::new(what, "1 to 64 characters without blanks"));
+        return Err(Fault::new(what, "1 to 64 characters without blanks and `${`"));
     }
     Ok(FactorValue { value: value.clone(), text })
 }

@@ -5,6 +5,7 @@ use super::design::Design;
 use super::keys::{Keys, joined, shown};
 use super::layers::{Origin, Origins};
 use super::read::numbered;
+use super::substitute::escaped;
 use super::{Claim, Estimate, Experiment, Plan, Run, Setting, Setup};
 use crate::statistics::Spread;
 use serde_json::{Value, json};
@@ -46,7 +47,7 @@ fn section<S: Keys>(out: &mut String, header: &str, section: &S) {
         out.extend(["\n", header, "\n"]);
     }
     for (key, value) in shown(section) {
-        out.extend([key, " = ", &value, "\n"]);
+        out.extend([key, " = ", &escaped(key, &value), "\n"]);
     }
 }
 

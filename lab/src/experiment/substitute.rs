@@ -109,3 +109,19 @@ impl<'d> Values<'_, 'd> {
         Fault::new(format!("no factor `{}`", shown(name)), mend)
     }
 }
+
+/// A text that [`Values::text`] reads as this one: each `${` is escaped, but for the names of the runner in
+/// keys that it fills.
+pub(super) fn escaped(key: &str, text: &str) -> String {
+    let later = FILLED_LATER.contains(&key);
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("${") {
+        let name = after.split_once('}').map_or("", |(name, _)| name);
+        let stays = later && !before.ends_with('$') && PLACEHOLDERS.iter().any(|(known, _)| *known == name);
+        out.extend([before, if stays { "${" } else { "$${" }]);
+        rest = after;
+    }
+    out.push_str(rest);
+    out
+}

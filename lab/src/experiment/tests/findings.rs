@@ -79,6 +79,10 @@ fn mistakes_are_reported_with_place_and_mend() {
             "[factor]\nx = [1, \"a\"]\n[workload]\nrate = \"${x}\"",
             "x.toml:4:8: expected a number, found a string",
         ),
+        (
+            "[factor]\nrate = [\"${x}\"]",
+            "x.toml:2:9: \"${x}\" cannot be the value of a factor; 1 to 64 characters",
+        ),
         ("[[fault]]\nkind = \"kill\"", "x.toml:1:1: there is no `at`; write `at = \"5s\"`"),
         ("[[fault]]\nat = 1", "x.toml:1:1: there is no `kind`; write `kind = \"kill\"`"),
         (

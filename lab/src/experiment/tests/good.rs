@@ -189,6 +189,8 @@ fn effective_setup_reads_as_the_same_experiment() {
         "",
         "[factor]\nrate = 5\nhold = '2s'\n[system.A]\nconfig = \"a\\n\\\"b\\\" \\\\ ${ip}\"\n",
         "[system.k]\nkind = 'kamailio'\nconfig = 'x'\n[[fault]]\nat = 1\nkind = 'kill'\nevery = '1500ms'\n",
+        "[system.A]\nconfig = '$${x} ${ip} $$${ip} $$${y} $$ {'\nenvironment = 'A=$${b'\n",
+        "workload.options = ['$${x}', '$${ip}']\n",
         "workload.scenario = 'options'\nwarm_up = 'steady'\nsample = []\n",
     ];
     for text in texts {

@@ -77,6 +77,21 @@ proptest! {
     }
 
     #[test]
+    fn no_mutation_of_a_good_file_panics(at in 0usize..1_000, removed in 0usize..12, put in "[\"'\\[\\]{}=$.#\n a-c0-9]{0,4}") {
+        let good = include_str!("../../../kamailio.toml");
+        let mut chars: Vec<char> = good.chars().collect();
+        let from = at.min(chars.len());
+        let to = (from + removed).min(chars.len());
+        chars.splice(from..to, put.chars());
+        let text: String = chars.into_iter().collect();
+        let sources = Sources::new("x.toml", &text).with_files(|_| Ok("${rate} ${".to_owned()));
+        match Experiment::read(&sources) {
+            Ok(experiment) => prop_assert!(!experiment.settings_text().is_empty()),
+            Err(errors) => prop_assert!(errors.iter().all(|error| !error.message.is_empty())),
+        }
+    }
+
+    #[test]
     fn no_sentence_panics(words in proptest::collection::vec(
         prop_oneof![
             Just("p99"), Just("of"), Just("setup"), Just("cpu"), Just("A"), Just("B"), Just("at"), Just("most"),
