@@ -30,7 +30,7 @@ for folder in /usr/local/lib/sysctl.d /usr/lib/sysctl.d; do
 done
 
 names="net/core/rmem_max net/core/wmem_max net/core/rmem_default net/core/somaxconn net/core/netdev_max_backlog
-    net/ipv4/udp_mem net/ipv4/tcp_mem net/ipv4/tcp_rmem net/ipv4/tcp_max_syn_backlog net/ipv4/tcp_max_orphans
+    net/ipv4/udp_mem net/ipv4/tcp_mem net/ipv4/tcp_rmem net/ipv4/tcp_max_syn_backlog net/ipv4/tcp_syncookies net/ipv4/tcp_max_orphans
     net/ipv4/tcp_keepalive_time net/ipv4/tcp_timestamps net/ipv4/ip_local_reserved_ports fs/nr_open"
 values() { for name in $names; do echo "$name"; cat "/proc/sys/$name"; done; find /etc/sysctl.d /etc/systemd/system; }
 must() { grep -qF -- "$1" /run/said || { echo "MISSING: $1"; cat /run/said; exit 1; }; }
@@ -50,6 +50,7 @@ if [ "$boot" = first ]; then
     plant net/ipv4/tcp_mem "19257652 19257652 19257652"
     plant net/ipv4/tcp_rmem "4096 8388608 16777216"
     plant net/ipv4/tcp_max_syn_backlog 128
+    plant net/ipv4/tcp_syncookies 0
     plant net/ipv4/tcp_max_orphans 128
     plant net/ipv4/tcp_timestamps 0
     plant net/ipv4/ip_local_port_range "1024 65535"
@@ -60,7 +61,7 @@ if [ "$boot" = first ]; then
     for fault in "receive buffers are limited to 208 KiB" "net.core.rmem_default is 25 MiB" "somaxconn allows 128" \
         "lets 300,000 packets wait" "udp_mem allows datagrams to take 73.5 GiB" "tcp_mem allows TCP connections to take" \
         "tcp_rmem starts each connection with 8 MiB" "tcp_max_syn_backlog allows 128" "tcp_max_orphans is 128" \
-        "tcp_timestamps is 0" "may take the SIP ports 5060, 5061" "fs.nr_open is 4096" "for 240 minutes"; do
+        "tcp_syncookies is 0" "tcp_timestamps is 0" "may take the SIP ports 5060, 5061" "fs.nr_open is 4096" "for 240 minutes"; do
         must "$fault"
     done
     values | diff "$work/before" - || { echo "a report changed something"; exit 1; }

@@ -41,7 +41,6 @@ fn each_fault_is_found_by_its_item() {
         ("/proc/sys/net/ipv4/udp_mem", "19257652 19257652 19257652\n", "udp_memory", "196608 262144 393216"),
         ("/proc/sys/net/ipv4/udp_mem", "100 200 300\n", "udp_memory", "196608 262144 393216"),
         ("/proc/sys/net/core/somaxconn", "128\n", "tcp_backlog", "4096"),
-        ("/proc/sys/net/ipv4/tcp_max_syn_backlog", "512\n", "tcp_backlog", "4096"),
         ("/proc/sys/net/ipv4/tcp_syncookies", "0\n", "tcp_backlog", "1"),
         ("/proc/sys/net/ipv4/tcp_timestamps", "0\n", "tcp_features", "1"),
         ("/proc/sys/net/ipv4/ip_local_port_range", "40000 45000\n", "ports", "32768 60999"),
@@ -70,6 +69,15 @@ fn change_mends_what_was_found() {
     }
     assert_ne!(bad, mended);
     assert_eq!(found(&mended), []);
+}
+
+#[test]
+fn syn_backlog_counts_only_without_syn_cookies() {
+    let low = good().with("/proc/sys/net/ipv4/tcp_max_syn_backlog", "128\n");
+    assert_eq!(found(&low), []);
+    let findings = found(&low.with("/proc/sys/net/ipv4/tcp_syncookies", "0\n"));
+    let names: Vec<String> = findings.iter().flat_map(Finding::changes).map(Change::name).collect();
+    assert_eq!(names, ["net.ipv4.tcp_max_syn_backlog", "net.ipv4.tcp_syncookies"]);
 }
 
 #[test]
@@ -106,7 +114,8 @@ fn evidence_of_counters_comes_with_the_finding() {
 #[test]
 fn harmful_lines_are_found_with_file_and_line() {
     let conf = "# copied\nnet.ipv4.udp_mem = 19257652 19257652 19257652\nnet/ipv4/tcp_tw_recycle=1\n\
-                -net.core.rmem_default = 26214400\n; no\nnet.core.rmem_max = 33554432\n";
+                -net.core.rmem_default = 26214400\n; no\nnet.core.rmem_max = 33554432\n\
+                net.ipv4.tcp_rmem = 4096 8388608 16777216\nnet.ipv4.tcp_wmem = 4096 16384 4194304\n";
     let findings = found(&good().with("/etc/sysctl.d/60-sip.conf", conf));
     let titles: Vec<&str> = findings.iter().map(Finding::title).collect();
     assert_eq!(
@@ -115,6 +124,7 @@ fn harmful_lines_are_found_with_file_and_line() {
             "/etc/sysctl.d/60-sip.conf:2 sets net.ipv4.udp_mem = 19257652 19257652 19257652",
             "/etc/sysctl.d/60-sip.conf:3 sets net.ipv4.tcp_tw_recycle = 1",
             "/etc/sysctl.d/60-sip.conf:4 sets net.core.rmem_default = 26214400",
+            "/etc/sysctl.d/60-sip.conf:7 sets net.ipv4.tcp_rmem = 4096 8388608 16777216",
         ]
     );
     assert!(findings[0].reason().contains("73.5 GiB"), "{}", findings[0].reason());

@@ -1,6 +1,7 @@
 //! The files that make settings last: one for the kernel's settings, one for the unit of the server.
 
 use crate::machine::Machine;
+use crate::restore::lost_at_boot;
 use std::collections::BTreeMap;
 use tune_rules::{Change, OWN_SYSCTL_FILE, OWN_UNIT_FILE, Reading, name_of};
 
@@ -17,11 +18,12 @@ pub(crate) fn wanted(machine: &Machine, changes: &[&Change], restore: &str) -> V
     for change in changes {
         match change {
             Change::Value { path, value, .. } => {
-                match name_of(path) {
-                    Some(name) => drop(kernel.insert(name, value.clone())),
+                if let Some(name) = name_of(path) {
+                    kernel.insert(name, value.clone());
+                }
+                if has_unit && lost_at_boot(path) {
                     // Its failure must not keep the server from starting, and it needs root.
-                    None if has_unit => drop(unit.insert("ExecStartPre".to_owned(), format!("-+{restore}"))),
-                    None => {}
+                    unit.insert("ExecStartPre".to_owned(), format!("-+{restore}"));
                 }
             }
             Change::UnitLine { key, value } => {

@@ -25,8 +25,7 @@ pub fn restore(machine: &Machine, journal: &mut Journal) -> Result<Vec<Applied>,
         match entry {
             Entry::Value { item, path, old, new, until_reboot, .. } => {
                 places.remove(path);
-                // The kernel's settings have a file, and interrupts have other numbers after a boot.
-                if !until_reboot && !path.starts_with("/proc/") {
+                if !until_reboot && lost_at_boot(path) {
                     let (item, old, new) = (item.clone(), old.clone(), new.clone());
                     places.insert(path.clone(), Wanted { item, old, new, seen: None });
                 }
@@ -60,4 +59,10 @@ pub fn restore(machine: &Machine, journal: &mut Journal) -> Result<Vec<Applied>,
     let write =
         |(path, wanted, now): &(String, Wanted, String)| again(machine, &wanted.item, path, now, &wanted.new);
     Ok(lost.iter().map(write).collect())
+}
+
+/// Whether no file sets a value at boot in time. Most settings of the kernel have one, but those of netfilter
+/// exist only when its module is there, which may be later. Interrupts have other numbers after a boot.
+pub(crate) fn lost_at_boot(path: &str) -> bool {
+    !path.starts_with("/proc/") || path.starts_with("/proc/sys/net/netfilter/")
 }

@@ -13,8 +13,8 @@ use tune_rules::{Expected, Finding, Level, OWN_SYSCTL_FILE, Rights, check};
 /// A tree that stands for a machine with faults, removed at the end.
 struct Tree(PathBuf, #[expect(dead_code, reason = "held")] Turn);
 
-/// A child process holds the locks of all journals for a moment, between its fork and its exec. So a test that
-/// starts one runs alone.
+/// A child process holds the locks of all journals for a moment, between its fork and its exec. So a test
+/// that starts one runs alone.
 static FORKS: RwLock<()> = RwLock::new(());
 
 enum Turn {
@@ -400,6 +400,26 @@ fn settings_of_cards_are_restored_after_a_boot() {
     // What the boot brought is what undo goes back to.
     assert_eq!(tree.get("sys/class/net/eth0/queues/rx-0/rps_cpus"), "1\n");
     tree.put("sys/class/net/eth0/queues/rx-0/rps_cpus", "3\n");
+    assert_eq!(before, tree.everything());
+}
+
+#[test]
+fn settings_of_a_module_are_restored_when_it_came_late() {
+    let tree = Tree::new();
+    plant_card(&tree);
+    tree.put("proc/sys/net/netfilter/nf_conntrack_count", "10\n");
+    tree.put("proc/sys/net/netfilter/nf_conntrack_max", "4096\n");
+    let before = tree.everything();
+    let mut journal = Journal::open(&tree.journal()).unwrap();
+    let findings = tree.findings();
+    apply(&tree.machine(), &select(&findings, &["conntrack".to_owned()]), &mut journal, &always()).unwrap();
+    assert!(tree.get(&tune_rules::OWN_UNIT_FILE[1..]).contains("tune restore"));
+    assert!(tree.get(&OWN_SYSCTL_FILE[1..]).contains("net.netfilter.nf_conntrack_max = 65536\n"));
+    tree.put("proc/sys/net/netfilter/nf_conntrack_max", "4096\n");
+    restore(&tree.machine(), &mut journal).unwrap();
+    assert_eq!(tree.get("proc/sys/net/netfilter/nf_conntrack_max"), "65536\n");
+    drop(journal);
+    tree.undo();
     assert_eq!(before, tree.everything());
 }
 

@@ -175,6 +175,9 @@ pub fn applied(results: &[Applied]) -> String {
     if results.is_empty() {
         text.push_str("nothing to change\n");
     }
+    if results.iter().any(Applied::made) {
+        text.push_str("`strowger tune verify` in a minute shows whether other programs leave it so\n");
+    }
     text
 }
 

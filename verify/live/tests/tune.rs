@@ -68,7 +68,7 @@ must "only in the network namespace of the host"
 status 1 $tune --output json
 must '"level": "unseen"'
 status 0 $tune --script
-must "sysctl -q -w 'net.core.somaxconn=16384'"
+must "sysctl -q -w 'net.core.somaxconn=4096'"
 same before "a report changed something"
 
 bare="setpriv --bounding-set=-all --inh-caps=-all"
@@ -88,7 +88,7 @@ fi
 
 status 0 $tune apply
 must "no file is written"
-must "changed  net.core.somaxconn: 128 -> 16384"
+must "changed  net.core.somaxconn: 128 -> 4096"
 status 0 $tune apply tcp_keepalive packet_steering queues
 [ "$(nproc)" = 1 ] || must "changed  va rx-channels: 1 -> 2"
 [ "$(nproc)" = 1 ] || [ -e /sys/class/net/va/queues/rx-1 ]
@@ -118,7 +118,7 @@ mount -o remount,bind,ro /proc/sys
 status 1 $tune
 must "make the change on the host"
 status 1 $tune apply
-must "not here net.core.somaxconn: 16384 wanted"
+must "not here net.core.somaxconn: 4096 wanted"
 same before "apply changed something that it reported as read only"
 [ ! -e "$work/journal" ] || { echo "a journal without a change"; exit 1; }
 echo ALL SEEN

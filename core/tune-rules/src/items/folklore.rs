@@ -54,11 +54,16 @@ fn fault(look: &Look<'_>, line: &SysctlLine) -> Option<Fault> {
         ("net.ipv4.tcp_timestamps" | "net.ipv4.tcp_sack" | "net.ipv4.tcp_window_scaling", Some(0)) => {
             problem("turning it off saves nothing and makes TCP slower after a loss".into())
         }
-        (
-            "net.core.rmem_default" | "net.core.wmem_default" | "net.ipv4.udp_rmem_min" | "net.ipv4.udp_wmem_min",
-            Some(size),
-        ) if size > 4 << 20 => {
-            problem(format!("every socket of this machine may queue {}: seconds of traffic, which senders repeat", bytes(size)))
+        ("net.core.rmem_default" | "net.core.wmem_default", Some(size)) if size > 4 << 20 => {
+            let size = bytes(size);
+            problem(format!("every socket of this machine may queue {size}: seconds of traffic, which senders repeat"))
+        }
+        ("net.ipv4.udp_rmem_min" | "net.ipv4.udp_wmem_min", Some(size)) if size > 4 << 20 => {
+            problem(format!("each socket may take {} in spite of udp_mem, which protects the memory", bytes(size)))
+        }
+        ("net.ipv4.tcp_rmem" | "net.ipv4.tcp_wmem", _) => {
+            let start = numbers(value).and_then(|all| all.get(1).copied()).filter(|start| *start > 1 << 20)?;
+            problem(format!("each connection starts with {}: a few thousand slow peers take the memory", bytes(start)))
         }
         ("net.core.netdev_max_backlog", Some(packets)) if packets > 100_000 => {
             problem("a queue of that length delays packets for longer than senders wait before they repeat".into())

@@ -9,10 +9,11 @@ pub(super) const BACKLOG: Item = Item::new(
     "tcp_backlog",
     "connections that wait to be accepted",
     "After an outage all phones connect at once. net.core.somaxconn limits how many connections wait until the server
-accepts them, net.ipv4.tcp_max_syn_backlog how many wait for the last packet of the handshake. What does not fit is
-dropped, and the phone tries again after 1, 3 and 7 seconds. ListenOverflows and ListenDrops in /proc/net/netstat
-count that. With net.ipv4.tcp_syncookies the kernel answers without memory when the second queue is full. With
-net.ipv4.tcp_abort_on_overflow it resets connections that would only have had to wait.",
+accepts them. The server asks for 4,096 for each worker. What does not fit is dropped, and the phone tries again after 1,
+3 and 7 seconds. ListenOverflows in /proc/net/netstat counts that.
+net.ipv4.tcp_syncookies lets the kernel answer without memory when too many handshakes are under way. With it, which is the
+default, net.ipv4.tcp_max_syn_backlog has no effect, so raising that helps only where SYN cookies are off.
+With net.ipv4.tcp_abort_on_overflow the kernel resets connections that would only have had to wait.",
     "Larger backlogs stay. Whether SYN cookies are always sent (2) is left as it is.",
     backlog,
 );
@@ -53,7 +54,8 @@ pub(super) const FEATURES: Item = Item::new(
     "options of TCP that copied tuning files turn off",
     "net.ipv4.tcp_timestamps, tcp_sack and tcp_window_scaling are on in every Linux. Files copied from the network turn
 them off to save bytes or time. Without timestamps, round trips are measured badly and old segments are accepted after
-sequence numbers wrap. Without SACK, one loss costs several round trips. Nothing is saved that can be measured.",
+sequence numbers wrap. Without SACK, one loss costs several round trips. Where SYN cookies are needed, connections without timestamps lose SACK
+and window scaling as well. Nothing is saved that can be measured.",
     "Values other than 0 stay.",
     features,
 );
@@ -68,27 +70,33 @@ may then hold port 5060, and the server cannot start. net.ipv4.ip_local_reserved
     ports,
 );
 
+/// What the server asks for when it listens, for each worker.
+const BACKLOG_OF_SERVER: u64 = 4_096;
+
 fn backlog(look: &mut Look<'_>) {
     let netstat = look.file("/proc/net/netstat").unwrap_or_default();
-    let count = |name| paired(netstat, "TcpExt", name).filter(|count| *count > 0);
-    let overflows = count("ListenOverflows")
-        .map(|n| format!("ListenOverflows {} since boot (/proc/net/netstat)", grouped(n)));
-    let drops = count("TCPReqQFullDrop")
-        .map(|n| format!("TCPReqQFullDrop {} since boot (/proc/net/netstat)", grouped(n)));
-    // A tenth of all phones within a second, at least what Linux has had since 5.4.
-    let wanted = (look.expected().connections() / 10).next_power_of_two().clamp(4_096, 65_536);
-    let queues = [
-        ("net.core.somaxconn", overflows, "connections that wait until the server accepts them"),
-        ("net.ipv4.tcp_max_syn_backlog", drops, "handshakes under way"),
-    ];
-    for (name, evidence, what) in queues {
-        let Some(now) = look.sysctl(name).filter(|now| *now < wanted) else { continue };
+    let count = |name| {
+        let count = paired(netstat, "TcpExt", name).filter(|count| *count > 0)?;
+        Some(format!("{name} {} since boot (/proc/net/netstat)", grouped(count)))
+    };
+    let mut queues = vec![(
+        "net.core.somaxconn",
+        "ListenOverflows",
+        "connections that wait until the server accepts them",
+    )];
+    // With SYN cookies, which are the default, the kernel does not look at this limit.
+    if look.sysctl("net.ipv4.tcp_syncookies") == Some(0) {
+        queues.push(("net.ipv4.tcp_max_syn_backlog", "TCPReqQFullDrop", "handshakes under way"));
+    }
+    for (name, counter, what) in queues {
+        let Some(now) = look.sysctl(name).filter(|now| *now < BACKLOG_OF_SERVER) else { continue };
+        let title = format!("{name} allows {now} {what}, the server asks for {BACKLOG_OF_SERVER}");
         let finding = look
-            .finding(Level::Problem, format!("{name} allows {now} {what}, a reconnect storm needs {wanted}"))
-            .evidence_if(evidence)
+            .finding(Level::Problem, title)
+            .evidence_if(count(counter))
             .evidence_if(look.set_by(name))
             .why("connections that do not fit are dropped, and phones try again after seconds")
-            .change(look.set(name, wanted));
+            .change(look.set(name, BACKLOG_OF_SERVER));
         look.report(finding);
     }
     let switches = [

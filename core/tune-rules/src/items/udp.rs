@@ -24,8 +24,8 @@ The limit takes no memory. A deep queue delays, so overload control drops what h
 pub(super) const DEFAULT_BUFFERS: Item = Item::new(
     "udp_default_buffers",
     "default size of socket buffers",
-    "net.core.rmem_default is the buffer of every socket that asks for nothing, and net.ipv4.udp_rmem_min the part of
-it that memory pressure does not take. Copied tuning files set them to many MiB. Then every UDP socket of the machine
+    "net.core.rmem_default is the buffer of every socket that asks for nothing, and net.ipv4.udp_rmem_min what a
+UDP socket may hold even where net.ipv4.udp_mem says no. Copied tuning files set them to many MiB. Then every UDP socket of the machine
 may hold seconds of traffic: answers come after the sender has retransmitted, so a short peak becomes a long overload.
 The server asks for the buffer it needs, and needs no default.",
     "Defaults up to 4 MiB stay as they are.",
@@ -94,18 +94,25 @@ fn buffers(look: &mut Look<'_>) {
 
 fn default_buffers(look: &mut Look<'_>) {
     const MOST: u64 = 4 << 20;
+    let queue = "queues of seconds make senders retransmit, so a short peak becomes a long overload";
+    let floor = "udp_mem protects the memory of the machine no longer: each socket may go beyond it";
     let defaults = [
-        ("net.core.rmem_default", 212_992, "receive buffer of every socket that asks for nothing"),
-        ("net.core.wmem_default", 212_992, "send buffer of every socket that asks for nothing"),
-        ("net.ipv4.udp_rmem_min", 4_096, "receive buffer that no memory pressure takes from a UDP socket"),
-        ("net.ipv4.udp_wmem_min", 4_096, "send buffer that no memory pressure takes from a UDP socket"),
+        ("net.core.rmem_default", 212_992, "receive buffer of every socket that asks for nothing", queue),
+        ("net.core.wmem_default", 212_992, "send buffer of every socket that asks for nothing", queue),
+        (
+            "net.ipv4.udp_rmem_min",
+            4_096,
+            "memory that a UDP socket may receive into in spite of udp_mem",
+            floor,
+        ),
+        ("net.ipv4.udp_wmem_min", 4_096, "memory that a UDP socket may send from in spite of udp_mem", floor),
     ];
-    for (name, default, what) in defaults {
+    for (name, default, what, why) in defaults {
         let Some(now) = look.sysctl(name).filter(|now| *now > MOST) else { continue };
         let finding = look
             .finding(Level::Problem, format!("{name} is {}: the {what}", bytes(now)))
             .evidence_if(look.set_by(name))
-            .why("queues of seconds make senders retransmit, so a short peak becomes a long overload")
+            .why(why)
             .change(look.set(name, default));
         look.report(finding);
     }
