@@ -42,51 +42,80 @@ pub(super) fn figures(p: &mut Page, outcome: &Outcome) {
     }
     let quantities = quantities(&outcome.figures);
     curves(p, outcome, &quantities);
-    let mut left = 0;
-    for (nth, (quantity, unit)) in quantities.into_iter().enumerate() {
-        let of_it: Vec<&Figure> = outcome.figures.iter().filter(|f| f.quantity == quantity).collect();
-        if nth < TABLES_MAX && fits(p) {
-            left += table(p, quantity, unit, &of_it);
-        } else {
-            left += of_it.len();
-        }
-    }
+    let left = if outcome.figures.iter().all(|figure| figure.factors.is_empty()) {
+        one_table(p, &outcome.figures, &quantities)
+    } else {
+        tables(p, &outcome.figures, &quantities)
+    };
     left_out(p, left, "figure", "the JSON and the CSV have all");
 }
 
-/// All systems and combinations of one figure; how many rows are left out.
-fn table(p: &mut Page, quantity: &str, unit: &str, figures: &[&Figure]) -> usize {
-    let unit_text = if unit.is_empty() { String::new() } else { format!(", {unit}") };
-    let caption = format!(
-        "{}{unit_text}: the median over blocks with its interval; a mark for each block",
-        short(quantity)
+/// All figures in one table, where no factor is varied; how many rows are left out.
+fn one_table(p: &mut Page, figures: &[Figure], quantities: &[(&str, &str)]) -> usize {
+    p.table(
+        "The median over blocks with its interval; a mark for each block",
+        &["Figure", "System", "#Median", "#Interval", "", "#Blocks"],
     );
-    p.table(&caption, &["System", "#Median", "#Interval", "", "#Blocks"]);
-    let bar = |figure: &Figure, values| Bar {
-        interval: figure.interval,
-        measured: figure.median,
-        limit: None,
-        floor: None,
-        values,
-    };
-    let numbers = figures.iter().flat_map(|f| bar(f, &f.values).numbers().collect::<Vec<_>>());
-    let range = Range::over(numbers);
-    let left = rows(p, figures, ROWS_MAX, |p, figure| {
-        let drawing = range.map(|range| range.svg(&bar(figure, &figure.values))).unwrap_or_default();
-        let have = figure.values.iter().flatten().count();
-        cells(
-            p,
-            &[
-                Cell::Two("at", &short(&figure.subject), &factors(&figure.factors)),
-                Cell::Text("n", &value(figure.median, unit)),
-                Cell::Text("n", &interval(figure.interval, unit)),
-                Cell::Drawing(&drawing),
-                Cell::Text("n", &format!("{have} of {}", figure.values.len())),
-            ],
-        );
+    let of = |quantity: &str| -> Vec<&Figure> { figures.iter().filter(|f| f.quantity == quantity).collect() };
+    let all = quantities.iter().map(|(quantity, _)| of(quantity));
+    // Each figure has a scale of its own, and its name once.
+    let lines = all.flat_map(|figures| {
+        let range = range(&figures);
+        figures.into_iter().enumerate().map(move |(nth, figure)| (nth == 0, range, figure))
+    });
+    let left = rows(p, lines, ROWS_MAX, |p, (is_first, range, figure)| {
+        let name = if is_first { short(&figure.quantity) } else { String::new() };
+        row(p, Some(&name), figure, range);
     });
     p.end_table();
     left
+}
+
+/// A table for each figure; how many rows are left out.
+fn tables(p: &mut Page, figures: &[Figure], quantities: &[(&str, &str)]) -> usize {
+    let mut left = 0;
+    for (nth, (quantity, _)) in quantities.iter().enumerate() {
+        let of_it: Vec<&Figure> = figures.iter().filter(|f| f.quantity == *quantity).collect();
+        if nth >= TABLES_MAX || !fits(p) {
+            left += of_it.len();
+            continue;
+        }
+        let name = short(quantity);
+        p.table(
+            &format!("{name}: the median over blocks with its interval; a mark for each block"),
+            &["System", "#Median", "#Interval", "", "#Blocks"],
+        );
+        let range = range(&of_it);
+        left += rows(p, of_it, ROWS_MAX, |p, figure| row(p, None, figure, range));
+        p.end_table();
+    }
+    left
+}
+
+fn bar(figure: &Figure) -> Bar<'_> {
+    Bar { interval: figure.interval, measured: figure.median, values: &figure.values, ..Bar::default() }
+}
+
+/// The scale of the drawings of these figures.
+fn range(figures: &[&Figure]) -> Option<Range> {
+    Range::over(figures.iter().flat_map(|figure| bar(figure).numbers().collect::<Vec<_>>()))
+}
+
+fn row(p: &mut Page, name: Option<&str>, figure: &Figure, range: Option<Range>) {
+    let drawing = range.map(|range| range.svg(&bar(figure))).unwrap_or_default();
+    let have = figure.values.iter().flatten().count();
+    let (subject, factors) = (short(&figure.subject), factors(&figure.factors));
+    let (median, interval) = (value(figure.median, &figure.unit), interval(figure.interval, &figure.unit));
+    let blocks = format!("{have} of {}", figure.values.len());
+    let mut all: Vec<Cell<'_>> = name.map(|name| Cell::Text("at", name)).into_iter().collect();
+    all.extend([
+        Cell::Two("at", &subject, &factors),
+        Cell::Text("n", &median),
+        Cell::Text("n", &interval),
+        Cell::Drawing(&drawing),
+        Cell::Text("n", &blocks),
+    ]);
+    cells(p, &all);
 }
 
 /// A figure against a factor, for each figure and each factor of more than one value.

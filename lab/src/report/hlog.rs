@@ -44,16 +44,17 @@ fn written(out: &mut Vec<u8>, combinations: &[Combination<'_>]) -> Option<()> {
         builder.with_start_time(start).with_base_time(start);
     }
     let mut log = builder.begin_log_with(out, &mut serializer).ok()?;
-    for combination in combinations {
-        for group in &combination.groups {
-            let Some(histogram) = merged(group, key) else { continue };
-            let name = tag(&group.subject, combination);
-            let begun = group.runs.iter().map(|run| run.started).min().unwrap_or(first);
-            let measured: f64 = group.runs.iter().map(|run| run.load.windows.measured).sum();
-            let measured = Duration::try_from_secs_f64(measured).unwrap_or_default();
-            let begun = Duration::from_secs(begun.saturating_sub(first));
-            log.write_histogram(&histogram, begun, measured, Tag::new(&name)).ok()?;
-        }
+    let begun = |group: &Group<'_>| group.runs.iter().map(|run| run.started).min().unwrap_or(first);
+    let mut groups: Vec<_> = combinations.iter().flat_map(|c| c.groups.iter().map(move |g| (c, g))).collect();
+    // Readers of such logs expect the intervals in order of their start.
+    groups.sort_by_key(|(_, group)| begun(group));
+    for (combination, group) in groups {
+        let Some(histogram) = merged(group, key) else { continue };
+        let name = tag(&group.subject, combination);
+        let measured: f64 = group.runs.iter().map(|run| run.load.windows.measured).sum();
+        let measured = Duration::try_from_secs_f64(measured).unwrap_or_default();
+        let begun = Duration::from_secs(begun(group).saturating_sub(first));
+        log.write_histogram(&histogram, begun, measured, Tag::new(&name)).ok()?;
     }
     Some(())
 }
@@ -107,7 +108,7 @@ mod tests {
             run("A", false, vec![(500, 90), (2_000, 10)]),
             run("A", false, vec![(500, 90), (1_000_000, 10)]),
             run("A", true, vec![(9, 1_000)]),
-            run("B", false, vec![(700, 5)]),
+            RunRecord { started: 1_764_399_990, ..run("B", false, vec![(700, 5)]) },
         ];
         let log = hlog(&Outcome::default(), &runs);
         let entries: Vec<_> =
@@ -120,10 +121,15 @@ mod tests {
             })
             .collect();
         let tags: Vec<_> = intervals.iter().map(|i| i.tag().expect("has a tag").as_str()).collect();
-        assert_eq!(tags, ["A;a__b=x_y", "B;a__b=x_y"]);
-        assert_eq!(intervals[0].duration(), Duration::from_secs(60));
-        assert!((intervals[0].max() - 1_000.0).abs() < 1.0, "{}", intervals[0].max());
-        let bytes = decoded(intervals[0].encoded_histogram());
+        assert_eq!(tags, ["B;a__b=x_y", "A;a__b=x_y"]);
+        assert_eq!(intervals[0].start_timestamp(), Duration::ZERO);
+        let last = &intervals[1];
+        assert_eq!(
+            (last.start_timestamp(), last.duration()),
+            (Duration::from_secs(10), Duration::from_secs(60))
+        );
+        assert!((last.max() - 1_000.0).abs() < 1.0, "{}", last.max());
+        let bytes = decoded(last.encoded_histogram());
         let read: Histogram<u64> = Deserializer::new().deserialize(&mut Cursor::new(bytes)).expect("decodes");
         assert_eq!((read.len(), read.value_at_quantile(0.5)), (200, 500));
         assert!(read.equivalent(read.max(), 1_000_000));

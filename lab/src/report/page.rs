@@ -210,13 +210,19 @@ fn machine(p: &mut Page, outcome: &Outcome, records: &[RunRecord]) {
         shown.push(&record.system);
         let name = short(&record.system);
         p.facts(&format!("Program of {name}"), &bounded(&record.program));
-        let others = records.iter().filter(|r| r.system == record.system && r.program != record.program);
-        let others = others.count();
-        if others > 0 {
-            let others = count(others, "other run");
-            p.element("p", &format!("The facts of {name} are not the same in {others}."));
+        let differs = differing(record, records);
+        if !differs.is_empty() {
+            p.element("p", &format!("Not the same in all runs of {name}: {}.", short(&differs.join(", "))));
         }
     }
+}
+
+/// Facts of a program that other runs of the same system have otherwise. Arguments have the addresses and
+/// folders of a run in them, so they always differ.
+fn differing<'a>(first: &'a RunRecord, records: &[RunRecord]) -> Vec<&'a str> {
+    let others: Vec<&RunRecord> = records.iter().filter(|record| record.system == first.system).collect();
+    let differs = |fact: &&Fact| fact.name != "arguments" && others.iter().any(|o| !o.program.contains(fact));
+    first.program.iter().filter(differs).map(|fact| fact.name.as_str()).collect()
 }
 
 fn repeat(p: &mut Page, outcome: &Outcome, records: &[RunRecord]) {

@@ -236,3 +236,61 @@ fn of_run(run: &RunRecord, drawn: &Drawn, span: &Span) -> BTreeMap<i64, (f64, f6
     }
     bins
 }
+
+#[cfg(test)]
+mod tests {
+    use load::report::Column;
+
+    use super::*;
+
+    /// A run whose measurement of 4 s begins at `start` of both its series.
+    fn run(start: f64, values: &[f64]) -> RunRecord {
+        let series = |key: &str| SeriesReport {
+            interval: 1.0,
+            time: (0..values.len()).map(|nth| nth as f64).collect(),
+            columns: vec![Column {
+                key: key.to_owned(),
+                unit: String::new(),
+                values: values.iter().copied().map(Some).collect(),
+            }],
+        };
+        let mut record = RunRecord { window: (start, start + 4.0), ..RunRecord::default() };
+        record.load.windows.warm_up = start;
+        record.load.windows.measured = 4.0;
+        record.load.series = series("succeeded");
+        record.samples = series("system.cpu");
+        record
+    }
+
+    fn lines(runs: &[RunRecord]) -> Vec<Line> {
+        let group = Group { subject: "A".to_owned(), runs: runs.iter().collect(), void: 0 };
+        let combination = Combination { factors: &[], groups: vec![group] };
+        let span = span(&combination).expect("has times");
+        [&DRAWN[0], &DRAWN[3]].map(|drawn| line(&combination.groups[0], drawn, &span)).into()
+    }
+
+    #[test]
+    fn runs_are_aligned_at_the_start_of_the_measurement() {
+        let runs =
+            [run(1.0, &[5.0, 10.0, 20.0]), run(2.0, &[0.0, 7.0, 12.0, 24.0]), run(0.0, &[11.0, f64::NAN])];
+        for line in lines(&runs) {
+            assert_eq!(
+                line.points,
+                [(-1.5, Some(0.0)), (-0.5, Some(6.0)), (0.5, Some(11.0)), (1.5, Some(22.0))]
+            );
+            let ranges = line.spread.expect("has a band").1;
+            assert_eq!(ranges, [(-1.5, 0.0, 0.0), (-0.5, 5.0, 7.0), (0.5, 10.0, 12.0), (1.5, 20.0, 24.0)]);
+        }
+    }
+
+    #[test]
+    fn long_runs_are_drawn_with_wide_steps() {
+        let values: Vec<f64> = (0..100_000).map(f64::from).collect();
+        let mut long = run(0.0, &values);
+        long.load.windows.measured = 100_000.0;
+        let line = &lines(&[long])[0];
+        assert!((100..=BINS_MAX as usize + 1).contains(&line.points.len()), "{}", line.points.len());
+        let ranges = &line.spread.as_ref().expect("has a band").1;
+        assert_eq!((ranges[0].1, ranges[ranges.len() - 1].2), (0.0, 99_999.0));
+    }
+}

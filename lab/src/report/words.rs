@@ -30,9 +30,14 @@ pub(super) fn interval(ends: Option<(f64, f64)>, unit: &str) -> String {
     }
 }
 
-/// A share in percent with one decimal.
+/// A difference in percent: one decimal, two below 1.
 pub(super) fn percent(share: Option<f64>) -> String {
-    share.filter(|v| v.is_finite()).map_or_else(|| NOTHING.to_owned(), |v| format!("{v:.1} %"))
+    share.filter(|v| v.is_finite()).map_or_else(
+        || NOTHING.to_owned(),
+        |v| {
+            if v.abs() < 1.0 { format!("{v:.2} %") } else { format!("{v:.1} %") }
+        },
+    )
 }
 
 /// Factors and their values; empty without factors.

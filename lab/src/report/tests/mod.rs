@@ -349,6 +349,28 @@ fn page_of_hundreds_of_runs_stays_below_2_mb() {
 }
 
 #[test]
+fn program_that_changed_between_runs_is_told() {
+    let (outcome, mut records) = experiment(2);
+    records[3].program.push(Fact::new("arguments", "of this run"));
+    assert!(!html(&outcome, &records).contains("Not the same in all runs"));
+    records[3].program[1].value = "another".to_owned();
+    assert!(html(&outcome, &records).contains("Not the same in all runs of strowger: sha256."));
+}
+
+#[test]
+fn figures_without_factors_are_one_table() {
+    let (mut outcome, _) = experiment(2);
+    let tables = |outcome: &Outcome| {
+        let page = html(outcome, &[]);
+        let from = page.find("id=\"figures\"").expect("figures");
+        page[from..page.find("id=\"runs\"").expect("runs")].matches("<table>").count()
+    };
+    assert_eq!(tables(&outcome), 3);
+    outcome.figures.iter_mut().for_each(|figure| figure.factors.clear());
+    assert_eq!(tables(&outcome), 1);
+}
+
+#[test]
 fn void_runs_are_in_no_curve() {
     let (mut outcome, records) = experiment(2);
     assert!(html(&outcome, &records).contains("id=\"times\""));
