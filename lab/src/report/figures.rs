@@ -107,7 +107,7 @@ fn row(p: &mut Page, name: Option<&str>, figure: &Figure, range: Option<Range>) 
     let (subject, factors) = (short(&figure.subject), factors(&figure.factors));
     let (median, interval) = (value(figure.median, &figure.unit), interval(figure.interval, &figure.unit));
     let blocks = format!("{have} of {}", figure.values.len());
-    let mut all: Vec<Cell<'_>> = name.map(|name| Cell::Text("at", name)).into_iter().collect();
+    let mut all: Vec<Cell<'_>> = name.map(|name| Cell::Text("", name)).into_iter().collect();
     all.extend([
         Cell::Two("at", &subject, &factors),
         Cell::Text("n", &median),

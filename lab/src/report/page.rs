@@ -39,6 +39,8 @@ pub(super) fn cells(p: &mut Page, all: &[Cell<'_>]) {
         match cell {
             Cell::Text("", text) => p.raw(&format!("<td>{}</td>", escape(text))),
             Cell::Text(class, text) => p.raw(&format!("<td class=\"{class}\">{}</td>", escape(text))),
+            // Without factors there is no need for their width.
+            Cell::Two("at", text, "") => p.raw(&format!("<td>{}</td>", escape(text))),
             Cell::Two(class, text, "") => p.raw(&format!("<td class=\"{class}\">{}</td>", escape(text))),
             Cell::Two(class, text, more) => {
                 let (text, more) = (escape(text), escape(more));
