@@ -246,8 +246,29 @@ fn notes(kept: &[Kept<'_>]) -> Vec<String> {
     notes
 }
 
+/// Why the runs of a system are not of one program, such as one that was built again before an experiment
+/// went on.
+fn mixed(kept: &[Kept<'_>]) -> Option<String> {
+    // A factor may vary the program.
+    let mut first: BTreeMap<(&str, usize), &str> = BTreeMap::new();
+    for record in kept.iter().map(|kept| kept.record).filter(|record| record.void.is_empty()) {
+        let Some(digest) = record.program.iter().find(|fact| fact.name == "sha256") else { continue };
+        let before = *first.entry((&record.system, record.setup)).or_insert(&digest.value);
+        if before != digest.value {
+            return Some(format!(
+                "the runs of {} are of different programs: run it again in another folder (--out)",
+                record.system
+            ));
+        }
+    }
+    None
+}
+
 /// The verdict about all claims, and why.
 fn overall(claims: &[ClaimOutcome], kept: &[Kept<'_>], planned: usize) -> (String, String) {
+    if let Some(why) = mixed(kept) {
+        return (Verdict::Void.to_string(), why);
+    }
     let valid = kept.iter().filter(|kept| kept.record.void.is_empty()).count();
     let of = |verdict: Verdict| {
         let word = verdict.to_string();
@@ -384,6 +405,21 @@ mod tests {
         let all = outcome(8, &[], 1.0, |record| record.void.push("late".to_owned()));
         assert_eq!(all.verdict, "VOID");
         assert!(all.reason.contains("late"));
+    }
+
+    #[test]
+    fn runs_of_a_program_that_was_built_again_are_void() {
+        let built = |from: u32| {
+            move |record: &mut RunRecord| {
+                let digest = if record.system == "B" && record.block >= from { "new" } else { "old" };
+                record.program.push(Fact::new("sha256", digest));
+            }
+        };
+        let found = outcome(8, &[claim(1.2)], 1.05, built(5));
+        assert_eq!(found.verdict, "VOID");
+        assert!(found.reason.starts_with("the runs of B are of different programs"), "{}", found.reason);
+        // Systems may differ from each other.
+        assert_eq!(outcome(8, &[claim(1.2)], 1.05, built(1)).verdict, "PASS");
     }
 
     #[test]
