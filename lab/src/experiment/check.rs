@@ -11,7 +11,7 @@ use toml_form::error::{ConfigError, Fault, closest};
 use toml_form::text::{show_duration, shown as quoted};
 
 /// Runs of a plan at most.
-const MOST_RUNS: usize = 20_000;
+pub(super) const MOST_RUNS: usize = 20_000;
 
 /// A finding at the place of a key, or of its section where the key is not written.
 pub(super) fn at(origins: &Origins, key: &str, fault: Fault) -> ConfigError {

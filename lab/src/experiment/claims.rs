@@ -14,7 +14,7 @@ use toml_form::form::{One, quoted, string};
 use toml_form::reader::{Section, Span, kind};
 
 /// Claims of an experiment at most.
-const MOST_CLAIMS: usize = 100;
+pub(super) const MOST_CLAIMS: usize = 100;
 
 keys! {
     /// `[[claim]]`: what the measurements are to show.

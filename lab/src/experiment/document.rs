@@ -9,9 +9,9 @@ use toml_form::reader::{Reader, Span};
 use toml_form::syntax;
 
 /// The largest file of an experiment, octets.
-const LARGEST: usize = 1 << 20;
+pub(super) const LARGEST: usize = 1 << 20;
 /// Options on a command line at most.
-const MOST_OPTIONS: usize = 1_000;
+pub(super) const MOST_OPTIONS: usize = 1_000;
 
 /// A text and its layer.
 #[derive(Clone, Debug)]

@@ -16,11 +16,11 @@ use toml_form::reader::{Section, Span, kind};
 use toml_form::text::shown;
 
 /// Values of a factor at most.
-const MOST_VALUES: usize = 100;
+pub(super) const MOST_VALUES: usize = 100;
 /// Combinations of an experiment at most.
-const MOST_COMBINATIONS: usize = 500;
+pub(super) const MOST_COMBINATIONS: usize = 500;
 /// The longest text of a value, octets.
-const LONGEST_VALUE: usize = 64;
+pub(super) const LONGEST_VALUE: usize = 64;
 
 /// One factor at one of its values.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -78,4 +78,4 @@ impl FaultStep {
 }
 
 /// How often a fault happens in one run at most.
-const MOST_TIMES: usize = 1_000;
+pub(super) const MOST_TIMES: usize = 1_000;

@@ -11,9 +11,9 @@ use toml_form::reader::kind;
 use toml_form::text::shown;
 
 /// The longest template of a configuration, octets.
-const LONGEST_TEMPLATE: usize = 256 << 10;
+pub(super) const LONGEST_TEMPLATE: usize = 256 << 10;
 /// The longest name of a system or factor, characters.
-const LONGEST_NAME: usize = 32;
+pub(super) const LONGEST_NAME: usize = 32;
 
 /// A number that may have a fraction.
 pub(super) fn amount(range: RangeInclusive<f64>) -> One<f64> {

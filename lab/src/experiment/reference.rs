@@ -1,8 +1,9 @@
 //! The tables of `docs/reference/lab.md`, from the declarations of the keys.
 
-use super::claims::ClaimKeys;
+use super::claims::{self, ClaimKeys};
 use super::keys::{Declared, Described};
 use super::{Design, FaultStep, Hosts, Measure, Measuring, PLACEHOLDERS, System, Workload};
+use super::{check, document, factor, fault, forms, sentence, setup};
 use std::time::Duration;
 use toml_form::form::coarse;
 
@@ -50,6 +51,7 @@ fn tables() -> Vec<(String, String)> {
     let mut tables: Vec<(String, String)> = sections().iter().map(|s| (title(s), table(s))).collect();
     tables.push(("Placeholders".to_owned(), placeholders()));
     tables.push(("Metrics".to_owned(), metrics()));
+    tables.push(("Limits".to_owned(), limits()));
     tables
 }
 
@@ -100,6 +102,31 @@ fn metrics() -> String {
         let unit = if measure.unit().is_empty() { "count" } else { measure.unit() };
         let values = if measure.is_distribution() { "many" } else { "one" };
         out.push_str(&format!("| `{name}` | {unit} | {values} | {} |\n", measure.meaning()));
+    }
+    out
+}
+
+/// What has a limit, and what happens beyond it.
+fn limits() -> String {
+    let refused = "the file is refused";
+    let rows = [
+        ("octets of a file", document::LARGEST, refused),
+        ("octets of a template", forms::LONGEST_TEMPLATE, refused),
+        ("options `--set`", document::MOST_OPTIONS, "refused"),
+        ("characters of the name of a system or factor", forms::LONGEST_NAME, refused),
+        ("systems", setup::MOST_SYSTEMS, refused),
+        ("values of a factor", factor::MOST_VALUES, refused),
+        ("octets of a value", factor::LONGEST_VALUE, refused),
+        ("combinations of factors", factor::MOST_COMBINATIONS, refused),
+        ("faults", setup::MOST_FAULTS, refused),
+        ("repetitions of a fault in a run", fault::MOST_TIMES, "it happens no more"),
+        ("claims", claims::MOST_CLAIMS, refused),
+        ("octets of a claim", sentence::LONGEST, refused),
+        ("runs", check::MOST_RUNS, "the plan is refused"),
+    ];
+    let mut out = "| what | limit | beyond it |\n|---|---|---|\n".to_owned();
+    for (what, limit, beyond) in rows {
+        out.push_str(&format!("| {what} | {limit} | {beyond} |\n"));
     }
     out
 }

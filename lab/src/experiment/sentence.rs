@@ -7,7 +7,7 @@ use toml_form::error::{Fault, closest};
 use toml_form::text::shown;
 
 /// The longest claim, octets.
-const LONGEST: usize = 1_024;
+pub(super) const LONGEST: usize = 1_024;
 
 /// What the words of a claim may refer to.
 #[derive(Clone, Copy)]

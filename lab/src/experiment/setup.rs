@@ -22,9 +22,9 @@ use toml_form::text::shown;
 const CALLING: [&str; 3] = ["uac", "proxy200", "proxy200_auth"];
 
 /// Systems of an experiment at most.
-const MOST_SYSTEMS: usize = 50;
+pub(super) const MOST_SYSTEMS: usize = 50;
 /// Faults of an experiment at most.
-const MOST_FAULTS: usize = 100;
+pub(super) const MOST_FAULTS: usize = 100;
 /// How files that an experiment names are read.
 pub(super) type Open<'o> = &'o dyn Fn(&Path) -> Result<String, String>;
 
