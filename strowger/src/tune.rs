@@ -10,6 +10,7 @@ use args::TuneCommand;
 use control::config::{Overrides, Steering};
 use control::say;
 use serde_json::Value;
+use std::path::Path;
 use std::process::ExitCode;
 use tune::{Journal, JournalError, Lasting, Machine, Undone};
 use tune_rules::{Expected, Finding, Level, Rights};
@@ -118,16 +119,19 @@ fn script(args: &TuneArgs) -> Result<ExitCode, Failure> {
 }
 
 fn explain(args: &TuneArgs, name: Option<&str>) -> Result<ExitCode, Failure> {
-    let text = match name {
-        None => tune::say::items(),
-        Some(name) => {
-            let item = tune_rules::item(name).ok_or_else(|| unknown(name))?;
-            let mut found = findings(args, &machine(args))?;
-            found.retain(|finding| finding.item() == name);
-            format!("{}\n{}", tune::say::explanation(item), tune::say::here(&found))
-        }
+    let items = match name {
+        None => tune_rules::ITEMS,
+        Some(name) => std::slice::from_ref(tune_rules::item(name).ok_or_else(|| unknown(name))?),
     };
-    say::out(format_args!("{text}"));
+    let found = findings(args, &machine(args))?;
+    let text = || match items {
+        [item] => {
+            let here: Vec<Finding> = found.iter().filter(|f| f.item() == item.name()).cloned().collect();
+            format!("{}\n{}", tune::say::explanation(item), tune::say::here(&here))
+        }
+        _ => tune::say::items(),
+    };
+    out(args, text, || tune::as_json::explained(items, &found));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -172,6 +176,10 @@ fn apply(args: &TuneArgs, names: &[String], until_reboot: bool) -> Result<ExitCo
 
 /// What the unit of the server runs at its start.
 fn restore_command(args: &TuneArgs) -> String {
+    if args.root != Path::new("/") {
+        // An image has the program elsewhere than this machine.
+        return "/usr/local/bin/strowger tune restore".to_owned();
+    }
     let program = std::env::current_exe().unwrap_or_else(|_| "/usr/local/bin/strowger".into());
     format!("{} tune restore --journal {}", program.display(), serving::absolute(&args.journal()).display())
 }

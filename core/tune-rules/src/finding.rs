@@ -74,6 +74,7 @@ pub struct Finding {
     changes: Vec<Change>,
     obstacle: Option<String>,
     by_hand: Vec<String>,
+    measured: Option<&'static str>,
 }
 
 impl Finding {
@@ -88,6 +89,7 @@ impl Finding {
             changes: Vec::new(),
             obstacle: None,
             by_hand: Vec::new(),
+            measured: None,
         }
     }
 
@@ -123,6 +125,13 @@ impl Finding {
     #[must_use]
     pub fn by_hand(mut self, step: impl Into<String>) -> Finding {
         self.by_hand.push(step.into());
+        self
+    }
+
+    /// Says where the benefit of the changes was measured.
+    #[must_use]
+    pub fn measured(mut self, page: &'static str) -> Finding {
+        self.measured = Some(page);
         self
     }
 
@@ -171,8 +180,8 @@ impl Finding {
         &self.by_hand
     }
 
-    /// Where the benefit was measured. No figure of docs/performance is about these settings yet.
-    pub fn benefit(&self) -> &'static str {
-        "by custom"
+    /// Where the benefit was measured, or that it was not.
+    pub fn benefit(&self) -> String {
+        self.measured.map_or_else(|| "by custom".to_owned(), |page| format!("measured: {page}"))
     }
 }

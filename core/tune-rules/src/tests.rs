@@ -316,10 +316,13 @@ fn each_other_fault_is_found_by_its_item() {
         (&[("/proc/sys/fs/nr_open", "1024\n")], "descriptors", Problem, &["fs.nr_open=21000"]),
         (&[("/proc/sys/fs/file-max", "9000\n")], "descriptors", Problem, &["fs.file-max=21000"]),
         (
-            &[(
-                "/proc/77/limits",
-                "Max open files            1024                 4096                 files\n",
-            )],
+            &[
+                (
+                    "/proc/77/limits",
+                    "Max open files            1024                 4096                 files\n",
+                ),
+                ("/proc/77/comm", "strowger\n"),
+            ],
             "descriptors",
             Problem,
             &[],

@@ -4,7 +4,7 @@ use crate::apply::{Applied, Outcome};
 use crate::undo::Undone;
 use crate::verify::Verified;
 use serde_json::{Value, json};
-use tune_rules::{Change, Finding, ITEMS, Level, Rights};
+use tune_rules::{Change, Finding, ITEMS, Item, Level, Rights};
 
 /// The report of `strowger tune`.
 pub fn report(findings: &[Finding], rights: &Rights) -> Value {
@@ -49,6 +49,21 @@ fn change(change: &Change) -> Value {
             json!({"name": key, "path": tune_rules::OWN_UNIT_FILE, "now": null, "wanted": value})
         }
     }
+}
+
+/// Items with their pages, and what they find on this machine.
+pub fn explained(items: &[Item], findings: &[Finding]) -> Value {
+    let one = |item: &Item| {
+        let found = findings.iter().filter(|finding| finding.item() == item.name());
+        json!({
+            "item": item.name(),
+            "title": item.title(),
+            "explanation": item.explanation().replace('\n', " "),
+            "untouched": item.untouched().replace('\n', " "),
+            "findings": found.map(finding).collect::<Vec<_>>(),
+        })
+    };
+    json!({"items": items.iter().map(one).collect::<Vec<_>>()})
 }
 
 /// What `apply` did.

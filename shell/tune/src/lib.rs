@@ -37,5 +37,5 @@ pub mod say {
 
 /// The same for programs.
 pub mod as_json {
-    pub use crate::json::{applied, applied_then, report, undone, verified};
+    pub use crate::json::{applied, applied_then, explained, report, undone, verified};
 }

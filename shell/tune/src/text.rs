@@ -52,7 +52,7 @@ fn rows(findings: &[Finding]) -> String {
             row(&mut text, "change", &format!("and {more} more like these"));
         }
         if !finding.changes().is_empty() {
-            row(&mut text, "benefit", finding.benefit());
+            row(&mut text, "benefit", &finding.benefit());
         }
         for step in finding.steps_by_hand() {
             row(&mut text, "to do", step);

@@ -28,7 +28,7 @@ fn descriptors(look: &mut Look<'_>) {
     let in_use =
         look.file("/proc/sys/fs/file-nr").and_then(|text| text.split_whitespace().next()?.parse().ok());
     look.raise("fs.file-max", wanted.saturating_add(in_use.unwrap_or(0)), &why);
-    for (pid, limit) in running(look.snapshot()) {
+    for (pid, limit) in running(look) {
         if limit < wanted {
             let finding = look
                 .finding(Level::Problem, format!("the running server may open {} files", grouped(limit)))
@@ -49,19 +49,20 @@ fn descriptors(look: &mut Look<'_>) {
     look.report(finding);
 }
 
-/// The servers that run and the hard limit of each.
-fn running(snapshot: &Snapshot) -> Vec<(&str, u64)> {
+/// The servers that run and the hard limit of each. One whose limits cannot be seen is reported.
+fn running(look: &mut Look<'_>) -> Vec<(String, u64)> {
     let limit = |text: &str| {
         let hard = field(text, "Max open files")?.split_whitespace().nth(1)?;
         if hard == "unlimited" { Some(u64::MAX) } else { hard.parse().ok() }
     };
-    let mut found = Vec::new();
-    for (path, text) in snapshot.matching("/proc/*/limits") {
-        if let Some((pid, limit)) = path.split('/').nth(2).zip(limit(text)) {
-            found.push((pid, limit));
-        }
-    }
-    found
+    let servers = look.snapshot().matching("/proc/*/comm").filter(|(_, name)| name.trim() == "strowger");
+    let pids: Vec<String> =
+        servers.filter_map(|(path, _)| path.split('/').nth(2)).map(str::to_owned).collect();
+    let seen = |pid: String| {
+        let limit = look.file(&format!("/proc/{pid}/limits")).and_then(limit)?;
+        Some((pid, limit))
+    };
+    pids.into_iter().filter_map(seen).collect()
 }
 
 /// The value of a key in the unit of the server and its drop-ins; the last line counts.

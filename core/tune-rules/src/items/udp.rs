@@ -71,17 +71,18 @@ fn buffers(look: &mut Look<'_>) {
     for (name, wanted, kind) in wanted {
         let Some(now) = look.sysctl(name).filter(|now| *now < wanted) else { continue };
         low = true;
-        let finding = look
-            .finding(Level::Problem, format!("{kind} buffers are limited to {}, the server asks for {}", bytes(now), bytes(wanted)))
-            .evidence_if(lost.clone().filter(|_| kind == "receive"))
-            .evidence_if(look.set_by(name))
-            .why(match kind {
-                "receive" => "datagrams are lost whenever the server stops for a moment, and all senders repeat them at once",
-                _ => "a burst of answers does not fit into the send buffer",
-            })
-            .change(look.set(name, wanted))
-            .by_hand("restart the server: it asks for larger buffers at its start");
-        look.report(finding);
+        let title =
+            format!("{kind} buffers are limited to {}, the server asks for {}", bytes(now), bytes(wanted));
+        let mut finding = look.finding(Level::Problem, title).change(look.set(name, wanted));
+        finding = match kind {
+            "receive" => finding
+                .evidence_if(lost.clone())
+                .why("datagrams are lost whenever the server stops for a moment, and all senders repeat them at once")
+                .measured("docs/performance/tune.md"),
+            _ => finding.why("a burst of answers does not fit into the send buffer"),
+        };
+        finding = finding.evidence_if(look.set_by(name));
+        look.report(finding.by_hand("restart the server: it asks for larger buffers at its start"));
     }
     if let Some(lost) = lost.filter(|_| !low) {
         let finding = look
