@@ -30,10 +30,10 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CARGO = os.environ.get('CARGO', 'cargo')
 # Test programs of verify/live that measure, and others that compare times with a clock.
 MEASURING = {'live/' + name for name in (
-    'load', 'load_honesty', 'load_search', 'load_sipp', 'load_stops', 'overload', 'room', 'sieve', 'users')}
+    'lab', 'load', 'load_honesty', 'load_search', 'load_sipp', 'load_stops', 'overload', 'room', 'sieve', 'users')}
 MEASURING_PACKAGES = {'worker-runtime'}
 # Folders of packages whose tests wait for threads, sockets and files, as verify/live does.
-CLOCKED = ('shell/', 'load/runner')
+CLOCKED = ('shell/', 'load/runner', 'lab/runner')
 # These take longest, so they begin first.
 LONGEST = ['live/balance_losses', 'live/torture', 'live/balance', 'live/crash_kill', 'live/streams', 'sip-node', 'store', 'load']
 # Live tests once more, with two workers that hand over what the kernel could steer.

@@ -31,7 +31,9 @@ pub fn screen(record: &mut RunRecord, ended: bool, datagrams: bool, system_log: 
     let tolerance = if record.faults.is_empty() { *tolerance } else { of_faults() };
     let alarms = system_log.lines().filter(|line| is_alarm(line));
     let screened = statistics::screen(&observed(record, alarms.clone().count()), &tolerance);
-    let mut void: Vec<String> = screened.void.iter().map(ToString::to_string).collect();
+    // What the generator did may be the cause of what the system did.
+    let (of_system, others): (Vec<_>, Vec<_>) = screened.void.iter().partition(|fact| fact.is_of_system());
+    let mut void: Vec<String> = others.into_iter().chain(of_system).map(ToString::to_string).collect();
     if let Some(first) = alarms.clone().next() {
         record.notes.push(format!("the first error in the log of the system: {first}"));
     }

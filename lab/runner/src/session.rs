@@ -19,12 +19,8 @@ use crate::addresses::Addresses;
 use crate::archive::{Archive, EXTENSION};
 use crate::run::{Bench, Finished, NoRun, Stop};
 
-/// Confidence of an experiment's intervals.
-const CONFIDENCE: f64 = 0.95;
 /// Blocks that must be valid; an interval may need more.
 const FEWEST_BLOCKS: usize = 2;
-/// How often an experiment is judged before its last block: it ends early when all claims are decided.
-const LOOKS: usize = 3;
 /// The record in an archive.
 pub const RECORD: &str = "record.json";
 /// An experiment in an archive that has this combination of factors alone.
@@ -43,6 +39,8 @@ pub struct Work {
     pub setups: Vec<Setup>,
     /// Its claims.
     pub claims: Vec<Claim>,
+    /// After which blocks it is judged: it ends early when all claims are decided.
+    pub schedule: Schedule,
 }
 
 /// A run that is kept.
@@ -102,11 +100,8 @@ pub fn run(
             work.plan.runs().len()
         ));
     }
-    let schedule =
-        Schedule::new(usize::try_from(work.plan.blocks()).unwrap_or(usize::MAX), LOOKS, CONFIDENCE);
     let (begun, mut made, mut failure) = (Instant::now(), 0_u32, None);
     let mut runs = work.plan.runs().iter().enumerate().peekable();
-    let mut confidence = None;
     while let Some((nth, run)) = runs.next() {
         if let std::collections::btree_map::Entry::Vacant(entry) = done.entry(run.id().to_string()) {
             match perform(&mut bench, work, run, out) {
@@ -123,9 +118,9 @@ pub fn run(
             }
         }
         let block_ends = runs.peek().is_none_or(|(_, next)| next.block() != run.block());
-        let look = schedule.after(usize::try_from(run.block()).unwrap_or(usize::MAX)).filter(|_| block_ends);
+        let look =
+            work.schedule.after(usize::try_from(run.block()).unwrap_or(usize::MAX)).filter(|_| block_ends);
         if let Some(look) = look {
-            confidence = Some(look.confidence);
             if !look.last && is_decided(&judged(work, &done, look.confidence)) {
                 tell("all claims are decided: no further block");
                 break;
@@ -136,7 +131,7 @@ pub fn run(
     if let Some(failure) = failure {
         return Err(failure);
     }
-    let mut outcome = judged(work, &done, confidence.unwrap_or(CONFIDENCE));
+    let mut outcome = judged(work, &done, confidence_after(work, &done));
     if stop.is_asked() {
         outcome.notes.push(format!(
             "stopped after {} of {} runs: the same command goes on",
@@ -153,8 +148,15 @@ pub fn run(
 /// The outcome of the runs that are in `out`.
 pub fn judge_kept(work: &Work, out: &Path, tell: &mut dyn FnMut(&str)) -> (Outcome, Vec<RunRecord>) {
     let done = kept(out, work, tell);
-    let outcome = judged(work, &done, CONFIDENCE);
+    let outcome = judged(work, &done, confidence_after(work, &done));
     (outcome, in_order(work, done))
+}
+
+/// The confidence of a judgement after the blocks that there are: that of a planned look, or what earlier looks left.
+fn confidence_after(work: &Work, done: &BTreeMap<String, Done>) -> f64 {
+    let blocks = done.values().map(|done| done.record.block).max().unwrap_or(0);
+    let blocks = usize::try_from(blocks).unwrap_or(usize::MAX);
+    work.schedule.after(blocks).unwrap_or_else(|| work.schedule.ended(blocks)).confidence
 }
 
 fn in_order(work: &Work, mut done: BTreeMap<String, Done>) -> Vec<RunRecord> {

@@ -24,6 +24,8 @@ const BETWEEN_PROBES: Duration = Duration::from_millis(50);
 const TLS_PORT: u16 = 5061;
 const WSS_PORT: u16 = 5443;
 const WS_PORT: u16 = 5080;
+/// The configuration of a system that a command starts, in the folder of the run.
+const CONFIG: &str = "config";
 /// The admin interface of Strowger.
 const ADMIN_PORT: u16 = 8080;
 
@@ -351,7 +353,7 @@ fn of_command(system: &System, ip: IpAddr, ground: &Ground<'_>) -> Result<(PathB
         return Err("the system has no command: write command = [\"PROGRAM\", \"ARGUMENT\"]".to_owned());
     };
     if !system.config.is_empty() {
-        write_config(ground, "config", &filled(&system.config, system, ip, ground))?;
+        write_config(ground, CONFIG, &filled(&system.config, system, ip, ground))?;
     }
     let program = filled(program, system, ip, ground);
     let program = if program.contains('/') { PathBuf::from(program) } else { found(&program) };
@@ -376,6 +378,7 @@ fn filled(template: &str, system: &System, ip: IpAddr, ground: &Ground<'_>) -> S
         ("${tls_port}", TLS_PORT.to_string()),
         ("${workers}", system.workers.to_string()),
         ("${folder}", ground.folder.display().to_string()),
+        ("${config}", ground.folder.join(CONFIG).display().to_string()),
         ("${domain}", DOMAIN.to_owned()),
         ("${generator}", ground.generator.to_string()),
         (

@@ -1,0 +1,193 @@
+//! `strowger lab` on real systems: from an experiment to a verdict, and the runs that say nothing.
+
+use live::{binary, eventually, run};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// A machine with other tests on it makes the generator late; these tests are not about that.
+const CALM: &str = "[workload]\nrate = 50\ncallees = 5\noptions = [\"--lateness\", \"60000\"]\n";
+
+/// An empty folder with an experiment in it.
+fn experiment(name: &str, text: &str) -> (PathBuf, PathBuf) {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("lab-{name}-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("experiment.toml");
+    fs::write(&file, text).unwrap();
+    (file, folder.join("out"))
+}
+
+fn lab(arguments: &[&str], paths: &[&Path]) -> Output {
+    let paths = paths.iter().map(|path| path.to_str().unwrap());
+    run(["lab"].into_iter().chain(arguments.iter().copied()).chain(paths))
+}
+
+/// The outcome of `lab run`, and its exit status.
+fn outcome(file: &Path, out: &Path) -> (Value, Option<i32>) {
+    let done = lab(&["run", "--output", "json", "--out"], &[out, file]);
+    let said = String::from_utf8_lossy(&done.stderr);
+    let found = serde_json::from_slice(&done.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
+    (found, done.status.code())
+}
+
+fn archives(out: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(out).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut all: Vec<PathBuf> = entries.filter(|path| path.to_string_lossy().ends_with(".run.tgz")).collect();
+    all.sort();
+    all
+}
+
+fn text<'a>(found: &'a Value, key: &str) -> &'a str {
+    found[key].as_str().unwrap_or_default()
+}
+
+/// An experiment of two short blocks with `more` in it.
+fn short(more: &str) -> String {
+    format!("question = \"?\"\nrepetitions = 2\nwarm_up = \"1s\"\nmeasure = \"2s\"\n{more}")
+}
+
+#[test]
+fn experiment_ends_with_report_archives_and_figures() {
+    let (file, out) = experiment("whole", &short(CALM));
+    let (found, status) = outcome(&file, &out);
+    assert_eq!((text(&found, "verdict"), status), ("MEASURED", Some(0)), "{found}");
+    assert_eq!(archives(&out).len(), 4);
+    let page = fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("MEASURED") && page.contains("<svg"), "the page has no plots");
+    let calls = found["figures"].as_array().unwrap().iter().find(|figure| figure["quantity"] == "calls/s");
+    assert!(calls.and_then(|figure| figure["median"].as_f64()).is_some_and(|rate| rate > 20.0), "{found}");
+    // The report is made again from the archives alone.
+    fs::remove_file(&file).unwrap();
+    fs::remove_file(out.join("report.html")).unwrap();
+    let again = lab(&["report"], &[&out]);
+    assert!(again.status.success() && out.join("report.html").is_file(), "{again:?}");
+    let compared = lab(&["compare"], &[&out, &out]);
+    assert!(String::from_utf8_lossy(&compared.stdout).contains("MEASURED"), "{compared:?}");
+    let history = lab(&["history"], &[&out, &out, &out]);
+    assert_eq!(history.status.code(), Some(0), "{history:?}");
+}
+
+#[test]
+fn archived_run_is_reproduced() {
+    let (file, out) = experiment("again", &short(CALM).replace("repetitions = 2", "repetitions = 1"));
+    outcome(&file, &out);
+    let archive = archives(&out).first().cloned().expect("a run");
+    let done = lab(&["reproduce", "--times", "1", "--output", "json"], &[&archive]);
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    let found: Value = serde_json::from_slice(&done.stdout).unwrap();
+    let figures = found["figures"].as_array().unwrap();
+    let calls = figures.iter().find(|figure| figure["quantity"] == "calls/s").expect("calls");
+    assert!(calls["then"].as_f64().is_some() && calls["now"][0].as_f64().is_some(), "{calls}");
+    // The same program on the same machine.
+    assert_eq!(found["differs"], Value::Array(Vec::new()), "{found}");
+    let mut bytes = fs::read(&archive).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&archive, bytes).unwrap();
+    let damaged = lab(&["reproduce"], &[&archive]);
+    assert_eq!(damaged.status.code(), Some(2), "{damaged:?}");
+}
+
+#[test]
+fn starved_generator_makes_runs_void() {
+    // More calls than a debug build can make on one processor. Failed calls are not waited for.
+    let starving =
+        "[workload]\nrate = 30000\ncallees = 5\noptions = [\"--nr\", \"--recv-timeout\", \"500\"]\n";
+    let (file, out) = experiment("starved", &short(starving).replace("repetitions = 2", "repetitions = 1"));
+    let (found, status) = outcome(&file, &out);
+    assert_eq!((text(&found, "verdict"), status), ("VOID", Some(3)), "{found}");
+    assert!(text(&found, "reason").contains("generator"), "{found}");
+}
+
+#[test]
+fn lost_messages_make_runs_void() {
+    let lossy = CALM.replace("options = [", "options = [\"--lost\", \"10\", ");
+    let (file, out) = experiment("lossy", &short(&lossy));
+    let (found, status) = outcome(&file, &out);
+    assert_eq!((text(&found, "verdict"), status), ("VOID", Some(3)), "{found}");
+    assert!(text(&found, "reason").contains("again"), "{found}");
+}
+
+/// A program in place of the server that runs it with these shell commands around.
+fn wrapper(folder: &Path, script: &str) -> PathBuf {
+    let path = folder.join("wrapper.sh");
+    fs::write(&path, format!("#!/bin/sh\n{}\n", script.replace("STROWGER", binary().to_str().unwrap())))
+        .unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+#[test]
+fn server_that_ends_within_a_run_makes_it_void() {
+    let (file, out) = experiment("ending", "");
+    let program = wrapper(file.parent().unwrap(), "exec timeout -s KILL 3 STROWGER \"$@\"");
+    let system = format!("[system.dying]\nbinary = \"{}\"\n", program.display());
+    let hasty = CALM.replace("options = [", "options = [\"--nr\", \"--recv-timeout\", \"500\", ");
+    fs::write(&file, short(&format!("{hasty}{system}")).replace("repetitions = 2", "repetitions = 1"))
+        .unwrap();
+    let (found, status) = outcome(&file, &out);
+    assert_eq!((text(&found, "verdict"), status), ("VOID", Some(3)), "{found}");
+    let void = found["runs"][0]["void"].to_string();
+    assert!(void.contains("ended during the run") || void.contains("failed"), "{found}");
+}
+
+#[test]
+fn server_that_does_not_start_is_named_with_its_words() {
+    let (file, out) = experiment("broken", "");
+    let program = wrapper(file.parent().unwrap(), "echo no such port >&2; exit 7");
+    let system = format!("[system.broken]\nbinary = \"{}\"\n", program.display());
+    fs::write(&file, short(&format!("{CALM}{system}"))).unwrap();
+    let done = lab(&["run", "--out"], &[&out, &file]);
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(2), "{said}");
+    assert!(said.contains("broken") && said.contains("no such port"), "{said}");
+}
+
+#[test]
+fn interrupted_experiment_goes_on_where_it_was() {
+    let (file, out) = experiment("interrupted", &short(CALM));
+    let mut running = Command::new(binary())
+        .args(["lab", "run", "--output", "json", "--out"])
+        .args([&out, &file])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    eventually("the first run is kept", || (!archives(&out).is_empty()).then_some(()));
+    let pid = running.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let status = eventually("it ends", || running.try_wait().unwrap());
+    let kept = archives(&out);
+    if kept.len() < 4 {
+        assert_eq!(status.code(), Some(3), "it was stopped");
+    }
+    let done = lab(&["run", "--out"], &[&out, &file]);
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(0), "{said}");
+    assert!(said.contains(&format!("resumed: {} of 4 runs", kept.len())), "{said}");
+    assert_eq!(archives(&out).len(), 4);
+    assert!(kept.iter().all(|path| archives(&out).contains(path)), "runs were made again");
+}
+
+#[test]
+fn errors_of_an_experiment_are_all_said_with_their_places() {
+    let (file, _) = experiment("wrong", "repetitions = 0\nmeasur = \"1s\"\n[workload]\nrate = \"fast\"\n");
+    let done = lab(&["plan"], &[&file]);
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(2), "{said}");
+    for place in ["experiment.toml:1:", "experiment.toml:2:", "experiment.toml:4:"] {
+        assert!(said.contains(place), "{place}: {said}");
+    }
+}
+
+#[test]
+fn server_that_is_killed_and_comes_back_is_no_void_run() {
+    let faulty = format!("{CALM}[[fault]]\nkind = \"kill\"\nat = \"500ms\"\nlasts = \"200ms\"\n");
+    let (file, out) = experiment("killed", &short(&faulty).replace("measure = \"2s\"", "measure = \"6s\""));
+    let (found, status) = outcome(&file, &out);
+    assert_eq!((text(&found, "verdict"), status), ("MEASURED", Some(0)), "{found}");
+}
