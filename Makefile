@@ -114,7 +114,7 @@ RUN_TESTS = python3 verify/run_tests.py $(LOCKED)
 INTEROP = $(PYTHON) verify/interop/run.py --smoke $(if $(CI)$(LOCKED),--strict)
 # Debian has user-mode Linux for x86 alone.
 UML = $(if $(filter x86_64,$(shell uname -m)),--waiting 'sctp=verify/uml/run.sh -t 900 python3 verify/uml/sctp.py --bin {bin}' \
-	--waiting 'tune=verify/uml/tune.sh {bin}')
+	--waiting 'tune over a boot=verify/uml/tune.sh {bin}')
 AMONG_TESTS = $(UML) --waiting 'interop 1/2=$(INTEROP) --bin {bin} --part 1/2' \
 	--waiting 'interop 2/2=$(INTEROP) --bin {bin} --part 2/2' --computing 'fuzz targets=verify/fuzz/smoke.sh build'
 

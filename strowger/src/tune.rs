@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::ExitCode;
 use tune::{Journal, JournalError, Lasting, Machine, Undone};
-use tune_rules::{Expected, Finding, Level, Rights};
+use tune_rules::{Expected, Finding, Level, Rights, Snapshot};
 
 /// What went wrong before anything could be said.
 enum Failure {
@@ -87,8 +87,19 @@ fn expected(args: &TuneArgs) -> Result<Expected, Failure> {
     Ok(expected)
 }
 
+/// What is read from the machine. Where that is nothing, an answer would look as if all was well.
+fn snapshot(args: &TuneArgs, machine: &Machine) -> Result<Snapshot, Failure> {
+    let snapshot = machine.snapshot();
+    if snapshot.matching("/proc/sys/net/core/*").next().is_none() {
+        let root = args.root.display();
+        let mend = "mount proc there, or name the root of a machine with --root";
+        return Err(Failure::Usage(format!("{root} has no proc/sys/net/core: {mend}")));
+    }
+    Ok(snapshot)
+}
+
 fn findings(args: &TuneArgs, machine: &Machine) -> Result<Vec<Finding>, Failure> {
-    Ok(tune_rules::check(&machine.snapshot(), &expected(args)?))
+    Ok(tune_rules::check(&snapshot(args, machine)?, &expected(args)?))
 }
 
 /// Writes a text for people, or JSON for programs.
@@ -104,7 +115,7 @@ fn code(good: bool) -> ExitCode {
 }
 
 fn report(args: &TuneArgs) -> Result<ExitCode, Failure> {
-    let snapshot = machine(args).snapshot();
+    let snapshot = snapshot(args, &machine(args))?;
     let rights = Rights::of(&snapshot);
     let findings = tune_rules::check(&snapshot, &expected(args)?);
     out(args, || tune::say::report(&findings, &rights), || tune::as_json::report(&findings, &rights));
@@ -144,7 +155,7 @@ fn apply(args: &TuneArgs, names: &[String], until_reboot: bool) -> Result<ExitCo
         return Err(unknown(name));
     }
     let machine = machine(args);
-    let snapshot = machine.snapshot();
+    let snapshot = snapshot(args, &machine)?;
     let findings = tune_rules::check(&snapshot, &expected(args)?);
     let plans = tune::select(&findings, names);
     let no_boot = Rights::of(&snapshot).no_boot().filter(|_| !until_reboot && !plans.is_empty());

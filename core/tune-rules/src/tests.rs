@@ -564,6 +564,17 @@ fn missing_privileges_are_named() {
 }
 
 #[test]
+fn servers_with_low_limits_are_one_finding() {
+    let line = "Max open files            1024                 4096                 files\n";
+    let servers = (1..10).fold(good(), |snapshot, pid| {
+        snapshot.with(&format!("/proc/{pid}/limits"), line).with(&format!("/proc/{pid}/comm"), "strowger\n")
+    });
+    let (finding, _) = only(&servers, &Expected::default(), "servers");
+    assert_eq!(finding.title(), "a running server may open only 4,096 files");
+    assert_eq!(finding.evidence_lines().len(), 4);
+}
+
+#[test]
 fn interrupts_have_processors_of_their_own_on_large_machines() {
     let bad = with_card()
         .with("/sys/devices/system/cpu/online", "0-31\n")

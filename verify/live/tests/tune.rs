@@ -171,6 +171,9 @@ fn tune_usage_errors_exit_with_two() {
         &["apply", "nonsense"],
         &["--connections", "many"],
         &["--rate", "0"],
+        // Nothing can be seen there, which must not look as if all was well.
+        &["--root", "/nonexistent"],
+        &["--root", "/nonexistent", "apply"],
     ];
     for args in wrong {
         let out = Command::new(binary()).arg("tune").args(*args).output().unwrap();

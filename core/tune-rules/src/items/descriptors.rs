@@ -17,6 +17,9 @@ phones reconnect.",
     descriptors,
 );
 
+/// Servers that one finding names.
+const SHOWN_SERVERS: usize = 4;
+
 /// What systemd gives a unit that says nothing: the hard limit.
 const SYSTEMD_DEFAULT: u64 = 524_288;
 
@@ -28,17 +31,16 @@ fn descriptors(look: &mut Look<'_>) {
     let in_use =
         look.file("/proc/sys/fs/file-nr").and_then(|text| text.split_whitespace().next()?.parse().ok());
     look.raise("fs.file-max", wanted.saturating_add(in_use.unwrap_or(0)), &why);
-    for (pid, limit) in running(look) {
-        if limit < wanted {
-            let finding = look
-                .finding(Level::Problem, format!("the running server may open {} files", grouped(limit)))
-                .evidence(format!("/proc/{pid}/limits: Max open files {limit}"))
-                .why(why.clone())
-                .by_hand(
-                    "raise LimitNOFILE of its unit, or `ulimit -Hn` where it is started, and restart it",
-                );
-            look.report(finding);
+    let low: Vec<(String, u64)> = running(look).into_iter().filter(|(_, limit)| *limit < wanted).collect();
+    if let Some(least) = low.iter().map(|(_, limit)| *limit).min() {
+        let mut finding = look
+            .finding(Level::Problem, format!("a running server may open only {} files", grouped(least)))
+            .why(why.clone())
+            .by_hand("raise LimitNOFILE of its unit, or `ulimit -Hn` where it is started, and restart it");
+        for (pid, limit) in low.iter().take(SHOWN_SERVERS) {
+            finding = finding.evidence(format!("/proc/{pid}/limits: Max open files {limit}"));
         }
+        look.report(finding);
     }
     let Some(limit) = unit_limit(look.snapshot()).filter(|limit| *limit < wanted) else { return };
     let finding = look
