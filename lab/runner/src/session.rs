@@ -152,7 +152,8 @@ pub fn judge_kept(work: &Work, out: &Path, tell: &mut dyn FnMut(&str)) -> (Outco
     (outcome, in_order(work, done))
 }
 
-/// The confidence of a judgement after the blocks that there are: that of a planned look, or what earlier looks left.
+/// The confidence of a judgement after the blocks that there are: that of a planned look, or what earlier
+/// looks left.
 fn confidence_after(work: &Work, done: &BTreeMap<String, Done>) -> f64 {
     let blocks = done.values().map(|done| done.record.block).max().unwrap_or(0);
     let blocks = usize::try_from(blocks).unwrap_or(usize::MAX);
