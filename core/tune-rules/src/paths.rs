@@ -35,6 +35,7 @@ pub const PATHS: &[&str] = &[
     "/proc/sys/kernel/osrelease",
     // What sets values at boot.
     "/etc/sysctl.conf",
+    "/usr/lib/systemd/systemd-sysctl",
     "/etc/sysctl.d/*.conf",
     "/run/sysctl.d/*.conf",
     "/usr/local/lib/sysctl.d/*.conf",

@@ -80,21 +80,28 @@ impl Snapshot {
         self.text(path).map(str::trim)
     }
 
-    /// The files that a pattern matches and that could be read, in order of their paths. `*` stands for
-    /// characters of one component.
-    pub fn matching<'a, 'p>(
+    /// What was seen where a pattern matches, in order of the paths. `*` stands for characters of a component.
+    pub fn seen_at<'a, 'p>(
         &'a self,
         pattern: &'p str,
-    ) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a, 'p> {
+    ) -> impl Iterator<Item = (&'a str, &'a Seen)> + use<'a, 'p> {
         let prefix = pattern.split('*').next().unwrap_or_default();
         self.files
             .range(prefix.to_owned()..)
             .take_while(move |(path, _)| path.starts_with(prefix))
             .filter(move |(path, _)| matches(pattern, path))
-            .filter_map(|(path, seen)| match seen.reading() {
-                Reading::Text(text) => Some((path.as_str(), text.as_str())),
-                Reading::Absent | Reading::Denied(_) => None,
-            })
+            .map(|(path, seen)| (path.as_str(), seen))
+    }
+
+    /// The files that a pattern matches and that could be read, with their content.
+    pub fn matching<'a, 'p>(
+        &'a self,
+        pattern: &'p str,
+    ) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a, 'p> {
+        self.seen_at(pattern).filter_map(|(path, seen)| match seen.reading() {
+            Reading::Text(text) => Some((path, text.as_str())),
+            Reading::Absent | Reading::Denied(_) => None,
+        })
     }
 
     /// The files below a folder that could be read, in order of their paths.

@@ -1,6 +1,6 @@
 //! Names of kernel settings, and the files that set them at boot.
 
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Reading, Snapshot};
 
 /// Where the kernel has them.
 const ROOT: &str = "/proc/sys/";
@@ -9,8 +9,10 @@ const ROOT: &str = "/proc/sys/";
 /// one (sysctl.d(5)).
 const FOLDERS: [&str; 4] = ["/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d"];
 
-/// The file that is read after all others.
+/// The file that most systems read after all others.
 const LAST: &str = "/etc/sysctl.conf";
+/// What reads the files at boot where systemd does.
+const SYSTEMD: &str = "/usr/lib/systemd/systemd-sysctl";
 
 /// A line that sets a value at boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,26 +80,38 @@ pub fn shown(path: &str) -> String {
 
 /// The lines of all files that set values at boot, in the order in which they are read: the last one counts.
 pub fn sysctl_lines(snapshot: &Snapshot) -> Vec<SysctlLine> {
-    let last = snapshot.text(LAST);
+    let own = snapshot.text(LAST);
+    let mut linked = false;
     let mut files: Vec<(&str, &str, &str)> = Vec::new();
     for folder in FOLDERS {
         let pattern = format!("{folder}/*.conf");
-        for (path, text) in snapshot.matching(&pattern) {
+        for (path, seen) in snapshot.seen_at(&pattern) {
+            // A link to /dev/null hides a file and has no lines.
+            let text = match seen.reading() {
+                Reading::Text(text) => text.as_str(),
+                Reading::Absent | Reading::Denied(_) => "",
+            };
             let name = path.rsplit('/').next().unwrap_or_default();
             let hidden = files.iter().any(|(other, _, _)| *other == name);
-            // Debian links /etc/sysctl.d/99-sysctl.conf to it.
-            let linked = last == Some(text);
-            if !hidden && !linked {
-                files.push((name, path, text));
+            // Debian and Fedora link /etc/sysctl.d/99-sysctl.conf to it: then it is read under that name.
+            let link = own == Some(text) && !text.is_empty();
+            linked |= link && !hidden;
+            if !hidden {
+                files.push((name, if link { LAST } else { path }, text));
             }
         }
     }
     files.sort();
+    // Without a link, systemd does not read it, so all other files count more. Other systems read it last.
+    let systemd = snapshot.seen(SYSTEMD).is_some_and(|seen| *seen.reading() != Reading::Absent);
+    if let Some(text) = own.filter(|_| !linked) {
+        let at = if systemd { 0 } else { files.len() };
+        files.insert(at, ("", LAST, text));
+    }
     let mut lines = Vec::new();
     for (_, path, text) in files {
         read_lines(path, text, &mut lines);
     }
-    read_lines(LAST, last.unwrap_or_default(), &mut lines);
     lines
 }
 

@@ -144,6 +144,33 @@ fn last_line_by_file_name_counts_at_boot() {
 }
 
 #[test]
+fn link_to_nothing_hides_a_file() {
+    let mut snapshot = good().with("/usr/lib/sysctl.d/50-a.conf", "net.core.rmem_max = 1\n");
+    assert_eq!(sysctl_lines(&snapshot).len(), 1);
+    let device = crate::Reading::Denied("is a device".to_owned());
+    snapshot.record("/etc/sysctl.d/50-a.conf", crate::Seen::new(device, true));
+    assert_eq!(sysctl_lines(&snapshot), []);
+}
+
+#[test]
+fn sysctl_conf_counts_as_the_system_reads_it() {
+    let own = good()
+        .with("/etc/sysctl.conf", "net.core.rmem_max = 1\n")
+        .with("/etc/sysctl.d/90-a.conf", "net.core.rmem_max = 2\n");
+    let order = |snapshot: &Snapshot| -> Vec<String> {
+        sysctl_lines(snapshot).iter().map(crate::SysctlLine::place).collect()
+    };
+    // procps and others read it last, systemd only through a link, under the name of that.
+    assert_eq!(order(&own), ["/etc/sysctl.d/90-a.conf:1", "/etc/sysctl.conf:1"]);
+    let systemd = own.with("/usr/lib/systemd/systemd-sysctl", "ELF");
+    assert_eq!(order(&systemd), ["/etc/sysctl.conf:1", "/etc/sysctl.d/90-a.conf:1"]);
+    let early = systemd.clone().with("/etc/sysctl.d/10-sysctl.conf", "net.core.rmem_max = 1\n");
+    assert_eq!(order(&early), ["/etc/sysctl.conf:1", "/etc/sysctl.d/90-a.conf:1"]);
+    let late = systemd.with("/etc/sysctl.d/99-sysctl.conf", "net.core.rmem_max = 1\n");
+    assert_eq!(order(&late), ["/etc/sysctl.d/90-a.conf:1", "/etc/sysctl.conf:1"]);
+}
+
+#[test]
 fn values_are_compared_without_form() {
     for (a, b) in [
         ("4096\t87380\t6291456\n", "4096 87380 6291456"),

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -77,7 +77,7 @@ impl Journal {
     /// # Errors
     /// It cannot be made, read or locked, others may write it, or a line is damaged.
     pub fn open(path: &Path) -> Result<Journal, JournalError> {
-        let fault = |error: std::io::Error| said(path, &error.to_string());
+        let fault = |error: std::io::Error| failed(path, &error);
         let folder = path.parent().unwrap_or(Path::new("."));
         let made_folder = !folder.as_os_str().is_empty() && !folder.exists();
         if made_folder {
@@ -174,9 +174,13 @@ impl Journal {
 
     fn load(&mut self) -> Result<(), JournalError> {
         let path = self.path.clone();
-        let fault = |error: std::io::Error| said(&path, &error.to_string());
-        if self.file.try_lock().is_err() {
-            return Err(said(&path, "another `strowger tune` is at work; wait until it has ended"));
+        let fault = |error: std::io::Error| failed(&path, &error);
+        match self.file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(said(&path, "another `strowger tune` is at work; wait until it has ended"));
+            }
+            Err(TryLockError::Error(error)) => return Err(fault(error)),
         }
         let about = self.file.metadata().map_err(fault)?;
         // Values of the journal are written as root, so only its owner may have written it.
@@ -212,6 +216,14 @@ fn parse(path: &Path, text: &str) -> Result<(Vec<Entry>, usize), JournalError> {
         entries.push(entry);
     }
     Ok((entries, whole))
+}
+
+/// What the system said, and the mend where it is known.
+fn failed(path: &Path, error: &std::io::Error) -> JournalError {
+    match error.kind() {
+        std::io::ErrorKind::PermissionDenied => said(path, &format!("{error}; run `strowger tune` as root")),
+        _ => said(path, &error.to_string()),
+    }
 }
 
 fn said(path: &Path, what: &str) -> JournalError {

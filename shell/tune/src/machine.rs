@@ -264,7 +264,7 @@ impl Machine {
             next.truncate(MOST_FILES);
             found = next;
         }
-        found.retain(|path| self.place(path).is_file());
+        found.retain(|path| self.place(path).metadata().is_ok_and(|about| !about.is_dir()));
         found.sort();
         found
     }

@@ -487,6 +487,16 @@ fn script_does_what_apply_does() {
 }
 
 #[test]
+fn masked_file_is_seen_as_the_system_sees_it() {
+    let tree = Tree::new();
+    tree.put("usr/lib/sysctl.d/50-a.conf", "net.ipv4.tcp_tw_recycle = 1\n");
+    let found = |tree: &Tree| tree.report(&tree.findings()).contains("tcp_tw_recycle");
+    assert!(found(&tree));
+    std::os::unix::fs::symlink("/dev/null", tree.0.join("etc/sysctl.d/50-a.conf")).unwrap();
+    assert!(!found(&tree));
+}
+
+#[test]
 fn fifo_in_place_of_a_file_does_not_block() {
     let tree = Tree::new();
     let place = tree.0.join("etc/sysctl.conf");
