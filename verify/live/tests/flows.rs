@@ -106,6 +106,37 @@ fn call_goes_on_when_a_phone_connects_anew() {
     }
 }
 
+/// A phone opened its connection, so no other one leads to it (RFC 3261 sections 9.1 and 17.1.1.3).
+#[test]
+fn refused_re_invite_is_cancelled_and_acked_on_its_connection() {
+    for via in Via::FLOWS {
+        println!("{via:?}");
+        let server = server().start();
+        let (mut ann, mut bob) = (server.link(Via::Udp), server.link(via));
+        register(&mut ann, "ann", "");
+        register(&mut bob, "bob", "");
+        let (mut caller, _) = call(&mut ann, &mut bob);
+        for cancels in [false, true] {
+            let invite = caller.request("INVITE", &ann);
+            ann.send(&invite.bytes());
+            let received = bob.request("INVITE");
+            let status = if cancels { 487 } else { 488 };
+            if cancels {
+                bob.send(&received.reply(180, "", &[]));
+                assert!(ann.find_within(PATIENCE, |m| m.status() == Some(180)).is_some());
+                ann.send(&invite.cancel().bytes());
+                let cancel = bob.request("CANCEL");
+                bob.send(&cancel.reply(200, "", &[]));
+            }
+            bob.send(&received.reply(status, "", &[]));
+            let ack = bob.request("ACK");
+            assert_eq!(ack.header("CSeq"), Some(&*format!("{} ACK", invite.cseq)));
+            let refused = |m: &Msg| m.status() == Some(status) && m.header("CSeq") == received.header("CSeq");
+            assert!(ann.find_within(PATIENCE, refused).is_some(), "{status}");
+        }
+    }
+}
+
 /// ann calls bob with these credentials; the INVITE as it was sent.
 fn dial(ann: &mut Link) -> Req {
     let invite = Req::invite("sip:bob@example.com", ann).user("ann");

@@ -35,7 +35,7 @@ pub struct ClientRequest<'a> {
     pub flow: Flow,
     /// A number of the transaction user's; events carry it.
     pub user: u64,
-    /// How it goes over a stream.
+    /// How it goes over a stream. Its ACK and its CANCEL open no connection if it opens none.
     pub delivery: Delivery,
     /// The name that the peer has to prove where the transport is secure ([`Outbox::verifies`]); its ACK and
     /// its CANCEL go to the same peer.
@@ -59,6 +59,8 @@ struct Client {
     relative: u32,
     /// How often it may still be sent again.
     again: u8,
+    /// As [`Delivery::existing`]: its ACK and its CANCEL open no connection either.
+    existing: bool,
     /// A CANCEL that waits for a provisional response (9.1): its extra header lines.
     waiting_cancel: Option<Box<[u8]>>,
     state: State,
@@ -90,6 +92,7 @@ impl Client {
             method: 0,
             relative: NIL,
             again: u8::MAX,
+            existing: false,
             waiting_cancel: None,
             state: State::Reserved,
         }
@@ -121,6 +124,11 @@ impl Client {
             }
             State::Reserved => true,
         }
+    }
+
+    /// How its ACK and its CANCEL go: over the connection of the request (RFC 3261 sections 17.1.1.3, 9.1).
+    fn delivery(&self) -> Delivery {
+        Delivery { existing: self.existing, ..Delivery::default() }
     }
 
     /// Keeps `bytes`, where nothing was kept.
@@ -260,12 +268,13 @@ impl Clients {
 
     /// Starts the machine of a reserved id; false if that cannot be.
     fn begin(&mut self, shared: &mut Shared, request: &ClientRequest<'_>, number: u32) -> bool {
-        let &ClientRequest { id, method, flow, user, name, .. } = request;
+        let &ClientRequest { id, method, flow, user, delivery, name } = request;
         let Some(client) = self.get_mut(id) else { return false };
         if client.state != State::Reserved || method == Method::Ack {
             return false;
         }
         (client.user, client.flow, client.method) = (user, flow, number);
+        client.existing = delivery.existing;
         if flow.transport.is_secure() && !name.is_empty() {
             self.names.insert(id.slot, name.into());
         }
@@ -450,7 +459,8 @@ impl Clients {
         if let Parsed::Good(request) | Parsed::Bad(request, _) =
             sip_message::parse(invite, &mut shared.scratch, &Limits::READ_BEFORE)
         {
-            let range = out.send_with(client.flow, id.token(), |out| write::ack(&request, response, out));
+            let write = |out: &mut Vec<u8>| write::ack(&request, response, out);
+            let range = out.deliver(client.flow, id.token(), client.delivery(), write);
             verify(&self.names, slot, out);
             shared.counts.acks_sent += 1;
             if !client.flow.transport.is_reliable() {
@@ -496,13 +506,13 @@ impl Clients {
         let invite = invariant::some!(self.slab.at_mut(slot), "the INVITE is there while its CANCEL is made");
         let Some(invite) = invite else { return };
         invite.relative = id.slot;
-        let flow = invite.flow;
+        let (flow, delivery) = (invite.flow, invite.delivery());
         let bytes = invite.kept(&mut self.whole);
         let mut range = 0..0;
         if let Parsed::Good(request) | Parsed::Bad(request, _) =
             sip_message::parse(bytes, &mut shared.scratch, &Limits::READ_BEFORE)
         {
-            range = out.send_with(flow, id.token(), |out| write::cancel(&request, extra, out));
+            range = out.deliver(flow, id.token(), delivery, |out| write::cancel(&request, extra, out));
             verify(&self.names, slot, out);
         } else {
             invariant::broken!("the kept INVITE can be read again for its CANCEL");

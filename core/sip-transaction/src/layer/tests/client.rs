@@ -281,6 +281,29 @@ fn a_call_that_rings_for_ever_is_bounded_and_each_provisional_response_renews_it
     assert_eq!(b.happened(), [Event::ClientTimeout { id, user: 5 }]);
 }
 
+/// The peer opened the connection: no other leads to it (RFC 3261 sections 17.1.1.3 and 9.1).
+#[test]
+fn ack_and_cancel_go_over_the_connection_of_their_invite() {
+    for existing in [true, false] {
+        let delivery = wire::Delivery { existing, yields: true, ..wire::Delivery::default() };
+        let mut b = Bench::new();
+        let to = flow(Transport::Tls, "192.0.2.9:40000");
+        let (id, invite) = b.deliver(Method::Invite, to, 5, (delivery, b"192.0.2.9"));
+        b.hear(id, &invite, 180, "INVITE", "t");
+        b.layer.cancel(b.now, id, b"", &mut b.out);
+        b.hear(id, &invite, 487, "INVITE", "t");
+        let ways = |t: &wire::Transmit| {
+            let line = String::from_utf8_lossy(b.out.message(t));
+            let method = line.split(' ').next().unwrap_or_default().to_owned();
+            (method, t.existing, b.out.name(t).to_vec())
+        };
+        let name = b"192.0.2.9".to_vec();
+        let expected = ["INVITE", "CANCEL", "ACK"].map(|m| (m.to_owned(), existing, name.clone()));
+        assert_eq!(b.out.transmits().iter().map(ways).collect::<Vec<_>>(), expected);
+        assert!(!b.out.transmits()[1..].iter().any(|t| t.yields), "neither begins anything");
+    }
+}
+
 fn request(id: ClientId, method: Method<'_>) -> ClientRequest<'_> {
     ClientRequest { id, method, flow: udp(1), user: 0, delivery: wire::Delivery::default(), name: b"" }
 }

@@ -121,6 +121,17 @@ impl Bench {
 
     /// Sends a request as a proxy would; answers the id and the text.
     pub fn send(&mut self, method: Method<'_>, to: Flow, user: u64) -> (ClientId, String) {
+        self.deliver(method, to, user, (wire::Delivery::default(), b""))
+    }
+
+    /// The same in this way, to a peer that has to prove this name.
+    pub fn deliver(
+        &mut self,
+        method: Method<'_>,
+        to: Flow,
+        user: u64,
+        (delivery, peer): (wire::Delivery, &[u8]),
+    ) -> (ClientId, String) {
         let id = self.layer.reserve_client(Payer::PROVEN).expect("room");
         let name = String::from_utf8_lossy(method.as_bytes()).into_owned();
         let text = format!(
@@ -134,7 +145,7 @@ impl Bench {
         let write = |out: &mut Vec<u8>| out.extend_from_slice(text.as_bytes());
         assert!(self.layer.send_request(
             self.now,
-            &ClientRequest { id, method, flow: to, user, delivery: wire::Delivery::default(), name: b"" },
+            &ClientRequest { id, method, flow: to, user, delivery, name: peer },
             &mut self.out,
             write
         ));
