@@ -16,7 +16,7 @@ use lab::record::RunRecord;
 use lab::statistics::{Rule, Schedule, Tolerance};
 
 use crate::addresses::Addresses;
-use crate::archive::{Archive, EXTENSION};
+use crate::archive::{Archive, EXTENSION, hash_of_file};
 use crate::run::{Bench, Finished, NoRun, Stop};
 
 /// Blocks that must be valid; an interval may need more.
@@ -87,7 +87,7 @@ pub fn run(
     tell: &mut dyn FnMut(&str),
 ) -> Result<(Outcome, Vec<RunRecord>), String> {
     fs::create_dir_all(out).map_err(|error| format!("{}: {error}", out.display()))?;
-    let mut done = kept(out, work, tell);
+    let mut done = of_today(kept(out, work, tell), tell);
     let scratch = out.join("scratch");
     let addresses = Addresses::new(std::process::id());
     let tolerance = tolerance(work);
@@ -120,11 +120,12 @@ pub fn run(
         let block_ends = runs.peek().is_none_or(|(_, next)| next.block() != run.block());
         let look =
             work.schedule.after(usize::try_from(run.block()).unwrap_or(usize::MAX)).filter(|_| block_ends);
-        if let Some(look) = look {
-            if !look.last && is_decided(&judged(work, &done, look.confidence)) {
-                tell("all claims are decided: no further block");
-                break;
-            }
+        if let Some(look) = look
+            && !look.last
+            && is_decided(&judged(work, &done, look.confidence))
+        {
+            tell("all claims are decided: no further block");
+            break;
         }
     }
     let _ = fs::remove_dir(&scratch);
@@ -218,10 +219,10 @@ fn perform(bench: &mut Bench<'_>, work: &Work, run: &Run, out: &Path) -> Result<
     Ok(Done { record, archive })
 }
 
-/// The runs of this experiment that are in the folder. A file that cannot be read is said, and its run made
-/// again.
+/// The runs of this experiment that are in the folder; of two archives of a run the later one. A file that cannot be
+/// read is said, and its run made again.
 fn kept(out: &Path, work: &Work, tell: &mut dyn FnMut(&str)) -> BTreeMap<String, Done> {
-    let mut done = BTreeMap::new();
+    let mut done: BTreeMap<String, Done> = BTreeMap::new();
     for path in archives(out, &work.plan.experiment().to_string()) {
         let read = Archive::read(&path).map_err(|error| error.to_string());
         let record = read.and_then(|archive| RunRecord::from_json(&archive.text(RECORD)));
@@ -229,10 +230,33 @@ fn kept(out: &Path, work: &Work, tell: &mut dyn FnMut(&str)) -> BTreeMap<String,
             Ok(record) => {
                 let archive =
                     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-                done.insert(record.id.clone(), Done { record, archive });
+                if done.get(&record.id).is_none_or(|other| other.record.started <= record.started) {
+                    done.insert(record.id.clone(), Done { record, archive });
+                }
             }
             Err(why) => tell(&format!("left out: {why}")),
         }
+    }
+    done
+}
+
+/// Leaves out the runs of programs that are not what they were: built again, or installed anew.
+fn of_today(done: BTreeMap<String, Done>, tell: &mut dyn FnMut(&str)) -> BTreeMap<String, Done> {
+    let mut hashes: BTreeMap<String, String> = BTreeMap::new();
+    let mut is_today = |record: &RunRecord| {
+        let fact =
+            |name: &str| record.program.iter().find(|fact| fact.name == name).map(|fact| fact.value.clone());
+        // Where there is no system, none has changed.
+        let (Some(program), Some(hash)) = (fact("program"), fact("sha256")) else { return true };
+        let now = hashes
+            .entry(program)
+            .or_insert_with_key(|path| hash_of_file(Path::new(path)).unwrap_or_default());
+        *now == hash
+    };
+    let before = done.len();
+    let done: BTreeMap<String, Done> = done.into_iter().filter(|(_, done)| is_today(&done.record)).collect();
+    if done.len() < before {
+        tell(&format!("left out: {} runs of a program that has changed since", before - done.len()));
     }
     done
 }

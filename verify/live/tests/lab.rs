@@ -191,3 +191,23 @@ fn server_that_is_killed_and_comes_back_is_no_void_run() {
     let (found, status) = outcome(&file, &out);
     assert_eq!((text(&found, "verdict"), status), ("MEASURED", Some(0)), "{found}");
 }
+
+#[test]
+fn runs_of_a_program_that_changed_are_made_again() {
+    let (file, out) = experiment("rebuilt", "");
+    let program = wrapper(file.parent().unwrap(), "exec STROWGER \"$@\"");
+    let system = format!("[system.one]\nbinary = \"{}\"\n", program.display());
+    fs::write(&file, short(&format!("{CALM}{system}")).replace("repetitions = 2", "repetitions = 1"))
+        .unwrap();
+    assert_eq!(outcome(&file, &out).1, Some(0));
+    wrapper(file.parent().unwrap(), "# anew\nexec STROWGER \"$@\"");
+    let done = lab(&["run", "--out"], &[&out, &file]);
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(
+        done.status.success() && said.contains("left out: 2 runs of a program that has changed"),
+        "{said}"
+    );
+    assert_eq!(archives(&out).len(), 4);
+    // What counts is the later one of two archives.
+    assert!(lab(&["report"], &[&out]).status.success());
+}
