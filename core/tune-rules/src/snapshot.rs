@@ -80,7 +80,8 @@ impl Snapshot {
         self.text(path).map(str::trim)
     }
 
-    /// What was seen where a pattern matches, in order of the paths. `*` stands for characters of a component.
+    /// What was seen where a pattern matches, in order of the paths. `*` stands for characters of a
+    /// component.
     pub fn seen_at<'a, 'p>(
         &'a self,
         pattern: &'p str,

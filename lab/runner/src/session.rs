@@ -219,8 +219,8 @@ fn perform(bench: &mut Bench<'_>, work: &Work, run: &Run, out: &Path) -> Result<
     Ok(Done { record, archive })
 }
 
-/// The runs of this experiment that are in the folder; of two archives of a run the later one. A file that cannot be
-/// read is said, and its run made again.
+/// The runs of this experiment that are in the folder; of two archives of a run the later one. A file that
+/// cannot be read is said, and its run made again.
 fn kept(out: &Path, work: &Work, tell: &mut dyn FnMut(&str)) -> BTreeMap<String, Done> {
     let mut done: BTreeMap<String, Done> = BTreeMap::new();
     for path in archives(out, &work.plan.experiment().to_string()) {

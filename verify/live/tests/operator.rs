@@ -91,7 +91,7 @@ fn commands_that_only_look_make_no_data_directory() {
     assert!(!folder.has("typo"), "an import of bad lines made the folder");
     // It has no writer, so a blocking open would never return.
     let file = folder.path("fifo.csv");
-    assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
+    assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
     let said = refused(&["user", "import", &file, "--data-dir", &typo]);
     assert!(said.contains("fifo.csv: is a FIFO, not a regular file"), "{said}");
     std::fs::create_dir(folder.path("empty")).unwrap();
