@@ -317,6 +317,8 @@ fn rps_is_advised_only_without_kernel_steering() {
     let more = with_card().with("/sys/devices/system/cpu/online", "0-63\n");
     // A card that may have more queues is told to have them.
     assert_eq!(only(&more, &ring, "queues").0.item(), "queues");
+    let spread = with_card().with("/sys/class/net/eth0/queues/rx-0/rps_cpus", "3\n");
+    assert_eq!(check(&spread, &ring.clone().with_workers(2)), []);
     let snapshot = more.with("/ethtool/eth0/combined-max", "2");
     let (finding, changes) = only(&snapshot, &ring, "rps");
     assert_eq!(finding.item(), "packet_steering");

@@ -249,6 +249,8 @@ fn applying_twice_is_undone_to_the_first_value() {
     assert_eq!(apply(&tree.machine(), &plans, &mut journal, &always()).unwrap().len(), 2);
     drop(journal);
     assert_eq!(tree.get("proc/sys/net/core/rmem_max"), "40320000\n");
+    let file = tree.get(&OWN_SYSCTL_FILE[1..]);
+    assert!(file.contains("rmem_max = 40320000\n") && file.contains("somaxconn = 4096\n"), "{file}");
     tree.undo();
     assert_eq!(before, tree.everything());
 }
@@ -416,8 +418,10 @@ fn settings_of_a_module_are_restored_when_it_came_late() {
     assert!(tree.get(&tune_rules::OWN_UNIT_FILE[1..]).contains("tune restore"));
     assert!(tree.get(&OWN_SYSCTL_FILE[1..]).contains("net.netfilter.nf_conntrack_max = 65536\n"));
     tree.put("proc/sys/net/netfilter/nf_conntrack_max", "4096\n");
-    restore(&tree.machine(), &mut journal).unwrap();
+    let entries = journal.entries().len();
+    assert_eq!(restore(&tree.machine(), &mut journal).unwrap().len(), 1);
     assert_eq!(tree.get("proc/sys/net/netfilter/nf_conntrack_max"), "65536\n");
+    assert_eq!(journal.entries().len(), entries, "the journal has the old value already");
     drop(journal);
     tree.undo();
     assert_eq!(before, tree.everything());
