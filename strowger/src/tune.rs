@@ -10,10 +10,11 @@ use args::TuneCommand;
 use control::config::{Overrides, Steering};
 use control::say;
 use serde_json::Value;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
 use tune::{Journal, JournalError, Lasting, Machine, Undone};
-use tune_rules::{Expected, Finding, Level, Rights, Snapshot};
+use tune_rules::{Expected, Finding, Level, OWN_UNIT_FILE, Rights, Snapshot};
 
 /// What went wrong before anything could be said.
 enum Failure {
@@ -175,6 +176,12 @@ fn apply(args: &TuneArgs, names: &[String], until_reboot: bool) -> Result<ExitCo
     } else {
         tune::refused(&plans)
     };
+    let unit = results.iter().any(|result| result.made() && result.name() == OWN_UNIT_FILE);
+    if unit && matches!(&lasting, Lasting::Always { restore } if restore.starts_with(INSTALLED)) {
+        say::err(format_args!(
+            "note: the unit restores settings of cards by {INSTALLED}: install the program there"
+        ));
+    }
     // What was written is looked at again, and what will undo it is named.
     let entries = Journal::entries_of(&args.journal()).unwrap_or_default();
     let mut lost = tune::verify(&machine, &entries);
@@ -185,14 +192,29 @@ fn apply(args: &TuneArgs, names: &[String], until_reboot: bool) -> Result<ExitCo
     Ok(code(results.iter().all(tune::Applied::good)))
 }
 
-/// What the unit of the server runs at its start.
+/// Where the program is installed.
+const INSTALLED: &str = "/usr/local/bin/strowger";
+
+/// What the unit of the server runs at its start, as root.
 fn restore_command(args: &TuneArgs) -> String {
     if args.root != Path::new("/") {
         // An image has the program elsewhere than this machine.
-        return "/usr/local/bin/strowger tune restore".to_owned();
+        return format!("{INSTALLED} tune restore");
     }
-    let program = std::env::current_exe().unwrap_or_else(|_| "/usr/local/bin/strowger".into());
+    let program = std::env::current_exe().ok().filter(|program| only_root_may_change(program));
+    let program = program.unwrap_or_else(|| INSTALLED.into());
     format!("{} tune restore --journal {}", program.display(), serving::absolute(&args.journal()).display())
+}
+
+/// Whether a file and all folders above it belong to root and are writable by nobody else.
+fn only_root_may_change(file: &Path) -> bool {
+    let safe = |place: &Path| place.metadata().is_ok_and(|about| is_roots(about.uid(), about.mode()));
+    file.ancestors().all(safe)
+}
+
+/// Whether an owner and a mode mean that only root may write.
+fn is_roots(owner: u32, mode: u32) -> bool {
+    owner == 0 && mode & 0o022 == 0
 }
 
 fn restore(args: &TuneArgs) -> Result<ExitCode, Failure> {
@@ -227,4 +249,23 @@ fn undo(args: &TuneArgs) -> Result<ExitCode, Failure> {
     out(args, text, || tune::as_json::undone(&results));
     let bad = |result: &Undone| matches!(result, Undone::LeftAlone { .. } | Undone::Failed { .. });
     Ok(code(!results.iter().any(bad)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn program_that_others_may_change_is_not_run_as_root() {
+        for (owner, mode, good) in
+            [(0, 0o755, true), (1_000, 0o755, false), (0, 0o775, false), (0, 0o757, false)]
+        {
+            assert_eq!(is_roots(owner, mode), good, "{owner} {mode:o}");
+        }
+        // The folder of temporary files is writable by everybody.
+        let file = std::env::temp_dir().join(format!("strowger-tune-program-{}", std::process::id()));
+        std::fs::write(&file, "").unwrap();
+        assert!(!only_root_may_change(&file));
+        std::fs::remove_file(&file).unwrap();
+    }
 }
