@@ -121,6 +121,35 @@ fn caller_with_ob_is_reached_on_its_connection_or_not_at_all() {
     }
 }
 
+/// Its flow is one of the process before this one, so that the node gets 430 at once.
+#[test]
+fn bye_of_a_node_that_reaches_no_flow_ends_its_call() {
+    for by_path in [false, true] {
+        let mut world = restarted(tcp_nodes(1), streams());
+        let contact = "Contact: <sip:alice@198.51.100.7;transport=tcp;ob>\r\n";
+        let text = over_tcp(&request("INVITE", "ring", 1, "ring", "", contact));
+        let sent = world.one_tcp(PHONE, &text.replace("tag=caller", "tag=bob"));
+        let (node, record) = (sent.to.clone(), sent.header("Record-Route").expect("a route").to_owned());
+        world.receive_tcp(&node, &response(&sent, "200 OK", ""));
+        // The caller sends something in its call to the next process.
+        let mut world = World::with(tcp_nodes(1), keys(2), streams());
+        let again = request("INVITE", "ring", 2, "again", ";tag=callee", &format!("Route: {record}\r\n"));
+        let again = world.one_tcp(PHONE, &over_tcp(&again).replace("tag=caller", "tag=bob"));
+        world.receive_tcp(&node, &response(&again, "200 OK", ""));
+        assert_eq!(world.load().0, 1);
+        let path = world.one_tcp(PHONE, &over_tcp(&register(PHONE, FLOW, "path, outbound")));
+        let route = if by_path { path.header("Path").expect("a Path").to_owned() } else { record };
+        let bye = |cseq| from_node("BYE", "TCP", ";tag=bob", cseq, &route).replace(NODE, &node);
+        let bye = bye(3).replace("tag=carol", "tag=callee");
+        let told = world.one_tcp(&node, &bye);
+        assert_eq!(told.start().starts_with("SIP/2.0 430 "), !by_path, "{}", told.start());
+        world.seconds(31);
+        assert_eq!(world.load().0, 1, "the node may try again");
+        world.seconds(4);
+        assert_eq!(world.load().0, 0, "{by_path}");
+    }
+}
+
 #[test]
 fn caller_with_ob_on_udp_is_reached_where_it_sends_from() {
     let mut world = World::new();

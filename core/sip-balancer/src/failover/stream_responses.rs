@@ -86,23 +86,26 @@ impl StreamResponses {
     }
 
     /// A message that was written could not be sent: it is sent to the other place, unless it was long ago.
-    /// Over TLS it must prove `name`, or if that is empty the name in its Via.
+    /// Over TLS its peer must prove `name`, or if that is empty the name in its Via. Without a name it is not
+    /// sent.
     pub fn resend(&mut self, now: Time, number: u64, (name, index): (&[u8], &mut Index), out: &mut Outbox) {
         let wanted =
             |l: &&mut StreamResponse| l.number == number && (l.call.is_some() || now.since(l.at) <= AT_ONCE);
         let response = self.kept.get_mut(number as usize % MOST).filter(wanted);
-        if let Some(response) = response {
+        let Some(response) = response else { return };
+        response.number = 0;
+        if !response.to.transport.is_secure() {
             out.send(response.to, 0, &response.bytes);
-            response.number = 0;
-            let secure = response.to.transport.is_secure();
-            if secure && !name.is_empty() {
-                out.verifies(name);
-            } else if secure
-                && let Parsed::Good(message) = parse(&response.bytes, index, &Limits::READ_BEFORE)
-            {
-                // It was valid when it was written.
-                out.verifies(message.via().host);
-            }
+            return;
+        }
+        let name = match parse(&response.bytes, index, &Limits::READ_BEFORE) {
+            _ if !name.is_empty() => name,
+            Parsed::Good(message) => message.via().host,
+            _ => b"",
+        };
+        if !name.is_empty() {
+            out.send(response.to, 0, &response.bytes);
+            out.verifies(name);
         }
     }
 }
@@ -155,5 +158,30 @@ mod tests {
         out.clear();
         responses.resend(now, number, (b"", &mut index), &mut out);
         assert!(out.is_empty(), "too long ago");
+    }
+    #[test]
+    fn response_over_tls_without_a_name_to_prove_is_not_sent() {
+        for (via, name, proven) in [
+            ("SIP/2.0/TLS 192.0.2.1:5061;branch=z9hG4bKx", "", Some("192.0.2.1")),
+            ("SIP/2.0/TLS 192.0.2.1:5061;branch=z9hG4bKx", "node.example", Some("node.example")),
+            ("SIP/2.0/TLS ;branch=z9hG4bKx", "", None),
+            ("SIP/2.0/TLS ;branch=z9hG4bKx", "node.example", Some("node.example")),
+        ] {
+            let text = format!(
+                "SIP/2.0 486 Busy Here\r\nVia: {via}\r\nFrom: <sip:a@b>;tag=a\r\nTo: <sip:b@b>;tag=b\r\n\
+                 Call-ID: x\r\nCSeq: 1 INVITE\r\nContent-Length: 0\r\n\r\n"
+            );
+            let [to, otherwise] = [1, 2].map(|port| Flow { transport: Transport::Tls, ..flow(port) });
+            let mut responses = StreamResponses::default();
+            let mut out = Outbox::new();
+            let now = Time::from_secs(1);
+            responses.write((now, None, None), to, Some(otherwise), &mut out, |buf| {
+                buf.extend_from_slice(text.as_bytes());
+            });
+            out.clear();
+            responses.resend(now, 1, (name.as_bytes(), &mut Index::new()), &mut out);
+            let names: Vec<_> = out.transmits().iter().map(|sent| out.name(sent).to_vec()).collect();
+            assert_eq!(names, proven.map(|name| name.as_bytes().to_vec()).into_iter().collect::<Vec<_>>());
+        }
     }
 }

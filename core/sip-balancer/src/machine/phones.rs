@@ -37,6 +37,10 @@ impl Balancer {
             self.forwarder.counts.loops += 1;
             return self.forwarder.refuse(from, request, 483, b"", b"", out);
         }
+        if !request.to_tag().is_empty() {
+            // A request of a call that a phone began may come by the Path of the phone.
+            self.note_of_node(now, request, c);
+        }
         let class = MethodClass::of(request.method());
         // What has been tried on that connection is not tried on another.
         let failed = self.failover.messages().tries(c.id, class, KeptMessage::ToCaller) > 0;

@@ -220,6 +220,7 @@ impl Balancer {
         let Some(way) = way else {
             // It could be reached only over its connection.
             if node && dialog.is_flow() {
+                self.note_of_node(now, request, c);
                 self.failover.messages_mut().forget_by(
                     c.id,
                     MethodClass::of(request.method()),
@@ -239,15 +240,20 @@ impl Balancer {
             id: c.id,
         };
         let token = if ack { 0 } else { self.failover.keep_outward(now, from, request, c, way) };
-        match request.method() {
-            Method::Ack => {}
-            Method::Bye => {
-                self.dispatcher.calls_mut().hung_up_by_node(now, c.call, dialog_of(request.from_tag()))
-            }
-            _ => self.dispatcher.calls_mut().renewed_by_node(now, c.call),
-        }
+        self.note_of_node(now, request, c);
         self.forwarder.counts.outward += 1;
         self.forwarder.send((from, way, token, false), request, c, branch, None, out);
+    }
+
+    /// Notes what a request of the node's side within a call says of that call, whether it reaches the other
+    /// end or not.
+    pub(crate) fn note_of_node(&mut self, now: Time, request: &Message<'_>, c: &Checked<'_>) {
+        let calls = self.dispatcher.calls_mut();
+        match request.method() {
+            Method::Ack => {}
+            Method::Bye => calls.hung_up_by_node(now, c.call, dialog_of(request.from_tag())),
+            _ => calls.renewed_by_node(now, c.call),
+        }
     }
 }
 
