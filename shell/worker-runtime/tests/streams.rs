@@ -295,6 +295,16 @@ fn message_goes_anew_if_the_one_before_finds_no_connection() {
     server.act(1, &format!(">tcp {there} 0 there|>tcp {anew} 0 else"));
     let mut other = listener.accept().unwrap().0;
     assert_eq!(hear_exactly(&mut other, 5), "else\n");
+    // The same among a datagram or two, which are sent without being put in order.
+    let phone = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let at = phone.local_addr().unwrap();
+    server.act(0, &format!(">udp {at} 0 there|>udp {at} 0 else"));
+    server.act(0, &format!(">udp {at} 0 last"));
+    for expected in ["there\n", "last\n"] {
+        let mut buffer = [0; 16];
+        let length = phone.recv(&mut buffer).unwrap();
+        assert_eq!(String::from_utf8_lossy(&buffer[..length]), expected);
+    }
 }
 
 #[test]

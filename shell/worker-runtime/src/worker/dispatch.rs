@@ -85,7 +85,7 @@ impl<H: Host> Worker<H> {
     fn dispatch_few(&mut self) -> bool {
         let out = self.driver.out();
         let transmits = out.transmits();
-        let plain = |transmit: &Transmit| transmit.flow.transport == Transport::Udp;
+        let plain = |transmit: &Transmit| transmit.flow.transport == Transport::Udp && !transmit.instead;
         let others = !(out.closes().is_empty() && out.releases().is_empty());
         if transmits.len() > FEW || others || !transmits.iter().all(plain) {
             return false;
