@@ -94,7 +94,8 @@ impl RecentResponses {
     }
 
     /// Sends the response with this token again, now that its connection is gone: once, to the address that
-    /// the request came from, at the port that its Via names. Never to our own ports or the admin API.
+    /// the request came from, at the port that its Via names. Never to our own ports or the admin API. Its
+    /// Via was returned by the callee: one that names no host says nothing of the caller.
     pub fn send_again(&mut self, token: u64, settings: &Settings, out: &mut Outbox) {
         let RecentResponses { ring, index, .. } = self;
         let Some(kept) = ring.iter_mut().find(|kept| token != 0 && kept.token == token) else { return };
@@ -104,12 +105,16 @@ impl RecentResponses {
         else {
             return;
         };
-        let remote = SocketAddr::new(kept.flow.remote.ip(), response.via().port_or_default());
+        let via = response.via();
+        if via.host.is_empty() {
+            return;
+        }
+        let remote = SocketAddr::new(kept.flow.remote.ip(), via.port_or_default());
         let ours = settings.listeners.iter().any(|l| l.address == remote);
         let tried = kept.flow.conn.is_none() && kept.flow.remote == remote;
         if !tried && !ours && !settings.is_admin(remote) {
             out.send(Flow { remote, conn: None, ..kept.flow }, token, &kept.bytes);
-            out.verifies(response.via().host);
+            out.verifies(via.host);
         }
     }
 }

@@ -394,8 +394,9 @@ impl Proxied {
         match trunk {
             _ if status < 300 || !self.context.is_running(branch) => false,
             _ if target.instance => matches!(status, 408 | 430),
-            // A dialog whose phone may have another flow behind its proxy.
+            // A dialog whose phone may have another flow behind its proxy. An overloaded proxy gets no more.
             None if status == 430 => target.behind_edge,
+            None if target.next.as_ref().is_some_and(|next| next.reroutes) => false,
             Some(trunk) => status == 503 || trunk.retry_on.contains(&status),
             None => status == 503,
         }

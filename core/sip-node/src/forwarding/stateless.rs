@@ -84,11 +84,13 @@ impl Forwarder {
         let barred = bar(hop, step.site.asks_for_security(admitted), &target.uri, secure);
         if !closed && barred.is_none() {
             let delivery = Delivery { existing: target.existing, ..Delivery::default() };
+            let before = step.out.transmits().len();
             self.send_stateless(step, flow, (hop, delivery), request, admitted, target);
+            let is_queued = step.out.transmits().len() > before;
             if request.method() == Method::Ack {
                 self.send_to_moved(step, flow, request, admitted, target);
-                self.send_anew(step, flow, request, admitted, target);
             }
+            self.send_anew(step, flow, request, admitted, (target, is_queued));
         } else if request.method() == Method::Ack {
             step.site.services().count(Counter::Stray);
         } else if let Some(barred) = barred.filter(|_| !closed) {
@@ -116,22 +118,22 @@ impl Forwarder {
         }
     }
 
-    /// Sends an ACK over a new connection if the one that the peer opened is gone, such as that of a balancer
-    /// that was restarted.
+    /// Sends a request over a new connection if the one that the peer opened is gone, such as that of a
+    /// balancer that was restarted. `is_queued`: it is the last message of the outbox, to that connection.
     fn send_anew<S: Services>(
         &mut self,
         step: &mut Step<'_, S>,
         flow: Flow,
         request: &Message<'_>,
         admitted: &Admitted<'_>,
-        target: &Target,
+        (target, is_queued): (&Target, bool),
     ) {
         let hops = &target.hops;
         let only = !target.existing || !target.locate.is_empty() || hops.iter().any(Flow::is_only_way);
         let Some(&hop) = hops.get(1).filter(|_| !only) else { return };
         let secure = target.secure || is_sips(&target.uri);
         if bar(hop, step.site.asks_for_security(admitted), &target.uri, secure).is_none() {
-            let delivery = Delivery { instead: true, ..Delivery::default() };
+            let delivery = Delivery { instead: is_queued, ..Delivery::default() };
             self.send_stateless(step, flow, (hop, delivery), request, admitted, target);
         }
     }

@@ -96,7 +96,8 @@ impl<S: Services> Router<'_, S> {
             Some(ip) if ip == peer.remote.ip() => {
                 let size = self.site.grown(flow, request);
                 target.hops = self.dialog_hops(now, &uri, &peer, flow, size, asker);
-                if let Some(hop) = self.front_anew(&uri, &peer) {
+                let anew = self.front_anew(now, request, &uri, dialog);
+                if let Some(hop) = anew.filter(|hop| !target.hops.contains(hop)) {
                     target.hops.push(hop);
                 }
             }
@@ -204,16 +205,24 @@ impl<S: Services> Router<'_, S> {
     }
 
     /// A new connection to a trusted proxy in front of this server, if its old one is gone: to the port in
-    /// its Record-Route. Only over TLS: another program at that port cannot prove the name of the proxy, so
-    /// it receives nothing.
-    fn front_anew(&self, uri: &Uri<'_>, peer: &End) -> Option<Flow> {
-        let settings = self.site.settings();
-        let secure = [peer.transport, transport_of(uri)] == [Transport::Tls; 2];
-        if !(secure && peer.opened && settings.auth.is_front(peer.remote.ip())) {
+    /// its Record-Route. Over TLS another program at that port cannot prove the name of the proxy, so it
+    /// receives nothing. Over TCP the port must be that of a Path, which the proxy wrote itself.
+    fn front_anew(&self, now: Time, request: &Message<'_>, uri: &Uri<'_>, dialog: &Dialog) -> Option<Flow> {
+        let (settings, peer) = (self.site.settings(), &dialog.peer);
+        let transport = transport_of(uri);
+        if !peer.opened || transport != peer.transport || !settings.auth.is_front(peer.remote.ip()) {
             return None;
         }
-        let transport = Transport::Tls;
         let remote = SocketAddr::new(peer.remote.ip(), uri.port.unwrap_or(transport.default_port()));
+        let ours = settings.listeners.iter().any(|l| l.address == remote) || settings.is_admin(remote);
+        let is_front = match transport {
+            Transport::Tls => true,
+            Transport::Tcp => self.is_path_of_peer(now, request, dialog, remote),
+            _ => false,
+        };
+        if ours || !is_front {
+            return None;
+        }
         let listener = settings.listener_for(transport, remote, peer.listener)?;
         Some(Flow { transport, listener, remote, conn: None })
     }

@@ -185,9 +185,31 @@ impl<S: Services> Router<'_, S> {
         (mark == self.site.sealer().mark(aor.text())).then_some(aor)
     }
 
+    /// Whether a phone of the other end of a dialog has registered by a Path that leads to this port of the
+    /// proxy that the dialog came by.
+    pub(super) fn is_path_of_peer(
+        &self,
+        now: Time,
+        request: &Message<'_>,
+        dialog: &Dialog,
+        remote: SocketAddr,
+    ) -> bool {
+        let end = &dialog.peer;
+        let Some(aor) = self.aor_of_peer(request, dialog).filter(|_| end.role == Role::Local) else {
+            return false;
+        };
+        let mut found = false;
+        let _ = self.site.services().bindings(aor.text(), now, &mut |binding| {
+            let (flow, path) = (binding.flow, binding.path);
+            let by_it = !path.is_empty() && !binding.is_elsewhere() && flow.transport == end.transport;
+            found |= by_it && self.edge_anew(path, flow).is_some_and(|anew| is_same_end(anew.remote, remote));
+        });
+        found
+    }
+
     /// The Paths of a phone in a dialog that is behind a proxy in front of this server, the last registered
-    /// first. They stand in for the Route of the dialog if the proxy has lost the flow (RFC 5626 section
-    /// 5.3.1). Not for INVITE, whose ACK would follow the Route of the dialog.
+    /// first. They stand in for the Route of the dialog if the proxy answers 430 (RFC 5626 section 5.3.1), is
+    /// silent, or is not there. Not for INVITE, whose ACK would follow the Route of the dialog.
     pub(super) fn beyond_front(
         &self,
         now: Time,
@@ -203,15 +225,12 @@ impl<S: Services> Router<'_, S> {
             return None;
         }
         let aor = self.aor_of_peer(request, dialog)?;
+        let uri = Target::new(a.routing.request_uri, Role::Local).uri;
         let mut paths = Paths::default();
         let _ = self.site.services().bindings(aor.text(), now, &mut |binding| {
             if !binding.path.is_empty() && !binding.is_elsewhere() {
                 let target = self.binding_target(near, binding);
-                paths.note(
-                    &a.uri,
-                    binding,
-                    Target { uri: a.routing.request_uri.into(), reroutes: true, ..target },
-                );
+                paths.note(&a.uri, binding, Target { uri: uri.clone(), reroutes: true, ..target });
             }
         });
         Target::chain(paths.of_phone().into_iter()).map(Box::new)
@@ -239,14 +258,17 @@ impl Paths {
         }
     }
 
-    /// Those of the phone that has registered the Contact, else those of the only phone there is.
+    /// Those of the phone that has registered the Contact, else those of the only phone there is. None if
+    /// several phones have that Contact, as in two networks behind address translation: a 481 of the wrong
+    /// one would end the request.
     fn of_phone(mut self) -> Vec<Target> {
         self.0.sort_by_key(|path| core::cmp::Reverse(path.expires));
         let known = self.0.iter().find(|path| path.exact);
         let Some(first) = known.or(self.0.first()) else { return Vec::new() };
         let (known, instance) = (known.is_some(), first.target.instance.clone());
         let is_same = |path: &Beyond| !instance.is_empty() && path.target.instance == instance;
-        if !known && self.0.len() > 1 && !self.0.iter().all(is_same) {
+        let mut alike = self.0.iter().filter(|path| path.exact || !known);
+        if alike.clone().count() > 1 && !alike.all(is_same) {
             return Vec::new();
         }
         self.0.retain(|path| path.exact || !known || is_same(path));

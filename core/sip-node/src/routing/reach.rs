@@ -115,7 +115,7 @@ impl<S: Services> Router<'_, S> {
 
     /// A new connection to the proxy whose Path this is, if the one of the REGISTER has ended: to the port in
     /// the Path. Over TLS only to a trusted proxy: nobody else proves to be the one that was there.
-    fn edge_anew(&self, path: &[u8], flow: Flow) -> Option<Flow> {
+    pub(super) fn edge_anew(&self, path: &[u8], flow: Flow) -> Option<Flow> {
         let settings = self.site.settings();
         let edge = Uri::parse(NameAddr::parse(Values::new(path).next()?).ok()?.uri).ok()?;
         let transport = transport_of(&edge);

@@ -244,6 +244,32 @@ fn ack_of_a_2xx_opens_no_connection_to_a_flow() {
     assert_eq!((ack.method(), ack.to().as_str(), ack.existing), ("ACK", FIRST, true));
 }
 
+/// RFC 3261 section 18.2.2. The callee returns the Via of the caller, and may have changed it.
+#[test]
+fn response_goes_anew_only_to_a_via_that_names_a_host() {
+    let via = "SIP/2.0/TLS 192.0.2.10:5061;branch=z9hG4bKx";
+    let expected = vec![("192.0.2.10:5061".to_owned(), "192.0.2.10".to_owned())];
+    for (returned, anew) in [
+        (via, expected),
+        ("SIP/2.0/TLS ;branch=z9hG4bKx", vec![]),
+        ("SIP/2.0/TLS :5061;branch=z9hG4bKx", vec![]),
+        ("nothing", vec![]),
+    ] {
+        let mut lab = lab(|_| {});
+        lab.phones(&[BOB]);
+        let mut invite = Req::invite();
+        invite.via = via.to_owned();
+        lab.send_on(opened(Transport::Tls, "192.0.2.10:47000", 9), invite.text());
+        let got = lab.sent().into_iter().find(|s| s.status() == 0).expect("it rings");
+        let own = got.all("Via")[1].to_owned();
+        lab.send(BOB, got.reply(486, "b", "").replace(&own, returned));
+        let busy = lab.sent().into_iter().find(|s| s.status() == 486).expect("its answer");
+        lab.undeliverable(&busy);
+        let sent: Vec<_> = lab.sent().iter().map(|s| (s.to(), s.name.clone())).collect();
+        assert_eq!(sent, anew, "{returned}");
+    }
+}
+
 #[test]
 fn dialogs_of_flows_come_by_here_without_record_route_too() {
     // RFC 5626 sections 5.3.1 and 5.3.2: a phone behind a flow is not reached in another way.
@@ -467,5 +493,157 @@ fn dialog_goes_by_another_path_if_the_front_lost_its_flow() {
         lab.send(other, new.reply(200, "", ""));
         assert_eq!(statuses(&lab.sent()), [200]);
         lab.rest();
+    }
+}
+
+/// A call of alice, whose phone is behind a front, to bob; the INVITE as bob has it. The phones of alice have
+/// these instances.
+fn call_by_front(lab: &mut Lab, contact: &str, instances: &[&str]) -> Sent {
+    let front = "192.0.2.90:5060";
+    lab.phones(&[BOB]);
+    for instance in instances {
+        let contact = format!("<{contact}>;+sip.instance=\"<urn:uuid:{instance}>\";reg-id=1");
+        let via = format!("Via: SIP/2.0/UDP 10.0.0.9;branch=z9hG4bKb{instance}\r\n");
+        let lines = format!("{via}Path: <sip:{front};lr;d=p{instance};ob>\r\n{OUTBOUND}");
+        lab.bind_with("alice", &contact, udp(front), &lines);
+    }
+    let mut invite = Req::invite();
+    invite.via = format!("SIP/2.0/UDP {front};branch=z9hG4bKfront");
+    invite.from = "<sip:alice@here.example>;tag=a".to_owned();
+    invite.lines = vec![format!("Record-Route: <sip:{front};lr;d=02>"), format!("Contact: <{contact}>")];
+    lab.send(front, invite.text());
+    let got = lab.sent().into_iter().find(|sent| sent.status() == 0).expect("it rings");
+    lab.send(BOB, got.reply(200, "b", &format!("Contact: <sip:bob@{BOB}>\r\n")));
+    lab.sent();
+    got
+}
+
+fn by_fronts() -> Lab {
+    lab(|s| (s.auth.enabled, s.auth.fronts) = (false, vec![("192.0.2.90".parse().unwrap(), 32)]))
+}
+
+/// Two networks behind address translation may use the same addresses.
+#[test]
+fn request_goes_by_no_path_if_two_phones_have_its_contact() {
+    for (instances, further) in [(&["1"][..], 1), (&["1", "2"], 0)] {
+        let mut lab = by_fronts();
+        let got = call_by_front(&mut lab, "sip:alice@10.0.0.9;ob", instances);
+        lab.send(BOB, from_callee(&got, "BYE", BOB, "<sip:bob@here.example>").text());
+        let bye = lab.one();
+        lab.send(&bye.to(), bye.reply(430, "", ""));
+        assert_eq!(requests(&lab.sent()).len(), further, "{instances:?}");
+    }
+}
+
+/// A front that is overloaded gets no more of it (RFC 3261 section 21.5.4).
+#[test]
+fn front_that_answers_503_does_not_get_it_by_a_path() {
+    let mut lab = by_fronts();
+    let got = call_by_front(&mut lab, "sip:alice@10.0.0.9;ob", &["1"]);
+    lab.send(BOB, from_callee(&got, "BYE", BOB, "<sip:bob@here.example>").text());
+    let bye = lab.one();
+    lab.send(&bye.to(), bye.reply(503, "", ""));
+    let back = lab.sent();
+    assert_eq!((requests(&back).len(), statuses(&back).len()), (0, 1), "{back:?}");
+}
+
+/// RFC 3261 sections 16.6 step 2 and 19.1.1.
+#[test]
+fn request_by_a_path_has_the_same_target() {
+    let mut lab = by_fronts();
+    let got = call_by_front(&mut lab, "sip:alice@10.0.0.9;ob", &["1"]);
+    let mut req = from_callee(&got, "BYE", BOB, "<sip:bob@here.example>");
+    req.uri = "sip:alice@10.0.0.9;ob;method=BYE?Subject=x".to_owned();
+    lab.send(BOB, req.text());
+    let bye = lab.one();
+    lab.send(&bye.to(), bye.reply(430, "", ""));
+    let again = lab.one();
+    assert_eq!(bye.uri(), "sip:alice@10.0.0.9;ob");
+    assert_eq!(again.uri(), bye.uri());
+}
+
+/// Anybody on the host of the front can listen at a port. The Path was written by the front.
+#[test]
+fn dialog_by_a_front_on_tcp_goes_on_at_the_port_of_a_path() {
+    for (port, further) in [(5060, true), (5070, false)] {
+        for method in ["INVITE", "BYE"] {
+            let mut lab = lab(|s| {
+                (s.auth.in_dialog, s.auth.fronts) = (false, vec![("192.0.2.90".parse().unwrap(), 32)]);
+            });
+            lab.phones(&[BOB]);
+            let flow = opened(Transport::Tcp, FRONT, 1);
+            let path = format!("Path: <sip:192.0.2.90:{port};transport=tcp;lr;d=p1>\r\nSupported: path\r\n");
+            lab.bind_with("alice", "<sip:alice@10.0.0.9>;+sip.instance=\"<urn:uuid:1>\"", flow, &path);
+            let mut invite = Req::invite();
+            invite.via = "SIP/2.0/TCP 192.0.2.90:5060;branch=z9hG4bKfront".to_owned();
+            invite.from = "<sip:alice@here.example>;tag=a".to_owned();
+            invite.lines = vec![
+                "Record-Route: <sip:192.0.2.90:5060;transport=tcp;lr;d=02>".to_owned(),
+                "Contact: <sip:alice@10.0.0.9>".to_owned(),
+            ];
+            lab.send_on(flow, invite.text());
+            let invite = invite.answer("alice", &lab.one());
+            lab.send_on(flow, invite.text());
+            let got = lab.sent().into_iter().find(|sent| sent.status() == 0).expect("it rings");
+            lab.send(BOB, got.reply(200, "b", &format!("Contact: <sip:bob@{BOB}>\r\n")));
+            lab.sent();
+            lab.send(BOB, from_callee(&got, method, BOB, "<sip:bob@here.example>").text());
+            let sent = lab.sent();
+            let sent = sent.iter().find(|sent| sent.status() == 0).unwrap_or_else(|| panic!("{sent:?}"));
+            assert_eq!((sent.to().as_str(), sent.existing), (FRONT, true));
+            lab.undeliverable(sent);
+            let next = lab.sent().into_iter().find(|sent| sent.status() == 0);
+            let next = next.map(|sent| (sent.to(), sent.existing, sent.all("Route").len()));
+            let anew = Some(("192.0.2.90:5060".to_owned(), false, 1));
+            match method {
+                "INVITE" => assert_eq!(next, anew.filter(|_| further), "{port}"),
+                // By the Route of the dialog, or by the Path.
+                _ => assert!(next.is_some_and(|n| !n.1 || n.0 == FRONT), "{port}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn record_route_of_a_front_never_leads_to_the_admin_api() {
+    let mut lab = lab(|s| {
+        (s.auth.enabled, s.auth.fronts) = (false, vec![("192.0.2.90".parse().unwrap(), 32)]);
+        s.admin = Some("192.0.2.90:8080".parse().unwrap());
+    });
+    lab.phones(&[BOB]);
+    let mut invite = Req::invite();
+    invite.via = "SIP/2.0/TLS 192.0.2.90:5061;branch=z9hG4bKfront".to_owned();
+    invite.lines.push("Record-Route: <sip:192.0.2.90:8080;transport=tls;lr;d=02>".to_owned());
+    invite.lines.push("Contact: <sip:carol@192.0.2.99:5060>".to_owned());
+    lab.send_on(opened(Transport::Tls, FRONT, 1), invite.text());
+    let got = lab.sent().into_iter().find(|sent| sent.status() == 0).expect("it rings");
+    lab.send(BOB, got.reply(200, "b", &format!("Contact: <sip:bob@{BOB}>\r\n")));
+    lab.sent();
+    lab.send(BOB, from_callee(&got, "BYE", BOB, "<sip:bob@here.example>").text());
+    while let Some(sent) = lab.sent().into_iter().find(|sent| sent.status() == 0) {
+        assert_eq!(sent.to(), FRONT);
+        lab.undeliverable(&sent);
+    }
+}
+
+#[test]
+fn request_goes_anew_without_memory_too() {
+    for method in ["BYE", "INFO"] {
+        let mut lab = lab(|s| (s.auth.enabled, s.proxy.mode) = (false, Mode::Stateless));
+        let flow = opened(Transport::Tcp, "192.0.2.30:45000", 9);
+        let contact = "<sip:alice@192.0.2.30:5060;transport=tcp>";
+        lab.bind("alice", contact, flow);
+        lab.phones(&[BOB]);
+        let mut req = Req::invite().sent_by("TCP", "192.0.2.30:45000");
+        (req.from, req.lines[0]) =
+            ("<sip:alice@here.example>;tag=a".to_owned(), format!("Contact: {contact}"));
+        lab.send_on(flow, req.text());
+        let got = lab.one();
+        lab.send(BOB, got.accept("b"));
+        lab.one();
+        lab.send(BOB, from_callee(&got, method, BOB, "<sip:bob@here.example>").text());
+        let ways: Vec<_> = lab.sent().iter().map(|s| (s.to(), s.existing, s.instead)).collect();
+        let expected = [("192.0.2.30:45000", true, false), ("192.0.2.30:5060", false, true)];
+        assert_eq!(ways, expected.map(|(to, existing, instead)| (to.to_owned(), existing, instead)));
     }
 }
