@@ -43,7 +43,7 @@ impl Forwarder {
                 self.settle(step, p, branch, Ok(found.as_slice()), Some(request), actions);
             }
             Ok(Located::Ask(locate)) => {
-                p.lookups.push(Pending { branch, locate });
+                p.lookups.push(Pending { branch, locate, full: false });
                 self.pursue(step, p, branch.id, Some(request), actions);
             }
             Err(error) => self.settle(step, p, branch, Err(error), Some(request), actions),
@@ -67,8 +67,12 @@ impl Forwarder {
                 locate::Step::Wait => return,
                 locate::Step::Done(result) => {
                     let branch = pending.branch;
-                    if let Err(error) = &result {
-                        step.site.services().unresolved(pending.locate.name(), *error);
+                    if let Err(error) = result {
+                        let error = match error {
+                            Error::Unavailable if pending.full => Error::Full,
+                            error => error,
+                        };
+                        step.site.services().unresolved(pending.locate.name(), error);
                     }
                     p.lookups.swap_remove(at);
                     let found = result.as_ref().map(|f| f.as_slice()).map_err(|e| *e);
@@ -79,7 +83,10 @@ impl Forwarder {
                     let waiter = waiter(id, branch, ask);
                     let answer = match self.resolver.ask(step.now, kind, name, waiter) {
                         Lookup::Hit(answer) => Some(answer.clone()),
-                        Lookup::Full => Some(Answer::Failed),
+                        Lookup::Full => {
+                            pending.full = true;
+                            Some(Answer::Failed)
+                        }
                         Lookup::Joined => None,
                         Lookup::Ask => {
                             step.site.services().count(Counter::Lookups);
@@ -173,7 +180,7 @@ fn status_of(error: Error) -> u16 {
         Error::BadHost => 400,
         Error::NoTransport => 503,
         Error::NotFound | Error::NoService => 404,
-        Error::Unavailable => 503,
+        Error::Unavailable | Error::Full => 503,
     }
 }
 

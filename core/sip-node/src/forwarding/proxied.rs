@@ -118,6 +118,8 @@ pub(crate) struct Branch {
 pub(crate) struct Pending {
     pub branch: Branch,
     pub locate: Box<Locate>,
+    /// A question could not be put, because too many wait for the DNS.
+    pub full: bool,
 }
 
 /// Who sent a request, and how responses go back.

@@ -191,6 +191,16 @@ fn names_that_lead_nowhere() {
 }
 
 #[test]
+fn name_that_was_not_asked_for_is_told_apart_from_a_silent_dns() {
+    let mut lab = Lab::open();
+    for n in 0..=100 {
+        assert!(lab.world.news.borrow().is_empty(), "{n}");
+        lab.send(ALICE, Req::new("INVITE", &format!("sip:x@n{n}.example")).alice().text());
+    }
+    assert_eq!(*lab.world.news.borrow(), ["unresolved n100.example Full"]);
+}
+
+#[test]
 fn the_second_target_of_a_trunk_serves_where_the_first_has_no_address() {
     let mut lab = Lab::with(|s| {
         s.auth.enabled = false;

@@ -13,4 +13,6 @@ pub enum Error {
     NoService,
     /// The DNS did not answer; it may next time.
     Unavailable,
+    /// The DNS was not asked, because too many questions wait for it.
+    Full,
 }

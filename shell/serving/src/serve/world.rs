@@ -319,6 +319,7 @@ const fn unresolved(why: locate::Error) -> &'static str {
         locate::Error::NotFound => "the DNS has no address for it",
         locate::Error::NoService => "its SRV record says that it has no such service",
         locate::Error::Unavailable => "the DNS does not answer",
+        locate::Error::Full => "too many questions wait for the DNS",
         locate::Error::BadHost | locate::Error::NoTransport => "it cannot be reached over this transport",
     }
 }
