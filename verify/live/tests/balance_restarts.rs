@@ -2,7 +2,8 @@
 //! streams.
 
 use live::{
-    Authority, Front, Link, PATIENCE, Req, Server, Setup, Side, Via, fresh_ip, hangs_up, speaks, unique,
+    Authority, Credentials, Front, Link, PATIENCE, Req, Server, Setup, Side, Via, fresh_ip, hangs_up, speaks,
+    unique,
 };
 use std::net::Ipv4Addr;
 
@@ -16,24 +17,40 @@ struct Site {
 
 impl Site {
     fn new(transport: Via) -> Site {
+        Site::of(transport, false)
+    }
+
+    /// `auth`: its users have credentials.
+    fn of(transport: Via, auth: bool) -> Site {
         let (authority, ip) = (Authority::new(), fresh_ip());
-        let node = node(&authority, ip, transport);
+        let node = node(&authority, ip, transport, auth);
         let uri = match transport {
             Via::Tls => format!("sip:{}:5061;transport=tls;verify=node.example", node.ip()),
             _ => format!("sip:{};transport=tcp", node.sip()),
         };
         let mut bob = Link::udp_at((fresh_ip(), 5060).into(), node.sip());
-        bob.register("bob");
+        register(&mut bob, "bob");
         // No probe opens a connection between the messages.
-        let front = Front::start(authority, ip, "2", &[uri], "probe_interval = \"1h\"\n");
-        let ann = front.link(Via::Udp);
+        let keys = "probe_interval = \"1h\"\npath = \"always\"\n";
+        let front = Front::start(authority, ip, "2", &[uri], keys);
+        let mut ann = front.link(Via::Udp);
+        if auth {
+            register(&mut ann, "ann");
+        }
         Site { front, node, bob, ann }
     }
 
     /// A call of ann to bob that is up: the sides of both.
     fn call(&mut self) -> (Side, Side) {
-        let (invite, tag) = (Req::invite("sip:bob@example.com", &self.ann).user("ann"), unique("b"));
+        let (mut invite, tag) = (Req::invite("sip:bob@example.com", &self.ann).user("ann"), unique("b"));
         self.ann.send(&invite.bytes());
+        let first = self.ann.find_within(PATIENCE, |m| m.answers(&invite)).expect("an answer");
+        if first.status() == Some(407) {
+            self.ann.send(&invite.ack(&first).bytes());
+            let line = live::answer(&first, &who("ann"), &invite.method, &invite.uri);
+            invite = invite.again(&self.ann, &line);
+            self.ann.send(&invite.bytes());
+        }
         let received = self.bob.find_within(PATIENCE, |m| {
             m.method() == "INVITE" && m.header("Call-ID") == Some(&invite.call_id)
         });
@@ -47,12 +64,27 @@ impl Site {
     }
 }
 
-fn node(authority: &Authority, front: Ipv4Addr, transport: Via) -> Server {
+fn who(user: &'static str) -> Credentials<'static> {
+    Credentials::new(user, "secret")
+}
+
+/// Registers a user, with credentials if they are asked for.
+fn register(link: &mut Link, user: &'static str) {
+    let req = Req::register(user, link).with("Supported: path");
+    let answer = link.ask_as(&req, &who(user));
+    assert_eq!(answer.status(), Some(200), "{user}: {}", answer.start);
+}
+
+fn node(authority: &Authority, front: Ipv4Addr, transport: Via, auth: bool) -> Server {
     authority.issue("node", &["node.example"]);
     let config = format!("aliases = [\"{front}\"]\n[auth]\nfronts = [\"{front}\"]\n");
+    let setup = match auth {
+        true => Setup::new().user("ann", "secret").user("bob", "secret"),
+        false => Setup::open(),
+    };
     match transport {
-        Via::Tls => Setup::open().tls().config(&(config + &authority.section("node"))).start(),
-        _ => Setup::open().config(&config).start(),
+        Via::Tls => setup.tls().config(&(config + &authority.section("node"))).start(),
+        _ => setup.config(&config).start(),
     }
 }
 
@@ -78,6 +110,20 @@ fn callee_changes_its_call_after_a_restart_of_the_balancer() {
         site.front.restart();
         speaks((&mut site.bob, &mut callee), (&mut site.ann, "ann"));
         speaks((&mut site.ann, &mut caller), (&mut site.bob, "bob"));
+        hangs_up((&mut site.bob, &mut callee), &mut site.ann);
+    }
+}
+
+/// A phone with credentials, registered through the balancer: its Path leads to the same port.
+#[test]
+fn callee_reaches_a_caller_with_credentials_after_a_restart() {
+    for transport in [Via::Tcp, Via::Tls] {
+        println!("{transport:?}");
+        let mut site = Site::of(transport, true);
+        let (_, mut callee) = site.call();
+        site.front.restart();
+        speaks((&mut site.bob, &mut callee), (&mut site.ann, "ann"));
+        site.front.restart();
         hangs_up((&mut site.bob, &mut callee), &mut site.ann);
     }
 }
