@@ -134,7 +134,7 @@ def tls_kamailio_trunk(run):
             must(status == 500, 'a call went to another name:', status)
             trunk.says('the certificate is of other.example, not of ' + NAME)
             last = trunk.targets()[0]
-            must(last['state'] == 'down' and 'other.example' in last['last_error'], 'ctl trunks:', last)
+            must(last['state'] == 'down' and 'other.example' in last['why'], 'ctl trunks:', last)
             status = refused(trunk, foreign, None, 'another authority', 'UnknownIssuer', 'tls_peer_refused',
                              'strowger_tls_failed_certificate_total')
             must(status == 500, 'a call went to another authority:', status)

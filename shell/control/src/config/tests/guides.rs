@@ -2,7 +2,7 @@
 //! their page.
 
 use super::*;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The place and the text of each configuration in a page.
 fn blocks(page: &Path) -> Vec<(String, String)> {
@@ -33,7 +33,9 @@ fn configurations_of_the_guides_give_no_warning() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide");
     let pages = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let (mut findings, mut count) = (Vec::new(), 0);
-    for page in pages.filter(|page| page.is_file()) {
+    // Experiments are no configurations of a server; the crate `lab` reads them.
+    let is_ours = |page: &PathBuf| page.is_file() && !page.ends_with("lab.md");
+    for page in pages.filter(is_ours) {
         let blocks = blocks(&page);
         for (place, text) in &blocks {
             let whole = found(place, text);
