@@ -89,31 +89,29 @@ pub(super) fn read(parsed: &mut [Parsed<'_>], origins: &mut Origins, setups: &[S
     let rate = first.workload.rate;
     let same = setups.iter().all(|setup| setup.workload.rate == rate);
     let known = Known { systems: &systems, combinations: &combinations, rate: same.then_some(rate) };
+    // The list of the highest layer counts as a whole: those below may be about other values of factors.
+    let Some(one) = parsed.iter_mut().rev().find(|one| one.table.get("claim").is_some()) else {
+        return Vec::new();
+    };
     let mut claims = Vec::new();
-    for one in parsed {
-        let place = one.place();
-        let mut top = Section::new("", 0..0, Some(&one.table));
-        if !top.has("claim") {
-            continue;
-        }
-        claims.clear();
-        let sections = top.sections(&mut one.reader, "claim", "claim");
-        if sections.len() > MOST_CLAIMS {
-            let fault = Fault::new(format!("more than {MOST_CLAIMS} claims"), "write several experiments");
-            one.reader.error(&top.span_of("claim"), fault);
-        }
-        for (nth, mut section) in sections.into_iter().take(MOST_CLAIMS).enumerate() {
-            let (mut keys, faults) = (ClaimKeys::default(), one.reader.errors.len());
-            let path = numbered("claim", nth);
-            read_over(&mut section, &mut one.reader, origins, (&path, place), &mut keys);
-            if one.reader.errors.len() == faults {
-                match claim(&keys, &section, one.document.text.as_str(), known) {
-                    Ok(claim) => claims.push(claim),
-                    Err((span, fault)) => one.reader.error(&span, fault),
-                }
+    let place = one.place();
+    let mut top = Section::new("", 0..0, Some(&one.table));
+    let sections = top.sections(&mut one.reader, "claim", "claim");
+    if sections.len() > MOST_CLAIMS {
+        let fault = Fault::new(format!("more than {MOST_CLAIMS} claims"), "write several experiments");
+        one.reader.error(&top.span_of("claim"), fault);
+    }
+    for (nth, mut section) in sections.into_iter().take(MOST_CLAIMS).enumerate() {
+        let (mut keys, faults) = (ClaimKeys::default(), one.reader.errors.len());
+        let path = numbered("claim", nth);
+        read_over(&mut section, &mut one.reader, origins, (&path, place), &mut keys);
+        if one.reader.errors.len() == faults {
+            match claim(&keys, &section, one.document.text.as_str(), known) {
+                Ok(claim) => claims.push(claim),
+                Err((span, fault)) => one.reader.error(&span, fault),
             }
-            section.finish(&mut one.reader);
         }
+        section.finish(&mut one.reader);
     }
     claims
 }
