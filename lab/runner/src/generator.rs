@@ -51,7 +51,7 @@ impl Generator<'_> {
         command.args(["-i", &self.place.ip().to_string(), "-p", &self.place.port().to_string()]);
         command.args(["-t", way(workload), "--workers", &workload.workers.max(1).to_string()]);
         command.args(["--seed", &self.seed.to_string()]);
-        if !workload.options.iter().any(|option| option.trim_start_matches('-') == "lateness") {
+        if written_lateness(workload).is_none() {
             command.args(["--lateness", LATENESS_MS]);
         }
         command.arg("--json").arg(self.report_file()).arg("--csv").arg(self.folder.join("load.csv"));
@@ -152,6 +152,18 @@ pub fn contact(place: SocketAddr, transport: Transport) -> String {
         Transport::Udp => place.to_string(),
         other => format!("{place};transport={}", other.name()),
     }
+}
+
+/// How late generator and back ends may be, milliseconds: the option of the workload, or the usual limit.
+pub fn lateness(workload: &Workload) -> &str {
+    written_lateness(workload).unwrap_or(LATENESS_MS)
+}
+
+fn written_lateness(workload: &Workload) -> Option<&str> {
+    let mut options = workload.options.iter().map(String::as_str);
+    let is_it = |option: &&str| option.trim_start_matches('-').split('=').next() == Some("lateness");
+    let option = options.find(is_it)?;
+    option.split_once('=').map(|(_, value)| value).or_else(|| options.next())
 }
 
 fn rate(rate: f64) -> u64 {

@@ -7,6 +7,7 @@
 mod addresses;
 mod archive;
 mod args;
+mod backends;
 mod certificates;
 mod cli;
 mod generator;

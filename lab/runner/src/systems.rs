@@ -12,6 +12,7 @@ use load::report::Fact;
 
 use crate::addresses::{Addresses, PORT};
 use crate::archive::hash_of_file;
+use crate::backends::{Backends, Stand};
 use crate::certificates::Certificates;
 use crate::process::Process;
 use crate::sip::{self, DOMAIN};
@@ -26,6 +27,8 @@ const WSS_PORT: u16 = 5443;
 const WS_PORT: u16 = 5080;
 /// The configuration of a system that a command starts, in the folder of the run.
 const CONFIG: &str = "config";
+/// The list of back ends for Kamailio's dispatcher, there too.
+const BACKEND_LIST: &str = "backends.list";
 /// The admin interface of Strowger.
 const ADMIN_PORT: u16 = 8080;
 
@@ -44,6 +47,10 @@ pub struct Ground<'a> {
     pub certificates: Option<&'a Certificates>,
     /// Whether system and generator have a processor each.
     pub apart: bool,
+    /// What is random at back ends follows from this number.
+    pub seed: u64,
+    /// Where back ends are: filled in by [`start`].
+    pub backends: Vec<SocketAddr>,
 }
 
 /// A running system.
@@ -54,7 +61,7 @@ pub struct Running {
     /// Its processes; nothing where there is no system.
     process: Option<Process>,
     /// Servers behind it.
-    backends: Vec<Process>,
+    backends: Backends,
     /// How it was started.
     again: Option<(Command, Vec<u32>, System)>,
     /// What it is.
@@ -74,12 +81,12 @@ impl Running {
 
     /// A back end, from 1.
     pub fn backend(&mut self, number: u32) -> Option<&mut Process> {
-        self.backends.get_mut(usize::try_from(number.checked_sub(1)?).ok()?)
+        self.backends.nth(number)
     }
 
     /// Whether it, or a server behind it, ended by itself.
     pub fn ended(&mut self) -> bool {
-        self.process.iter_mut().chain(&mut self.backends).any(|process| !process.is_running())
+        self.process.iter_mut().chain(self.backends.processes()).any(|process| !process.is_running())
     }
 
     /// Starts it once more, after a kill.
@@ -95,15 +102,24 @@ impl Running {
         Ok(())
     }
 
-    /// Ends all of it; its output.
-    pub fn stop(mut self) -> String {
+    /// Ends all of it.
+    pub fn stop(mut self) -> Stopped {
         let mut output = String::new();
-        for process in self.process.iter_mut().chain(&mut self.backends) {
+        for process in self.process.iter_mut().chain(self.backends.processes()) {
             process.stop(STOP);
             output.push_str(&process.output());
         }
-        output
+        Stopped { output, void: self.backends.void() }
     }
+}
+
+/// A system that was ended.
+#[derive(Debug)]
+pub struct Stopped {
+    /// What it wrote, and the servers behind it.
+    pub output: String,
+    /// Why the run says nothing of it, because of the servers behind it.
+    pub void: Vec<String>,
 }
 
 /// Starts a system and waits until it answers.
@@ -113,13 +129,10 @@ impl Running {
 pub fn start(system: &System, workload: &Workload, ground: &mut Ground<'_>) -> Result<Running, String> {
     let ip = ground.addresses.fresh()?;
     let target = SocketAddr::new(ip, port_of(workload.transport));
-    let mut backends = Vec::new();
+    let backends = start_backends(system, workload, ground)?;
     let made = match system.kind {
         SystemKind::Strowger => serve(system, workload, ip, ground)?,
-        SystemKind::Balance => {
-            let places = start_backends(workload, ground, &mut backends)?;
-            balance(system, workload, ip, &places, ground)?
-        }
+        SystemKind::Balance => balance(system, workload, ip, ground)?,
         SystemKind::Kamailio => kamailio(system, workload, ip, ground)?,
         SystemKind::Command => of_command(system, ip, ground)?,
         SystemKind::Relay => relay(workload, target, ground)?,
@@ -131,7 +144,7 @@ pub fn start(system: &System, workload: &Workload, ground: &mut Ground<'_>) -> R
     let (program, mut command) = made;
     for pair in &system.environment {
         if let Some((name, value)) = pair.split_once('=') {
-            command.env(name, value);
+            command.env(name, filled(value, system, ip, ground));
         }
     }
     let cpus = processors(system, ground.apart);
@@ -146,6 +159,20 @@ pub fn start(system: &System, workload: &Workload, ground: &mut Ground<'_>) -> R
         again: Some((command, cpus, system.clone())),
         described,
     })
+}
+
+/// The servers behind a system that has some.
+fn start_backends(system: &System, workload: &Workload, ground: &mut Ground<'_>) -> Result<Backends, String> {
+    if !system.has_backends() {
+        return Ok(Backends::default());
+    }
+    let stand = Stand { own: ground.own, folder: ground.folder, apart: ground.apart, seed: ground.seed };
+    let backends = Backends::start(workload, &stand, ground.addresses)?;
+    ground.backends = backends.places().to_vec();
+    // The file of ${backend_list}.
+    let lines: String = ground.backends.iter().map(|place| format!("1 sip:{place}\n")).collect();
+    write_config(ground, BACKEND_LIST, &lines)?;
+    Ok(backends)
 }
 
 /// The port of the system for a transport.
@@ -264,7 +291,6 @@ fn balance(
     system: &System,
     workload: &Workload,
     ip: IpAddr,
-    backends: &[SocketAddr],
     ground: &Ground<'_>,
 ) -> Result<(PathBuf, Command), String> {
     let program = binary(system, ground);
@@ -274,42 +300,13 @@ fn balance(
     for listener in listeners(ip, workload.transport) {
         command.args(["--listen", &listener]);
     }
-    for place in backends {
+    for place in &ground.backends {
         command.args(["--node", &format!("sip:{place}")]);
     }
     command.args(["--workers", &system.workers.to_string()]);
     command.args(["--admin", &SocketAddr::new(ip, ADMIN_PORT).to_string()]);
     secured(&mut command, ground);
     Ok((program, command))
-}
-
-/// Servers behind a balancer: each answers calls by itself. They share the generator's processor.
-fn start_backends(
-    workload: &Workload,
-    ground: &mut Ground<'_>,
-    backends: &mut Vec<Process>,
-) -> Result<Vec<SocketAddr>, String> {
-    let mut places = Vec::new();
-    for _ in 0..workload.backends {
-        let place = SocketAddr::new(ground.addresses.fresh()?, PORT);
-        let mut command = Command::new(ground.own);
-        command.args([
-            "load",
-            "--sn",
-            workload.answer.as_deref().unwrap_or("uas"),
-            "--quiet",
-            "--lateness",
-            "1000",
-        ]);
-        command.args(["-i", &place.ip().to_string(), "-p", &PORT.to_string(), "--workers", "1"]);
-        let cpus = if ground.apart { vec![1] } else { Vec::new() };
-        let mut process =
-            Process::start(&mut command, &cpus).map_err(|error| format!("a back end: {error}"))?;
-        process.wait_for("ready", STOP).map_err(|error| format!("a back end: {error}"))?;
-        backends.push(process);
-        places.push(place);
-    }
-    Ok(places)
 }
 
 /// Kamailio with a configuration of the experiment.
@@ -381,6 +378,8 @@ fn filled(template: &str, system: &System, ip: IpAddr, ground: &Ground<'_>) -> S
         ("${config}", ground.folder.join(CONFIG).display().to_string()),
         ("${domain}", DOMAIN.to_owned()),
         ("${generator}", ground.generator.to_string()),
+        ("${backends}", ground.backends.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")),
+        ("${backend_list}", ground.folder.join(BACKEND_LIST).display().to_string()),
         (
             "${certificate}",
             ground.certificates.map(|own| own.chain().display().to_string()).unwrap_or_default(),

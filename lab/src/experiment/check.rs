@@ -5,11 +5,16 @@ use super::keys::{joined, shown};
 use super::layers::{Layer, Origin, Origins};
 use super::read::numbered;
 use super::{
-    Claim, Experiment, FaultPlace, FaultStep, Host, Limit, Repetitions, Setup, System, SystemKind, Workload,
+    Claim, Experiment, FaultKind, FaultPlace, FaultStep, Host, Limit, Repetitions, Setup, System, SystemKind,
+    Workload,
 };
+use std::time::Duration;
 use toml_form::error::{ConfigError, Fault, closest};
 use toml_form::text::{show_duration, shown as quoted};
 
+/// What `strowger load --backend` takes at least: calls a second, and the length of a stall.
+const LEAST_CAPACITY: f64 = 0.01;
+const LEAST_STALL: Duration = Duration::from_millis(1);
 /// Runs of a plan at most.
 pub(super) const MOST_RUNS: usize = 20_000;
 
@@ -101,9 +106,42 @@ fn of_workload(setup: &Setup, origins: &Origins) -> Vec<Wrong> {
             "add users, or remove it",
         ));
     }
+    wrong.extend(of_backends(setup, written));
     if workload.find_peak && written("arrivals") {
         let what = "a search for the peak has arrivals of its own".to_owned();
         wrong.push(("arrivals", what, "remove arrivals or find_peak"));
+    }
+    wrong
+}
+
+/// What back ends are like. `written` says which keys differ from their defaults.
+fn of_backends(setup: &Setup, written: impl Fn(&str) -> bool) -> Vec<Wrong> {
+    let mut wrong = Vec::new();
+    let workload = &setup.workload;
+    if !workload.has_capacity() {
+        for key in ["sharing", "room", "variation", "repeat_cost", "stall", "stall_every"] {
+            if written(key) {
+                let what = format!("only back ends with a capacity have `{key}`");
+                wrong.push((key, what, "add capacity = 300 to [workload], or remove it"));
+            }
+        }
+        return wrong;
+    }
+    let (capacities, backends) = (&workload.capacity, workload.backends);
+    if capacities.len() > 1 && u32::try_from(capacities.len()) != Ok(backends) {
+        let what = format!("{} capacities for {backends} back ends", capacities.len());
+        wrong.push(("capacity", what, "write one number, or one for each back end"));
+    }
+    if capacities.iter().any(|calls| *calls < LEAST_CAPACITY) {
+        let what = format!("a capacity below {LEAST_CAPACITY} calls/s");
+        wrong.push(("capacity", what, "write more; without a capacity all back ends answer at once"));
+    }
+    if !setup.systems.values().any(System::has_backends) {
+        let what = "no system has back ends".to_owned();
+        wrong.push(("capacity", what, "add a system of kind \"balance\", or one that has ${backends}"));
+    }
+    if !workload.stall.is_zero() && workload.stall < LEAST_STALL {
+        wrong.push(("stall", "a stall below 1 ms".to_owned(), "write 0 for none"));
     }
     wrong
 }
@@ -137,9 +175,13 @@ fn of_fault(fault: &FaultStep, setup: &Setup) -> Vec<Wrong> {
     }
     if fault.place == FaultPlace::Backend {
         let concerned = setup.systems.iter().filter(|(name, _)| fault.concerns(name));
-        if concerned.into_iter().any(|(_, system)| system.kind != SystemKind::Balance) {
-            let what = "only systems of kind \"balance\" have back ends".to_owned();
+        if concerned.into_iter().any(|(_, system)| !system.has_backends()) {
+            let what = "only systems of kind \"balance\", or with ${backends}, have back ends".to_owned();
             wrong.push(("place", what, "name such systems: systems = [\"...\"]"));
+        }
+        if setup.workload.has_capacity() {
+            let what = "back ends with a modelled capacity are one process: no fault of one".to_owned();
+            wrong.push(("place", what, "remove `capacity` of [workload], or write stall = \"1s\" there"));
         }
         if fault.backend > setup.workload.backends {
             let what = format!("there are {} back ends", setup.workload.backends);
@@ -160,6 +202,12 @@ pub(super) fn plan(experiment: &Experiment, origins: &Origins) -> Vec<ConfigErro
                 errors.extend(Some(error).filter(|error| !errors.contains(error)));
             }
         }
+        for (nth, fault) in setup.faults.iter().enumerate() {
+            if let Some(fault) = not_yet(fault) {
+                let error = at(origins, &joined(&numbered("fault", nth), "kind"), fault);
+                errors.extend(Some(error).filter(|error| !errors.contains(error)));
+            }
+        }
     }
     let each = experiment.subjects().len().saturating_mul(experiment.setups().len());
     let blocks = match experiment.repetitions() {
@@ -173,6 +221,22 @@ pub(super) fn plan(experiment: &Experiment, origins: &Origins) -> Vec<ConfigErro
         errors.push(at(origins, "repetitions", fault));
     }
     errors
+}
+
+/// A fault that no version injects so far.
+fn not_yet(fault: &FaultStep) -> Option<Fault> {
+    let kind = fault.kind.name();
+    match (fault.kind, fault.place) {
+        (FaultKind::Partition | FaultKind::SlowDns, _) => {
+            let what = format!("the fault \"{kind}\" is not in this version");
+            Some(Fault::new(what, "write \"kill\", \"stop\", \"reload\" or \"renew_certificate\""))
+        }
+        (FaultKind::Stop, _) | (_, FaultPlace::System) => None,
+        (_, FaultPlace::Backend) => {
+            let what = format!("the fault \"{kind}\" of a back end is not in this version");
+            Some(Fault::new(what, "write \"stop\", or remove `place`"))
+        }
+    }
 }
 
 /// Checks the design, and decides which system runs twice.

@@ -35,6 +35,8 @@ pub const PLACEHOLDERS: &[(&str, &str)] = &[
     ("config", "the file that has `config`"),
     ("domain", "the domain of the users"),
     ("generator", "address and port of the answering side"),
+    ("backends", "the back ends, `ADDRESS:PORT`, with commas between"),
+    ("backend_list", "a file with a line `1 sip:ADDRESS:PORT` for each back end: Kamailio's dispatcher list"),
     ("certificate", "the file of its certificate, with TLS"),
     ("key", "the file of the key, with TLS"),
 ];
@@ -72,5 +74,12 @@ impl System {
     /// Whether it is there for comparison alone: no server, or a bare relay.
     pub fn is_baseline(&self) -> bool {
         matches!(self.kind, SystemKind::None | SystemKind::Relay)
+    }
+
+    /// Whether there are back ends behind it: it is a balancer of this build, or names them.
+    pub fn has_backends(&self) -> bool {
+        let names = |text: &String| ["${backends}", "${backend_list}"].iter().any(|name| text.contains(name));
+        let texts = || std::iter::once(&self.config).chain(&self.command).chain(&self.environment);
+        self.kind == SystemKind::Balance || texts().any(names)
     }
 }

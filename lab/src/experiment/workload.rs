@@ -71,8 +71,23 @@ keys! {
         connections: Connections = Connections::Shared, choice(Connections::ALL);
         /// Registered users that are called.
         callees: u32 = 1_000, number(0..=1_000_000);
-        /// Back ends behind a balancer.
+        /// Back ends behind a balancer: systems of the kind `balance`, and those that have `${backends}`.
         backends: u32 = 2, number(1..=1_000);
+        /// Calls a second that a back end can do; its processor is modelled. One number for all, or one for
+        /// each. Without it, or 0: back ends answer at once.
+        capacity: Vec<f64> = Vec::new(), list(amount(0.0..=1_000_000.0)).no_default();
+        /// Requests that share the modelled processor of a back end at a time. 1: one after the other.
+        sharing: u32 = 4, number(1..=10_000);
+        /// Requests that may wait at a back end with a capacity; what comes beyond gets 503.
+        room: u32 = 1_000, number(0..=100_000);
+        /// How much the modelled cost of a request varies: its coefficient of variation.
+        variation: f64 = 0.5, amount(0.0..=10.0);
+        /// What a repeated request costs a back end with a capacity, beside a BYE.
+        repeat_cost: f64 = 0.0, amount(0.0..=10.0);
+        /// How long a back end with a capacity stands still at random times. 0: never.
+        stall: Duration = Duration::ZERO, length(Duration::ZERO..=HOUR);
+        /// How far apart the stalls of a back end are on average.
+        stall_every: Duration = Duration::from_secs(40), length(Duration::from_millis(100)..=HOUR);
         /// How long a call lasts after it was answered.
         hold: Duration = Duration::ZERO, length(Duration::ZERO..=HOUR);
         /// Whether the server challenges requests.
@@ -81,6 +96,13 @@ keys! {
         workers: u32 = 1, number(1..=1_024);
         /// Further options of `strowger load`, each word for itself.
         options: Vec<String> = Vec::new(), list(word()).no_default();
+    }
+}
+
+impl Workload {
+    /// Whether back ends have a modelled capacity. One process is all of them then.
+    pub fn has_capacity(&self) -> bool {
+        self.capacity.iter().any(|calls| *calls > 0.0)
     }
 }
 

@@ -192,6 +192,27 @@ fn server_that_is_killed_and_comes_back_is_no_void_run() {
     assert_eq!((text(&found, "verdict"), status), ("MEASURED", Some(0)), "{found}");
 }
 
+/// A balancer with this algorithm, which is the name of the system.
+fn balancer(algorithm: &str) -> String {
+    let config = format!("config = \"[balance]\\nalgorithm = \\\"{algorithm}\\\"\"");
+    format!("[system.{algorithm}]\nkind = \"balance\"\n{config}\n")
+}
+
+#[test]
+fn back_ends_answer_as_slowly_as_their_capacity_says() {
+    // An INVITE takes 64 ms at a server that does 10 calls/s.
+    let workload =
+        CALM.replace("rate = 50", "rate = 4").replace("callees = 5", "capacity = 10\nvariation = 0");
+    let systems = [balancer("hash"), balancer("tlwl")].concat();
+    let (file, out) = experiment("capacity", &short(&format!("{workload}scenario = \"uac\"\n{systems}")));
+    let (found, status) = outcome(&file, &out);
+    assert_eq!((text(&found, "verdict"), status), ("MEASURED", Some(0)), "{found}");
+    let figures = found["figures"].as_array().unwrap();
+    let setup = figures.iter().filter(|figure| figure["quantity"] == "p99 of setup");
+    let times: Vec<f64> = setup.filter_map(|figure| figure["median"].as_f64()).collect();
+    assert!(!times.is_empty() && times.iter().all(|ms| *ms >= 60.0), "{times:?}");
+}
+
 #[test]
 fn runs_of_a_program_that_changed_are_made_again() {
     let (file, out) = experiment("rebuilt", "");

@@ -95,7 +95,25 @@ fn mistakes_are_reported_with_place_and_mend() {
         ),
         (
             "[[fault]]\nat = 1\nkind = \"kill\"\nplace = \"backend\"",
-            "x.toml:4:9: only systems of kind \"balance\" have back ends; name such systems",
+            "x.toml:4:9: only systems of kind \"balance\", or with ${backends}, have back ends; name such",
+        ),
+        (
+            "[workload]\ncapacity = 300",
+            "x.toml:2:12: no system has back ends; add a system of kind \"balance\", or one that",
+        ),
+        (
+            "[system.A]\nkind = \"balance\"\n[workload]\ncapacity = [1, 2, 3]",
+            "x.toml:4:12: 3 capacities for 2 back ends; write one number, or one for each",
+        ),
+        (
+            "[system.A]\nkind = \"balance\"\n[workload]\ncapacity = [300, 0]",
+            "x.toml:4:12: a capacity below 0.01 calls/s; write more; without",
+        ),
+        ("[workload]\nstall = 1", "x.toml:2:9: only back ends with a capacity have `stall`; add capacity"),
+        ("[system.A]\nkind = \"balance\"\n[workload]\ncapacity = 300\nstall = \"500us\"", "x.toml:5:9: "),
+        (
+            "[system.A]\nkind = \"balance\"\n[workload]\ncapacity = 9\n[[fault]]\nat = 1\nkind = \"stop\"\nplace = \"backend\"",
+            "x.toml:8:9: back ends with a modelled capacity are one process: no fault of one; remove",
         ),
         (
             "[system.A]\nkind = \"balance\"\n[[fault]]\nat = 1\nkind = \"kill\"\nplace = \"backend\"\nbackend = 3",
@@ -144,6 +162,23 @@ fn large_file_is_refused() {
 fn other_hosts_are_refused() {
     let found = listed(&good("[hosts]\nload = \"ssh:me@there\"\n").plan().unwrap_err());
     assert_eq!(found, "x.toml:2:8: other hosts are not in this version; write \"local\"");
+}
+
+#[test]
+fn faults_that_cannot_be_injected_are_refused() {
+    let fault = "[[fault]]\nat = 1\nkind = \"partition\"\n";
+    let found = listed(&good(fault).plan().unwrap_err());
+    assert!(
+        found.starts_with("x.toml:3:8: the fault \"partition\" is not in this version; write"),
+        "{found}"
+    );
+    let balanced = "[system.A]\nkind = \"balance\"\n[[fault]]\nat = 1\nplace = \"backend\"\n";
+    let found = listed(&good(&format!("{balanced}kind = \"kill\"\n")).plan().unwrap_err());
+    assert!(
+        found.starts_with("x.toml:6:8: the fault \"kill\" of a back end is not in this version"),
+        "{found}"
+    );
+    assert!(good(&format!("{balanced}kind = \"stop\"\n")).plan().is_ok());
 }
 
 #[test]

@@ -257,3 +257,38 @@ fn repetitions_are_enough_for_all_claims() {
     // 2 / 2^n below 5 % for each verdict, of which there are two for a claim at two rates.
     assert_eq!([blocks(0), blocks(1), blocks(2), blocks(16)], [6, 7, 8, 11]);
 }
+
+#[test]
+fn capacity_and_algorithm_can_be_factors() {
+    let experiment = good(
+        r#"[system.balancer]
+kind = "balance"
+config = """
+[balance]
+algorithm = "${algorithm}"
+"""
+[factor]
+algorithm = ["hash", "tlwl"]
+capacity = [0, 300]
+"#,
+    );
+    let found: Vec<(String, Vec<f64>, bool)> = experiment
+        .setups()
+        .iter()
+        .map(|setup| {
+            let config = setup.systems["balancer"].config.clone();
+            (config, setup.workload.capacity.clone(), setup.workload.has_capacity())
+        })
+        .collect();
+    let config = |name: &str| format!("[balance]\nalgorithm = \"{name}\"\n");
+    let both = |name: &str| [(config(name), vec![0.0], false), (config(name), vec![300.0], true)];
+    assert_eq!(found, [both("hash"), both("tlwl")].concat());
+}
+
+#[test]
+fn rival_that_names_back_ends_has_some() {
+    let rival = "kind = \"command\"\ncommand = [\"sipd\", \"--to\", \"${backends}\"]\n";
+    let experiment = good(&format!("[system.rival]\n{rival}[workload]\ncapacity = [300, 150]\n"));
+    assert!(experiment.setups()[0].systems["rival"].has_backends());
+    assert!(!good("").setups()[0].systems["this"].has_backends());
+}

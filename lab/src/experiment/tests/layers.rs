@@ -101,6 +101,11 @@ fn claims_and_faults_of_a_layer_replace_those_below() {
     let claims: Vec<String> = experiment.claims().iter().map(ToString::to_string).collect();
     assert_eq!(claims, ["cpu of this at most 2%", "memory of this at most 1024 MiB"]);
     assert!(experiment.setups()[0].faults.is_empty());
+    // Claims that are replaced may be about values that a factor no longer has.
+    let text = "[factor]\nrate = [1, 2]\n[[claim]]\nthat = 'success at least 99% at 2/s'\n";
+    let options = ["factor.rate=[5]", "claim=[]"];
+    let experiment = Experiment::read(&sources(text).with_options(options));
+    assert!(experiment.unwrap_or_else(|errors| panic!("{}", listed(&errors))).claims().is_empty());
 }
 
 #[test]
@@ -130,7 +135,7 @@ fn mistakes_in_layers_are_reported_together() {
         "lab/x.toml:1:1: unknown key `measur`; did you mean `measure`?\n\
          lab/x.toml:3:8: cannot read lab/none.toml: no such file; correct the path: it starts at this file\n\
          lab/x.toml:5:15: lab/systems/b.cfg: no factor `rate`; one of ip, port, tls_port, workers, folder, config, \
-         domain, generator, certificate, key; write `$${` for `${`\n\
+         domain, generator, backends, backend_list, certificate, key; write `$${` for `${`\n\
          --set workload.rat=1: unknown key `rat` in [workload]; did you mean `rate`?"
     );
 }
