@@ -95,7 +95,7 @@ fn archived_run_is_reproduced() {
 fn starved_generator_makes_runs_void() {
     // More calls than a debug build can make on one processor. Failed calls are not waited for.
     let starving =
-        "[workload]\nrate = 30000\ncallees = 5\noptions = [\"--nr\", \"--recv-timeout\", \"500\"]\n";
+        "[workload]\nrate = 30000\ncallees = 5\noptions = [\"--nd\", \"--recv-timeout\", \"2000\"]\n";
     let (file, out) = experiment("starved", &short(starving).replace("repetitions = 2", "repetitions = 1"));
     let (found, status) = outcome(&file, &out);
     assert_eq!((text(&found, "verdict"), status), ("VOID", Some(3)), "{found}");
@@ -125,7 +125,7 @@ fn server_that_ends_within_a_run_makes_it_void() {
     let (file, out) = experiment("ending", "");
     let program = wrapper(file.parent().unwrap(), "exec timeout -s KILL 3 STROWGER \"$@\"");
     let system = format!("[system.dying]\nbinary = \"{}\"\n", program.display());
-    let hasty = CALM.replace("options = [", "options = [\"--nr\", \"--recv-timeout\", \"500\", ");
+    let hasty = CALM.replace("options = [", "options = [\"--nd\", \"--recv-timeout\", \"2000\", ");
     fs::write(&file, short(&format!("{hasty}{system}")).replace("repetitions = 2", "repetitions = 1"))
         .unwrap();
     let (found, status) = outcome(&file, &out);
@@ -186,8 +186,11 @@ fn errors_of_an_experiment_are_all_said_with_their_places() {
 
 #[test]
 fn server_that_is_killed_and_comes_back_is_no_void_run() {
-    let faulty = format!("{CALM}[[fault]]\nkind = \"kill\"\nat = \"500ms\"\nlasts = \"200ms\"\n");
-    let (file, out) = experiment("killed", &short(&faulty).replace("measure = \"2s\"", "measure = \"6s\""));
+    // Calls that the kill ends are not waited for.
+    let hasty = CALM.replace("options = [", "options = [\"--nd\", \"--recv-timeout\", \"2000\", ");
+    let faulty = format!("{hasty}[[fault]]\nkind = \"kill\"\nat = \"500ms\"\nlasts = \"200ms\"\n");
+    let once = short(&faulty).replace("measure = \"2s\"", "measure = \"6s\"");
+    let (file, out) = experiment("killed", &once.replace("repetitions = 2", "repetitions = 1"));
     let (found, status) = outcome(&file, &out);
     assert_eq!((text(&found, "verdict"), status), ("MEASURED", Some(0)), "{found}");
 }
