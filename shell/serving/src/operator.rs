@@ -120,10 +120,10 @@ impl Reloads {
     }
 }
 
-/// Why a server is as it is; `fault` says why connections to it over TLS fail.
+/// Why a server is as it is; `fault` says why its connections for TLS fail.
 pub(crate) fn cause(why: Why, fault: impl FnOnce() -> Option<String>) -> String {
     match why {
-        Why::Unreachable => fault().map(|fault| format!("TLS failed: {fault}")),
+        Why::Unreachable => fault(),
         _ => None,
     }
     .unwrap_or_else(|| why.text().to_owned())

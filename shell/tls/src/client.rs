@@ -77,9 +77,18 @@ impl Client {
         self.0.only.as_ref().map(|only| &*only.name)
     }
 
-    /// A connection to the server with this name failed. If all connections go to one server, the first
-    /// reason is kept.
+    /// TLS with the server of this name failed. If all connections go to one server, the first reason is
+    /// kept.
     pub fn failed(&self, name: &str, why: &dyn Display) {
+        self.note(name, "TLS failed", why);
+    }
+
+    /// No connection to the server of this name came about, so TLS did not begin.
+    pub fn unconnected(&self, name: &str, why: &dyn Display) {
+        self.note(name, "cannot connect", why);
+    }
+
+    fn note(&self, name: &str, what: &str, why: &dyn Display) {
         if let Some(only) = &self.0.only {
             only.fault.get_or_init(|| why.to_string());
             return;
@@ -87,7 +96,7 @@ impl Client {
         let mut faults = self.0.faults.lock().unwrap_or_else(PoisonError::into_inner);
         let name = plain(name);
         if faults.len() < MOST_FAULTS || faults.contains_key(&name) {
-            faults.insert(name, why.to_string());
+            faults.insert(name, format!("{what}: {why}"));
         }
     }
 

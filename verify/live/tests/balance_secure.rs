@@ -175,6 +175,15 @@ fn node_calls_a_phone_by_a_restarted_balancer() {
 }
 
 #[test]
+fn node_that_takes_no_connection_is_not_said_to_fail_in_tls() {
+    let nodes = [format!("sip:{}:5061;transport=tls;verify=node.example", fresh_ip())];
+    let front = Front::start(Authority::new(), fresh_ip(), "1", &nodes, "probe_interval = \"100ms\"\n");
+    eventually("it is down", || front.ctl(&["nodes"]).contains(" down ").then_some(()));
+    let shown = front.ctl(&["nodes"]);
+    assert!(shown.contains("cannot connect: Connection refused") && !shown.contains("TLS"), "{shown}");
+}
+
+#[test]
 fn node_that_does_not_prove_its_name_is_down() {
     let (authority, ip) = (Authority::new(), fresh_ip());
     let server = node(&authority, ip, "other.example");

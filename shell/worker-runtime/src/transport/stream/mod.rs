@@ -126,10 +126,13 @@ impl StreamShared {
 
     /// A connection that we opened has failed. If its server must prove a name, the reason is kept.
     fn note_failure(&self, conn: &Conn, why: &dyn Display) {
-        if conn.link().transport().is_secure()
-            && let Some(client) = &self.tls_client
-        {
-            client.failed(conn.link().name(), why);
+        let link = conn.link();
+        match &self.tls_client {
+            Some(client) if link.transport().is_secure() && conn.state() == State::Connecting => {
+                client.unconnected(link.name(), why);
+            }
+            Some(client) if link.transport().is_secure() => client.failed(link.name(), why),
+            _ => {}
         }
     }
 
