@@ -159,7 +159,7 @@ counters! {
     tls_unproven,
     /// Handshakes of WebSocket that were accepted.
     websocket_handshakes,
-    /// HTTP requests on WebSocket listeners that were refused.
+    /// HTTP requests on WebSocket listeners that got a 4xx.
     websocket_refused,
     /// WebSocket connections that ended because the peer broke a rule of WebSocket.
     websocket_faults,

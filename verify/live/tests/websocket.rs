@@ -66,6 +66,8 @@ fn health_is_told_and_sip_on_the_wrong_port_is_not_taken() {
         assert_eq!(status, 405);
     }
     assert_eq!(http(server.place(Via::Ws), "GET", "/healthz").status, 200);
+    // Only SIP over HTTP was refused.
+    assert_eq!(server.metric("strowger_websocket_refused_total"), 2);
 }
 
 /// The Close frame with this code comes, and then the end.

@@ -26,8 +26,15 @@ enum Verdict {
     Sip,
     /// It is accepted with this.
     Accept(Box<Accepted>),
-    /// It is refused, or was answered.
-    Answer(Cow<'static, [u8]>),
+    /// It gets this answer. `refused`: the client asked for what it does not get.
+    Answer { response: Cow<'static, [u8]>, refused: bool },
+}
+
+impl Verdict {
+    /// 503 says that the server stops, which is no fault of the client.
+    fn refuse(status: Status) -> Verdict {
+        Verdict::Answer { response: Cow::Borrowed(status.response()), refused: status.code() < 500 }
+    }
 }
 
 impl WebSocket {
@@ -46,7 +53,7 @@ impl WebSocket {
             Ok(Received::Whole(request)) => self.answer(&request, stops),
             Err(refusal) => {
                 tracing::debug!(%refusal, "WebSocket refused");
-                Verdict::Answer(Cow::Borrowed(refusal.status().response()))
+                Verdict::refuse(refusal.status())
             }
         }
     }
@@ -65,22 +72,21 @@ impl WebSocket {
 
     /// What a whole request is answered with.
     fn answer(&self, request: &Request<'_>, stops: bool) -> Verdict {
-        let refuse = |status: Status| Verdict::Answer(Cow::Borrowed(status.response()));
         if request.path() == HEALTH && !request.asks_for_websocket() {
             let (code, reason, body) =
                 if stops { (503, "Service Unavailable", "stopping\n") } else { (200, "OK", "ok\n") };
             let mut response = Vec::new();
             websocket::write_response(&mut response, code, reason, body);
-            return Verdict::Answer(Cow::Owned(response));
+            return Verdict::Answer { response: Cow::Owned(response), refused: false };
         }
         if self.path.as_ref().is_some_and(|path| path.as_bytes() != request.path()) {
-            return refuse(Status::NotFound);
+            return Verdict::refuse(Status::NotFound);
         }
         match request.upgrade() {
-            Err(refusal) => refuse(refusal.status()),
-            Ok(upgrade) if !self.takes_origin(upgrade.origin()) => refuse(Status::Forbidden),
-            Ok(_) if stops => refuse(Status::Unavailable),
-            Ok(_) if !self.admits(request.query()) => refuse(Status::Forbidden),
+            Err(refusal) => Verdict::refuse(refusal.status()),
+            Ok(upgrade) if !self.takes_origin(upgrade.origin()) => Verdict::refuse(Status::Forbidden),
+            Ok(_) if stops => Verdict::refuse(Status::Unavailable),
+            Ok(_) if !self.admits(request.query()) => Verdict::refuse(Status::Forbidden),
             Ok(upgrade) => Verdict::Accept(Box::new(upgrade.accept())),
         }
     }
@@ -122,8 +128,10 @@ impl Streams {
                 self.write_bytes(id, accepted.as_bytes());
                 self.opened(id, poller, now);
             }
-            Verdict::Answer(response) => {
-                self.counters.websocket_refused.one();
+            Verdict::Answer { response, refused } => {
+                if refused {
+                    self.counters.websocket_refused.one();
+                }
                 self.shared.becomes_web(id, self.table.get_mut(id), Web::is_answered);
                 self.write_bytes(id, &response);
                 self.begin_close(id, Reason::Useless, poller, now);
@@ -197,7 +205,7 @@ mod tests {
         let Ok(Received::Whole(request)) = read_request(head.as_bytes(), 0) else { panic!("{head}") };
         let bytes = match settings.answer(&request, stops) {
             Verdict::Accept(accepted) => accepted.as_bytes().to_vec(),
-            Verdict::Answer(response) => response.into_owned(),
+            Verdict::Answer { response, .. } => response.into_owned(),
             Verdict::Wait(_) | Verdict::Sip => panic!("no answer"),
         };
         String::from_utf8(bytes).expect("text")
