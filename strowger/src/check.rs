@@ -13,15 +13,18 @@ pub fn run(file: &ConfigFile) -> ExitCode {
     match Config::load(Some(file), &Overrides::default(), METHODS) {
         Ok(loaded) => {
             let certificates = loaded.check_certificates(wall_seconds());
-            let errors = [loaded.check_files(), certificates.errors].concat();
+            let nodes = serving::check_nodes(&loaded);
+            let errors = [loaded.check_files(), certificates.errors, nodes.errors].concat();
             if !errors.is_empty() {
                 return refuse(&errors, file);
             }
-            for warning in loaded.warnings.iter().chain(&certificates.warnings) {
-                say::err(format_args!("warning: {warning}"));
-            }
+            let warnings = [loaded.warnings.clone(), certificates.warnings, nodes.warnings].concat();
             say::out(format_args!("# {} is good; this is what it means\n", file.display()));
             say::out(format_args!("{}", loaded.with_whole_paths().render_effective()));
+            // Last, so that they stay in view.
+            for warning in warnings {
+                say::err(format_args!("warning: {warning}"));
+            }
             ExitCode::SUCCESS
         }
         Err(errors) => refuse(&errors, file),

@@ -21,7 +21,7 @@ mod startup;
 mod steering;
 mod throttle;
 
-pub use balance::{balance, balancing_algorithms};
+pub use balance::{balance, balancing_algorithms, check_nodes};
 pub use serve::{METHODS, serve};
 pub use startup::Failure;
 

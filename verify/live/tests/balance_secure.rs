@@ -207,6 +207,37 @@ fn node_that_does_not_prove_its_name_is_down() {
 }
 
 #[test]
+fn check_finds_nodes_that_no_listener_reaches() {
+    let file = std::env::temp_dir().join(format!("strowger-nodes-{}.toml", std::process::id()));
+    let check = |listen: &str, nodes: &str| {
+        let config = format!("listen = [{listen}]\n[balance]\nnodes = [\n  {nodes}\n]\n");
+        std::fs::write(&file, config).unwrap();
+        let out = run(["check", file.to_str().unwrap()]);
+        (out.status.success(), String::from_utf8_lossy(&out.stderr).into_owned())
+    };
+    let udp = "'udp:127.0.0.1:5060'";
+    let (good, said) = check(udp, "'sip:127.0.0.2',\n  'sip:127.0.0.3;transport=tls'");
+    let expected =
+        ".toml:5:3: node 127.0.0.3:5061 cannot be reached: there is no IPv4 listener over tls; add one";
+    assert!(!good && said.contains(expected) && said.contains("1 error in "), "{said}");
+    for (node, expected) in [
+        ("'sip:[::1]'", "4:3: node [::1]:5060 cannot be reached: there is no IPv6 listener; add one"),
+        ("'sip:127.0.0.1'", "4:3: node 127.0.0.1:5060 is this balancer itself"),
+    ] {
+        let (good, said) = check(udp, node);
+        assert!(!good && said.contains(expected), "{said}");
+    }
+    // The balancer starts with such a name, and looks it up in vain.
+    let (good, said) = check(udp, "'sip:app.example.com;transport=tcp'");
+    let expected = "4:3: node app.example.com cannot be reached: there is no listener over tcp; add one";
+    assert!(good && said.contains("warning: ") && said.contains(expected), "{said}");
+    let both = format!("{udp}, 'tcp:0.0.0.0:5060'");
+    let (good, said) = check(&both, "'sip:127.0.0.2;transport=tcp', 'sip:app.example.com;transport=tcp'");
+    assert!(good && said.is_empty(), "{said}");
+    std::fs::remove_file(&file).unwrap();
+}
+
+#[test]
 fn renewed_certificate_of_a_balancer_is_shown() {
     let (authority, ip) = (Authority::new(), fresh_ip());
     let front = Front::start(authority, ip, "1", &[format!("sip:{}:5060", fresh_ip())], "");

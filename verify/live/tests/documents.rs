@@ -22,6 +22,18 @@ fn the_example_configuration_passes_the_check() {
 }
 
 #[test]
+fn warnings_of_a_check_are_what_it_prints_last() {
+    let file = std::env::temp_dir().join(format!("strowger-check-{}.toml", std::process::id()));
+    std::fs::write(&file, "[balance]\nprobe_timeout = '2s'\n").unwrap();
+    let mut check = Command::new("sh");
+    check.args(["-c", "\"$0\" check \"$1\" 2>&1"]).arg(live::binary()).arg(&file);
+    let said = String::from_utf8(check.output().unwrap().stdout).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert!(said.lines().next().unwrap().contains(" is good"), "{said}");
+    assert!(said.lines().last().unwrap().starts_with("warning: "), "{said}");
+}
+
+#[test]
 fn every_metric_is_described_once_and_no_other() {
     let server = Setup::open().start();
     server.link(Via::Udp).register("ann");

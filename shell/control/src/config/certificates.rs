@@ -120,12 +120,6 @@ impl Loaded {
     fn unusable(&self, place: &str, error: &CertificateError) -> ConfigError {
         self.at(place, error.to_string(), "correct the file, or name another one")
     }
-
-    fn at(&self, place: &str, message: String, mend: &str) -> ConfigError {
-        let (line, column) = self.places.get(place).copied().unwrap_or((0, 0));
-        let file = self.file.as_deref().map_or_else(String::new, |file| file.display().to_string());
-        ConfigError { file, line, column, message, mend: mend.to_owned() }
-    }
 }
 
 /// Whether one of these is shown for a domain, and has it.

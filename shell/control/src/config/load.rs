@@ -64,6 +64,9 @@ const FILES: [(&str, &str); 4] = [
     ("websocket", "token_secret"),
 ];
 
+/// Where `[balance]` lists its nodes, each by its number.
+const NODES: &str = "balance.nodes";
+
 /// The keys that name certificates, which are checked apart.
 const CERTIFICATES: [(&str, &str); 2] = [("tls", "certificates"), ("tls", "roots")];
 
@@ -110,17 +113,26 @@ impl Loaded {
         let found = FILES.into_iter().zip([token, secret, tickets, connecting]);
         let findings = found.filter_map(|((section, key), error)| Some((section, key, error?)));
         let finding = |(section, key, error): (&str, &str, std::io::Error)| {
-            let (line, column) = self.places.get(&format!("{section}.{key}")).copied().unwrap_or((0, 0));
             let mend = match error.kind() {
                 std::io::ErrorKind::NotFound => "make the file, or correct the path",
                 std::io::ErrorKind::PermissionDenied => "give the user of the server the right to read it",
                 _ => "",
             };
-            let file = self.file.as_deref().map_or_else(String::new, |file| file.display().to_string());
-            let message = format!("{key} cannot be used: {error}");
-            ConfigError { file, line, column, message, mend: mend.to_owned() }
+            self.at(&format!("{section}.{key}"), format!("{key} cannot be used: {error}"), mend)
         };
         findings.map(finding).collect()
+    }
+
+    /// A finding about the node with this number in the list.
+    pub fn at_node(&self, number: usize, message: String) -> ConfigError {
+        self.at(&format!("{NODES}.{number}"), message, "")
+    }
+
+    /// A finding at the place of a section or key, if this is known.
+    pub(super) fn at(&self, place: &str, message: String, mend: &str) -> ConfigError {
+        let (line, column) = self.places.get(place).copied().unwrap_or((0, 0));
+        let file = self.file.as_deref().map_or_else(String::new, |file| file.display().to_string());
+        ConfigError { file, line, column, message, mend: mend.to_owned() }
     }
 
     /// The configuration as TOML with every default, without what a balancer does not read if the file is
@@ -198,6 +210,14 @@ impl Config {
             {
                 let place = reader.place(value.span().start);
                 reader.places.insert(format!("{section}.{key}"), place);
+            }
+        }
+        if let Some(DeValue::Table(inside)) = table.get("balance").map(|value| value.get_ref())
+            && let Some(DeValue::Array(nodes)) = inside.get("nodes").map(|value| value.get_ref())
+        {
+            for (number, node) in nodes.iter().enumerate() {
+                let place = reader.place(node.span().start);
+                reader.places.insert(format!("{NODES}.{number}"), place);
             }
         }
         let context = Context { overrides, methods, server: &Server::default(), tls: &Tls::default() };

@@ -11,6 +11,18 @@ use std::path::Path;
 use wire::Transport;
 use worker_runtime::{Bound, monotonic_now};
 
+/// What to do about a node whose transport no listener has.
+const LISTEN: &str = "add one, or leave out its transport";
+
+/// What `strowger check` finds about the nodes.
+#[derive(Debug, Default)]
+pub struct NodeFindings {
+    /// What a start is refused for.
+    pub errors: Vec<c::ConfigError>,
+    /// What it is not refused for.
+    pub warnings: Vec<c::ConfigError>,
+}
+
 /// The listeners as they are bound, with the names to advertise.
 pub fn listeners(bound: &Bound, wanted: &[c::Listener]) -> Vec<Listener> {
     let advertise = |l: &c::Listener| l.advertise.as_ref().map(|a| (a.host.clone().into_bytes(), a.port));
@@ -41,6 +53,30 @@ pub fn nodes(config: &c::Config, listeners: &[Listener]) -> Result<Vec<Node>, Fa
         nodes.push(one);
     }
     Ok(nodes)
+}
+
+/// The nodes in the file that none of its listeners reaches. A start is refused for one with an address, and
+/// goes on without one by name.
+pub fn check_nodes(loaded: &c::Loaded) -> NodeFindings {
+    let config = &loaded.config;
+    let listeners = expected(&config.server.listen);
+    let mut found = NodeFindings::default();
+    for (number, node) in config.balance.nodes.iter().enumerate() {
+        match (&node.place, node.transport) {
+            (c::NodePlace::Address(_), _) => {
+                let error = self::node(node, &listeners).err();
+                found.errors.extend(error.map(|message| loaded.at_node(number, message)));
+            }
+            (c::NodePlace::Name(name), Some(over)) if !listeners.iter().any(|l| l.transport == over) => {
+                let host = &name.host;
+                let what = format!("node {host} cannot be reached: there is no listener over {over}");
+                let message = format!("{what}; {LISTEN}");
+                found.warnings.push(loaded.at_node(number, message));
+            }
+            (c::NodePlace::Name(_), _) => {}
+        }
+    }
+    found
 }
 
 /// What is said of two nodes whose names in tokens are the same by chance.
@@ -83,7 +119,7 @@ pub fn node(node: &c::BalanceNode, listeners: &[Listener]) -> Result<Node, Strin
     {
         let what =
             format!("node {address} cannot be reached: there is no {family} listener over {transport}");
-        return Err(format!("{what}; add one, or leave out its transport"));
+        return Err(format!("{what}; {LISTEN}"));
     }
     Ok(Node { address, transport: node.transport, weight: node.weight })
 }

@@ -11,6 +11,7 @@ use crate::bugs::Bugs;
 use crate::memory::Room;
 use crate::startup::{self, Failure, Startup, say_ready};
 use admin::{Control, Running};
+pub use build::check_nodes;
 use control::config::{Loaded, LogFormat, Overrides};
 use control::signals::Signal;
 use control::systemd::Notifier;
