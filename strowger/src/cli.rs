@@ -164,7 +164,8 @@ pub enum UserCommand {
         /// The subscriber; phones have the domain as their server
         #[arg(value_name = "USER@DOMAIN")]
         name: String,
-        /// The password, which others on this machine may see; without it, it is read from standard input
+        /// The password, which others on this machine may see; without it, it is asked for twice,
+        /// or read from standard input if that is no terminal
         #[arg(long, value_name = "P")]
         password: Option<String>,
         #[command(flatten)]

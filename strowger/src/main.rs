@@ -9,6 +9,7 @@ mod cli;
 mod ctl;
 mod file;
 mod serve;
+mod terminal;
 mod tune;
 mod user;
 

@@ -1,7 +1,7 @@
 //! `strowger user`: subscribers, in the file that a server may be running on.
 
 use crate::cli::{DataDir, Output, Preferred, UserCommand};
-use crate::{fail, file};
+use crate::{fail, file, terminal};
 use control::config::{Config, Overrides};
 use control::say;
 use serving::absolute;
@@ -174,16 +174,18 @@ fn add(name: &str, password: Option<&str>, data: &DataDir) -> Result<(), Failure
 }
 
 fn read_password() -> Result<String, Failure> {
-    if io::stdin().is_terminal() {
-        write!(io::stderr(), "password: ")?;
-    }
-    let mut line = String::new();
-    io::stdin().lock().read_line(&mut line)?;
-    let password = line.trim_end_matches(['\r', '\n']);
+    let password = if io::stdin().is_terminal() {
+        let differ = || Failure::Said("the two passwords differ; type the same one twice".into());
+        terminal::new_password()?.ok_or_else(differ)?
+    } else {
+        let mut line = String::new();
+        io::stdin().lock().read_line(&mut line)?;
+        line.trim_end_matches(['\r', '\n']).to_owned()
+    };
     if password.is_empty() {
         return Err(Failure::Said("no password; give --password or a line on standard input".into()));
     }
-    Ok(password.to_owned())
+    Ok(password)
 }
 
 fn list(domain: Option<&str>, data: &DataDir, output: Output) -> Result<(), Failure> {

@@ -1,11 +1,15 @@
 //! What an operator does wrong, and what the program says then: the thing, the place and the mend.
 
-use live::{PATIENCE, Req, Server, Setup, Via, binary, eventually, fresh_ip, http, run};
+use live::{PATIENCE, Req, Server, Setup, Via, binary, eventually, fresh_ip, http, run, signal};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, tcgetattr};
 use std::collections::BTreeSet;
-use std::io::Read;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::net::{TcpListener, UdpSocket};
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 /// A folder of its own, removed at the end.
@@ -101,6 +105,69 @@ fn commands_that_only_look_make_no_data_directory() {
     assert!(said.contains(&format!("made the data directory {typo}")), "{said}");
     let said = output(&["user", "add", "ben@example.com", "--password", "x", "--data-dir", &typo]);
     assert!(!said.contains("made"), "{said}");
+}
+
+/// A `user add` that asks for the password on a terminal. Dropping it ends nothing.
+struct Typing {
+    keyboard: File,
+    child: Child,
+}
+
+impl Typing {
+    /// Starts it, and waits until it asks.
+    fn begin(data: &str) -> Self {
+        let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&keyboard).unwrap();
+        unlockpt(&keyboard).unwrap();
+        let name = ptsname(&keyboard, Vec::new()).unwrap();
+        let terminal = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+        let mut command = Command::new(binary());
+        command.args(["user", "add", "ann@example.com", "--data-dir", data]).stdin(terminal);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let typing = Self { keyboard: keyboard.into(), child };
+        eventually("it hides what is typed", || (!typing.shows()).then_some(()));
+        typing
+    }
+
+    fn shows(&self) -> bool {
+        tcgetattr(&self.keyboard).unwrap().local_modes.contains(LocalModes::ECHO)
+    }
+
+    /// Types this. Gives whether the command succeeded, and what it and the terminal showed.
+    fn ends_after(mut self, typed: &str) -> (bool, String) {
+        self.keyboard.write_all(typed.as_bytes()).unwrap();
+        let mut said = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        let good = self.child.wait().unwrap().success();
+        assert!(self.shows(), "the terminal is as it was");
+        let mut shown = [0; 100];
+        let length = self.keyboard.read(&mut shown).unwrap();
+        (good, said + &String::from_utf8_lossy(&shown[..length]))
+    }
+}
+
+#[test]
+fn user_add_hides_the_password_and_asks_twice() {
+    let folder = Folder::new();
+    let data = folder.path("data");
+    let (good, said) = Typing::begin(&data).ends_after("secret1\nsecret2\n");
+    assert!(!good && said.contains("the two passwords differ") && !folder.has("data"), "{said}");
+    let (good, said) = Typing::begin(&data).ends_after("\n");
+    assert!(!good && said.contains("no password"), "{said}");
+    let (good, said) = Typing::begin(&data).ends_after("secret1\nsecret1\n");
+    assert!(good && said.contains("again") && !said.contains("secret1"), "{said}");
+    assert!(output(&["user", "list", "--data-dir", &data]).contains("ann@example.com"));
+}
+
+#[test]
+fn user_add_restores_the_terminal_when_interrupted() {
+    let folder = Folder::new();
+    for (name, number) in [("INT", 2), ("TERM", 15)] {
+        let mut typing = Typing::begin(&folder.path("data"));
+        signal(typing.child.id(), name);
+        assert_eq!(typing.child.wait().unwrap().signal(), Some(number));
+        assert!(typing.shows(), "{name}");
+    }
 }
 
 #[test]
