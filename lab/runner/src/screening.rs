@@ -2,7 +2,7 @@
 //! figures).
 
 use lab::record::RunRecord;
-use lab::statistics::{self, Observed, Share, SteadyRule, Tolerance};
+use lab::statistics::{self, Fact, Observed, Share, SteadyRule, Tolerance};
 
 /// Words in a system's log that show an error of its own. Compared without regard to case.
 const ALARMS: [&str; 6] = ["panicked", "segfault", "core dumped", "assertion", "critical:", "out of memory"];
@@ -31,9 +31,10 @@ pub fn screen(record: &mut RunRecord, ended: bool, datagrams: bool, system_log: 
     let tolerance = if record.faults.is_empty() { *tolerance } else { of_faults() };
     let alarms = system_log.lines().filter(|line| is_alarm(line));
     let screened = statistics::screen(&observed(record, alarms.clone().count()), &tolerance);
-    // What the generator did may be the cause of what the system did.
-    let (of_system, others): (Vec<_>, Vec<_>) = screened.void.iter().partition(|fact| fact.is_of_system());
-    let mut void: Vec<String> = others.into_iter().chain(of_system).map(ToString::to_string).collect();
+    // What the generator did may be the cause of everything else.
+    let mut found: Vec<&Fact> = screened.void.iter().collect();
+    found.sort_by_key(|fact| (!matches!(fact, Fact::GeneratorVoid { .. }), fact.is_of_system()));
+    let mut void: Vec<String> = found.iter().map(ToString::to_string).collect();
     if let Some(first) = alarms.clone().next() {
         record.notes.push(format!("the first error in the log of the system: {first}"));
     }
