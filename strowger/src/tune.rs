@@ -10,11 +10,10 @@ use args::TuneCommand;
 use control::config::{Overrides, Steering};
 use control::say;
 use serde_json::Value;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
-use tune::{Journal, JournalError, Lasting, Machine, Undone};
-use tune_rules::{Expected, Finding, Level, OWN_UNIT_FILE, Rights, Snapshot};
+use tune::{INSTALLED, Journal, JournalError, Lasting, Machine, Undone};
+use tune_rules::{Expected, Finding, Level, Rights, Snapshot};
 
 /// What went wrong before anything could be said.
 enum Failure {
@@ -165,25 +164,25 @@ fn apply(args: &TuneArgs, names: &[String], until_reboot: bool) -> Result<ExitCo
     }
     let lasting = match until_reboot || no_boot.is_some() {
         true => Lasting::UntilReboot,
-        false => Lasting::Always { restore: restore_command(args) },
+        false => Lasting::Always { restore: restore_command(args, &machine) },
     };
     let possible = plans.iter().any(|plan| plan.obstacle().is_none());
     let results = if possible {
-        let mut journal = Journal::open(&args.journal())?;
+        let mut journal = Journal::open(args.journal())?;
         let done = tune::apply(&machine, &plans, &mut journal, &lasting);
         journal.remove_if_empty();
         done?
     } else {
         tune::refused(&plans)
     };
-    let unit = results.iter().any(|result| result.made() && result.name() == OWN_UNIT_FILE);
-    if unit && matches!(&lasting, Lasting::Always { restore } if restore.starts_with(INSTALLED)) {
+    if matches!(lasting, Lasting::Always { restore: None }) && tune::lost_at_boot(&plans, &results) {
         say::err(format_args!(
-            "note: the unit restores settings of cards by {INSTALLED}: install the program there"
+            "note: no unit writes settings of cards again after a boot: there is no program that only root may \
+             change. Install it as {INSTALLED}, then run `strowger tune undo` and `apply`"
         ));
     }
     // What was written is looked at again, and what will undo it is named.
-    let entries = Journal::entries_of(&args.journal()).unwrap_or_default();
+    let entries = Journal::entries_of(args.journal()).unwrap_or_default();
     let mut lost = tune::verify(&machine, &entries);
     lost.retain(|place| !place.kept());
     let steps = tune::steps(&findings, &results);
@@ -192,33 +191,21 @@ fn apply(args: &TuneArgs, names: &[String], until_reboot: bool) -> Result<ExitCo
     Ok(code(results.iter().all(tune::Applied::good)))
 }
 
-/// Where the program is installed.
-const INSTALLED: &str = "/usr/local/bin/strowger";
-
-/// What the unit of the server runs at its start, as root.
-fn restore_command(args: &TuneArgs) -> String {
+/// What the unit of the server runs at its start, as root; `None` if others may change the program.
+fn restore_command(args: &TuneArgs, machine: &Machine) -> Option<String> {
+    let running = std::env::current_exe().ok();
+    let program = machine.safe_program(running.as_deref())?;
+    let words = ["tune", "restore"].map(Path::new);
     if args.root != Path::new("/") {
-        // An image has the program elsewhere than this machine.
-        return format!("{INSTALLED} tune restore");
+        // An image has its journal elsewhere than this machine.
+        return tune::unit_command(&program, &words);
     }
-    let program = std::env::current_exe().ok().filter(|program| only_root_may_change(program));
-    let program = program.unwrap_or_else(|| INSTALLED.into());
-    format!("{} tune restore --journal {}", program.display(), serving::absolute(&args.journal()).display())
-}
-
-/// Whether a file and all folders above it belong to root and are writable by nobody else.
-fn only_root_may_change(file: &Path) -> bool {
-    let safe = |place: &Path| place.metadata().is_ok_and(|about| is_roots(about.uid(), about.mode()));
-    file.ancestors().all(safe)
-}
-
-/// Whether an owner and a mode mean that only root may write.
-fn is_roots(owner: u32, mode: u32) -> bool {
-    owner == 0 && mode & 0o022 == 0
+    let journal = serving::absolute(&args.journal().shown());
+    tune::unit_command(&program, &[words[0], words[1], Path::new("--journal"), &journal])
 }
 
 fn restore(args: &TuneArgs) -> Result<ExitCode, Failure> {
-    let results = match Journal::existing(&args.journal())? {
+    let results = match Journal::existing(args.journal())? {
         Some(mut journal) => tune::restore(&machine(args), &mut journal)?,
         None => Vec::new(),
     };
@@ -227,10 +214,10 @@ fn restore(args: &TuneArgs) -> Result<ExitCode, Failure> {
 }
 
 fn verify(args: &TuneArgs) -> Result<ExitCode, Failure> {
-    let entries = Journal::entries_of(&args.journal())?;
+    let entries = Journal::entries_of(args.journal())?;
     let results = tune::verify(&machine(args), &entries);
     let text = || match results.is_empty() {
-        true => format!("nothing is applied: {} has no entries\n", args.journal().display()),
+        true => format!("nothing is applied: {} has no entries\n", args.journal().shown().display()),
         false => tune::say::verified(&results),
     };
     out(args, text, || tune::as_json::verified(&results));
@@ -238,34 +225,15 @@ fn verify(args: &TuneArgs) -> Result<ExitCode, Failure> {
 }
 
 fn undo(args: &TuneArgs) -> Result<ExitCode, Failure> {
-    let results = match Journal::existing(&args.journal())? {
+    let results = match Journal::existing(args.journal())? {
         Some(journal) => tune::undo(&machine(args), journal)?,
         None => Vec::new(),
     };
     let text = || match results.is_empty() {
-        true => format!("nothing to undo: there is no journal {}\n", args.journal().display()),
+        true => format!("nothing to undo: there is no journal {}\n", args.journal().shown().display()),
         false => tune::say::undone(&results),
     };
     out(args, text, || tune::as_json::undone(&results));
     let bad = |result: &Undone| matches!(result, Undone::LeftAlone { .. } | Undone::Failed { .. });
     Ok(code(!results.iter().any(bad)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn program_that_others_may_change_is_not_run_as_root() {
-        for (owner, mode, good) in
-            [(0, 0o755, true), (1_000, 0o755, false), (0, 0o775, false), (0, 0o757, false)]
-        {
-            assert_eq!(is_roots(owner, mode), good, "{owner} {mode:o}");
-        }
-        // The folder of temporary files is writable by everybody.
-        let file = std::env::temp_dir().join(format!("strowger-tune-program-{}", std::process::id()));
-        std::fs::write(&file, "").unwrap();
-        assert!(!only_root_may_change(&file));
-        std::fs::remove_file(&file).unwrap();
-    }
 }

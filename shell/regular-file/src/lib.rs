@@ -55,8 +55,20 @@ fn only_regular(file: File) -> Result<File> {
 /// # Errors
 /// As for [`open`]; it cannot be read, or has more than `limit` bytes.
 pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
+    read_whole(open(path)?, limit)
+}
+
+/// The content of a regular file that the caller opened without blocking.
+///
+/// # Errors
+/// It is not a regular file, cannot be read, or has more than `limit` bytes.
+pub fn read_opened(file: File, limit: u64) -> Result<Vec<u8>> {
+    read_whole(only_regular(file)?, limit)
+}
+
+fn read_whole(file: File, limit: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
+    file.take(limit + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
         let what = format!("is larger than {limit} bytes; is it the right file?");
         return Err(Error::new(ErrorKind::FileTooLarge, what));

@@ -77,8 +77,8 @@ pub enum Lasting {
     UntilReboot,
     /// Files set them at boot. Where no file can, the unit of the server does by this command at its start.
     Always {
-        /// The command, with which [`crate::restore`] is called.
-        restore: String,
+        /// The command, with which [`crate::restore`] is called; `None` if root must not run a program.
+        restore: Option<String>,
     },
 }
 
@@ -114,6 +114,9 @@ pub fn apply(
                 if let Some(text) = seen {
                     journal.append(vec![Entry::Seen { path: path.clone(), text }])?;
                 }
+                if !matches!(outcome, Outcome::Done | Outcome::Rounded(_)) {
+                    journal.append(vec![Entry::NotMade { path: path.clone() }])?;
+                }
                 outcome
             }
             // The file below has it.
@@ -127,7 +130,7 @@ pub fn apply(
         }
     }
     if let Lasting::Always { restore } = lasting {
-        results.extend(make_last(machine, &made, journal, restore)?);
+        results.extend(make_last(machine, &made, journal, restore.as_deref())?);
     }
     Ok(results)
 }
@@ -137,7 +140,7 @@ fn make_last(
     machine: &Machine,
     made: &[&Change],
     journal: &mut Journal,
-    restore: &str,
+    restore: Option<&str>,
 ) -> Result<Vec<Applied>, JournalError> {
     let files = own_files::wanted(machine, made, restore);
     let folders: Vec<String> = files.iter().flat_map(|file| missing_folders(machine, file.path())).collect();

@@ -10,24 +10,28 @@ mod apply;
 mod ethtool;
 mod journal;
 mod json;
+mod latest;
 mod machine;
 mod own_files;
 mod plan;
 mod restore;
+mod root;
 mod script;
 #[cfg(test)]
 mod tests;
 mod text;
 mod undo;
+mod unit_line;
 mod verify;
 
 pub use apply::{Applied, Lasting, Outcome, apply, refused};
-pub use journal::{Entry, Journal, JournalError};
-pub use machine::Machine;
-pub use plan::{Plan, select, steps};
+pub use journal::{Entry, Journal, JournalError, JournalPlace};
+pub use machine::{INSTALLED, Machine};
+pub use plan::{Plan, lost_at_boot, select, steps};
 pub use restore::restore;
 pub use script::script;
 pub use undo::{Undone, undo};
+pub use unit_line::unit_command;
 pub use verify::{Verified, verify};
 
 /// Texts for people.

@@ -1,8 +1,8 @@
 //! Reads and writes a machine, or a tree that stands for one.
 
 use crate::ethtool;
-use rustix::fs::{Access, access};
-use std::fs::{self, File, OpenOptions};
+use crate::root::Root;
+use rustix::fs::{FileType, OFlags, Stat};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use tune_rules::{CARD_SETTINGS, OWN_SYSCTL_FILE, OWN_UNIT_FILE, PATHS, Reading, Rights, Seen, Snapshot};
@@ -13,13 +13,15 @@ const LONGEST: u64 = 16 << 20;
 const CARDS: &str = "/ethtool/";
 /// Programs that change the settings of others.
 const KNOWN_PROGRAMS: [&str; 2] = ["irqbalance", "tuned"];
+/// Where the program is installed.
+pub const INSTALLED: &str = "/usr/local/bin/strowger";
 /// Files that one pattern may match.
 const MOST_FILES: usize = 20_000;
 
 /// A machine, or a tree of files that stands for one: paths start from its root. In a tree, the settings of
 /// cards are files, `ethtool/CARD/SETTING`.
 pub struct Machine {
-    root: PathBuf,
+    root: Root,
     #[cfg(test)]
     pub(crate) writes_left: std::cell::Cell<Option<u32>>,
     #[cfg(test)]
@@ -30,7 +32,7 @@ impl Machine {
     /// The machine or tree with this root.
     pub fn new(root: &Path) -> Machine {
         Machine {
-            root: root.to_owned(),
+            root: Root::at(root),
             #[cfg(test)]
             writes_left: std::cell::Cell::new(None),
             #[cfg(test)]
@@ -111,11 +113,12 @@ impl Machine {
             };
         }
         if path.starts_with("/proc/self/ns/")
-            && let Ok(link) = fs::read_link(self.place(path))
+            && let Ok(link) = self.root.link(Path::new(path))
         {
-            return Reading::Text(link.to_string_lossy().into_owned());
+            return Reading::Text(link);
         }
-        match regular_file::read(&self.place(path), LONGEST) {
+        let file = self.root.open(Path::new(path), OFlags::RDONLY | OFlags::NONBLOCK, 0);
+        match file.and_then(|file| regular_file::read_opened(file, LONGEST)) {
             Ok(bytes) => match String::from_utf8(bytes) {
                 Ok(text) => Reading::Text(text),
                 Err(_) => Reading::Denied("it is no text".to_owned()),
@@ -137,7 +140,7 @@ impl Machine {
         if *self.refused.borrow() == path {
             return Err(io::Error::from(ErrorKind::InvalidInput));
         }
-        let mut file = OpenOptions::new().write(true).truncate(true).open(self.place(path))?;
+        let mut file = self.root.open(Path::new(path), OFlags::WRONLY | OFlags::TRUNC, 0)?;
         // In one piece: the kernel takes each write as a value.
         file.write_all(text.as_bytes())
     }
@@ -147,14 +150,11 @@ impl Machine {
     /// # Errors
     /// It cannot be written. The error does not name the path.
     pub fn put(&self, path: &str, text: &str) -> io::Result<()> {
-        let (place, draft) = (self.place(path), self.place(&draft(path)));
+        let draft = draft(path);
         self.burn()?;
-        let mut file = File::create(&draft)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
+        self.root.write_new(Path::new(&draft), text)?;
         self.burn()?;
-        fs::rename(&draft, &place)?;
-        sync_folder(&place)
+        self.root.rename(Path::new(&draft), Path::new(path))
     }
 
     /// Removes a file of ours.
@@ -163,14 +163,12 @@ impl Machine {
     /// It cannot be removed. The error does not name the path.
     pub fn remove(&self, path: &str) -> io::Result<()> {
         self.burn()?;
-        let place = self.place(path);
-        fs::remove_file(&place)?;
-        sync_folder(&place)
+        self.root.remove_file(Path::new(path))
     }
 
     /// Removes what an interrupted [`Machine::put`] left.
     pub(crate) fn remove_draft(&self, path: &str) {
-        let _ = self.burn().and_then(|()| fs::remove_file(self.place(&draft(path))));
+        let _ = self.burn().and_then(|()| self.root.remove_file(Path::new(&draft(path))));
     }
 
     /// Makes a folder whose parent exists.
@@ -179,7 +177,7 @@ impl Machine {
     /// It cannot be made.
     pub fn make_folder(&self, path: &str) -> io::Result<()> {
         self.burn()?;
-        fs::create_dir(self.place(path))
+        self.root.make_folder(Path::new(path), 0o777)
     }
 
     /// Removes a folder if it is empty, and says whether it was.
@@ -188,7 +186,7 @@ impl Machine {
     /// It is empty and cannot be removed.
     pub fn remove_folder(&self, path: &str) -> io::Result<bool> {
         self.burn()?;
-        match fs::remove_dir(self.place(path)) {
+        match self.root.remove_folder(Path::new(path)) {
             Ok(()) => Ok(true),
             Err(error) if matches!(error.kind(), ErrorKind::DirectoryNotEmpty | ErrorKind::NotFound) => {
                 Ok(false)
@@ -199,7 +197,7 @@ impl Machine {
 
     /// Whether there is a folder.
     pub fn has_folder(&self, path: &str) -> bool {
-        self.place(path).is_dir()
+        self.root.has_folder(Path::new(path))
     }
 
     /// Which boot of the kernel this is.
@@ -220,7 +218,7 @@ impl Machine {
 
     /// Whether the cards of this machine are meant, not the files of a tree.
     fn has_cards(&self) -> bool {
-        self.root == Path::new("/")
+        self.root.is_machine()
     }
 
     /// The card and the setting of a path, if a card must be asked for it.
@@ -228,20 +226,43 @@ impl Machine {
         path.strip_prefix(CARDS).filter(|_| self.has_cards())?.split_once('/')
     }
 
-    /// Where a path is on this machine.
-    pub(crate) fn place(&self, path: &str) -> PathBuf {
-        self.root.join(path.trim_start_matches('/'))
+    /// Where paths start.
+    pub(crate) fn root(&self) -> &Root {
+        &self.root
+    }
+
+    /// The program that root's unit may run for `strowger tune restore`: the running one, else the installed
+    /// one, if only root may change it. In a tree only the installed one counts.
+    pub fn safe_program(&self, running: Option<&Path>) -> Option<PathBuf> {
+        let installed = Path::new(INSTALLED);
+        let candidates = match self.root.is_machine() {
+            true => [running.map(Path::to_owned), std::fs::canonicalize(installed).ok()],
+            false => [None, Some(installed.to_owned())],
+        };
+        candidates.into_iter().flatten().find(|program| self.only_root_may_change(program))
+    }
+
+    /// Whether a file is a regular one that only root may change: it and all folders above it belong to root,
+    /// are writable by nobody else, and are no links.
+    fn only_root_may_change(&self, file: &Path) -> bool {
+        let about = |place: &Path| self.root.about_itself(place);
+        let regular = |about: Stat| FileType::from_raw_mode(about.st_mode) == FileType::RegularFile;
+        // A link has a mode that everybody may write, so it fails here.
+        let safe = |place: &Path| about(place).is_ok_and(|about| is_roots(about.st_uid, about.st_mode));
+        file.is_absolute() && about(file).is_ok_and(regular) && file.ancestors().all(safe)
     }
 
     fn look(&self, path: &str) -> Seen {
         let reading = self.read(path);
-        let place = self.place(path);
+        let place = Path::new(path);
         let writable = match reading {
             // A file of ours can be made where its nearest folder can be written.
             Reading::Absent => {
-                place.ancestors().skip(1).find(|folder| folder.exists()).is_some_and(may_write)
+                let mut folders = place.ancestors().skip(1);
+                let nearest = folders.find(|folder| self.root.about(folder).is_ok());
+                nearest.is_some_and(|folder| self.root.may_write(folder))
             }
-            Reading::Text(_) | Reading::Denied(_) => may_write(&place),
+            Reading::Text(_) | Reading::Denied(_) => self.root.may_write(place),
         };
         Seen::new(reading, writable)
     }
@@ -257,14 +278,19 @@ impl Machine {
                     next.push(format!("{folder}/{part}"));
                     continue;
                 }
-                let entries = fs::read_dir(self.place(folder)).into_iter().flatten().flatten();
-                let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+                let at = if folder.is_empty() { "/" } else { folder };
+                let names = self.root.names(Path::new(at)).into_iter();
                 next.extend(names.filter(|name| fits(part, name)).map(|name| format!("{folder}/{name}")));
             }
             next.truncate(MOST_FILES);
             found = next;
         }
-        found.retain(|path| self.place(path).metadata().is_ok_and(|about| !about.is_dir()));
+        let is_folder = |about: Stat| FileType::from_raw_mode(about.st_mode) == FileType::Directory;
+        found.retain(|path| match self.root.about(Path::new(path)) {
+            Ok(about) => !is_folder(about),
+            // It masks a file, also in a tree without devices.
+            Err(_) => self.root.link(Path::new(path)).is_ok_and(|to| to == "/dev/null"),
+        });
         found.sort();
         found
     }
@@ -311,13 +337,9 @@ fn draft(path: &str) -> String {
     format!("{path}.new")
 }
 
-/// Makes a new name in a folder last.
-fn sync_folder(place: &Path) -> io::Result<()> {
-    place.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
-}
-
-fn may_write(place: &Path) -> bool {
-    access(place, Access::WRITE_OK).is_ok()
+/// Whether an owner and a mode mean that only root may write.
+fn is_roots(owner: u32, mode: u32) -> bool {
+    owner == 0 && mode & 0o022 == 0
 }
 
 /// Whether an error says that a driver does not have an attribute.
@@ -334,4 +356,55 @@ fn fits(part: &str, name: &str) -> bool {
     }
     let (before, after) = part.split_once('*').unwrap_or((part, ""));
     name.len() >= before.len() + after.len() && name.starts_with(before) && name.ends_with(after)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn program_that_others_may_change_is_not_run_as_root() {
+        for (owner, mode, good) in
+            [(0, 0o755, true), (1_000, 0o755, false), (0, 0o775, false), (0, 0o757, false)]
+        {
+            assert_eq!(is_roots(owner, mode), good, "{owner} {mode:o}");
+        }
+        // The folder of temporary files is writable by everybody.
+        let file = std::env::temp_dir().join(format!("strowger-tune-program-{}", std::process::id()));
+        std::fs::write(&file, "").unwrap();
+        assert!(!Machine::new(Path::new("/")).only_root_may_change(&file));
+        std::fs::remove_file(&file).unwrap();
+        let machine = Machine::new(Path::new("/"));
+        assert!(!machine.only_root_may_change(Path::new("/usr/nonexistent")), "no program");
+        assert!(!machine.only_root_may_change(Path::new("/usr")), "a folder");
+    }
+
+    #[test]
+    fn program_of_another_user_is_not_named_for_root() {
+        use std::os::unix::fs::PermissionsExt;
+        let tree = std::env::temp_dir().join(format!("strowger-tune-safe-{}", std::process::id()));
+        let folder = tree.join("usr/local/bin");
+        std::fs::create_dir_all(&folder).unwrap();
+        let machine = Machine::new(&tree);
+        assert_eq!(machine.safe_program(Some(Path::new("/usr/bin/env"))), None, "there is none");
+        let program = folder.join("strowger");
+        std::fs::write(&program, "").unwrap();
+        let mode = |of: &Path, mode| {
+            std::fs::set_permissions(of, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        mode(&program, 0o777);
+        assert_eq!(machine.safe_program(None), None, "everybody may write it");
+        mode(&program, 0o755);
+        mode(&folder, 0o775);
+        assert_eq!(machine.safe_program(None), None, "a group may replace it");
+        for folder in [&folder, &tree.join("usr/local"), &tree.join("usr"), &tree] {
+            mode(folder, 0o755);
+        }
+        let expected = rustix::process::geteuid().is_root().then(|| PathBuf::from(INSTALLED));
+        assert_eq!(machine.safe_program(None), expected);
+        std::fs::rename(&program, folder.join("other")).unwrap();
+        std::os::unix::fs::symlink("other", &program).unwrap();
+        assert_eq!(machine.safe_program(None), None, "a link");
+        std::fs::remove_dir_all(&tree).unwrap();
+    }
 }

@@ -10,9 +10,12 @@ const HEAD: &str = "# Written by `strowger tune apply`. `strowger tune undo` rem
 /// The units of the server that a drop-in can belong to.
 const UNITS: [&str; 2] = ["/etc/systemd/system/strowger.service", "/usr/lib/systemd/system/strowger.service"];
 
+/// What runs `restore`.
+const RESTORE_KEY: &str = "ExecStartPre";
+
 /// The files that the changes need, with what is in them now and what is to be in them. Where a value has no
-/// file of its own, the unit of the server runs `restore` at its start, if there is one.
-pub(crate) fn wanted(machine: &Machine, changes: &[&Change], restore: &str) -> Vec<OwnFile> {
+/// file of its own, the unit of the server runs `restore` at its start, if there are both.
+pub(crate) fn wanted(machine: &Machine, changes: &[&Change], restore: Option<&str>) -> Vec<OwnFile> {
     let (mut kernel, mut unit) = (BTreeMap::new(), BTreeMap::new());
     let has_unit = UNITS.iter().any(|path| matches!(machine.read(path), Reading::Text(_)));
     for change in changes {
@@ -21,9 +24,9 @@ pub(crate) fn wanted(machine: &Machine, changes: &[&Change], restore: &str) -> V
                 if let Some(name) = name_of(path) {
                     kernel.insert(name, value.clone());
                 }
-                if has_unit && lost_at_boot(path) {
+                if let Some(restore) = restore.filter(|_| has_unit && lost_at_boot(path)) {
                     // Its failure must not keep the server from starting, and it needs root.
-                    unit.insert("ExecStartPre".to_owned(), format!("-+{restore}"));
+                    unit.insert(RESTORE_KEY.to_owned(), format!("-+{restore}"));
                 }
             }
             Change::UnitLine { key, value } => {

@@ -1,6 +1,7 @@
 //! Which changes are to be made.
 
 use crate::apply::Applied;
+use crate::restore;
 use tune_rules::{Change, Finding, Level, OWN_UNIT_FILE};
 
 /// What makes a changed unit count.
@@ -50,6 +51,16 @@ pub fn select<'a>(findings: &'a [Finding], names: &[String]) -> Vec<Plan<'a>> {
         }
     }
     plans
+}
+
+/// Whether a change was made that no file of the kernel's settings sets in time at boot.
+pub fn lost_at_boot(plans: &[Plan<'_>], results: &[Applied]) -> bool {
+    let lost = |change: &Change| match change {
+        Change::Value { path, .. } => restore::lost_at_boot(path),
+        Change::UnitLine { .. } => false,
+    };
+    let made = |name: &str| results.iter().any(|result| result.made() && result.name() == name);
+    plans.iter().any(|plan| lost(plan.change) && made(&plan.change.name()))
 }
 
 /// What is to be done by hand after changes were made, without repetition.

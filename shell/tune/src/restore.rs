@@ -2,63 +2,52 @@
 
 use crate::apply::{Applied, again, entry_for};
 use crate::journal::{Entry, Journal, JournalError};
+use crate::latest::latest;
 use crate::machine::Machine;
-use std::collections::BTreeMap;
 use tune_rules::{Reading, same_value};
 
-/// What the journal says of one place.
-struct Wanted {
-    item: String,
-    old: String,
-    new: String,
-    seen: Option<String>,
-}
-
-/// Writes the values of cards and of `/sys` again that were applied to last, after a boot has lost them. What
-/// has them still is not touched.
+/// Writes the values of cards and of `/sys` again that were applied to last and that a boot has lost, once
+/// for each boot. What was changed since then, or within the boot of `apply`, is not touched.
 ///
 /// # Errors
-/// The journal cannot be written; nothing is changed then.
+/// The journal cannot be written. A value whose entry is missing is not changed.
 pub fn restore(machine: &Machine, journal: &mut Journal) -> Result<Vec<Applied>, JournalError> {
-    let mut places: BTreeMap<String, Wanted> = BTreeMap::new();
-    for entry in journal.entries() {
-        match entry {
-            Entry::Value { item, path, old, new, until_reboot, .. } => {
-                places.remove(path);
-                if !until_reboot && lost_at_boot(path) {
-                    let (item, old, new) = (item.clone(), old.clone(), new.clone());
-                    places.insert(path.clone(), Wanted { item, old, new, seen: None });
-                }
-            }
-            Entry::Seen { path, text } => {
-                if let Some(wanted) = places.get_mut(path) {
-                    wanted.seen = Some(text.clone());
-                }
-            }
-            Entry::File { .. } | Entry::Folder { .. } => {}
+    let boot = machine.boot();
+    let (mut lost, mut entries, mut after) = (Vec::new(), Vec::new(), Vec::new());
+    for (path, last) in latest(journal.entries()) {
+        let this_boot = boot.is_empty() || last.boot == boot;
+        if last.until_reboot || !lost_at_boot(path) || this_boot {
+            continue;
         }
-    }
-    let mut lost = Vec::new();
-    for (path, wanted) in places {
-        // A card that is gone, or a queue of it.
-        let Reading::Text(now) = machine.read(&path) else { continue };
-        if !same_value(&now, wanted.seen.as_deref().unwrap_or(&wanted.new)) {
-            lost.push((path, wanted, now));
+        // A card that is gone, or a queue of it, or a module that comes later.
+        let Reading::Text(now) = machine.read(path) else { continue };
+        let path = path.to_owned();
+        after.push(Entry::Restored { path: path.clone(), boot: boot.clone() });
+        if same_value(&now, last.text()) {
+            continue;
         }
+        // A boot may bring another value than the one before. Then `undo` goes back to that one first.
+        let other = !same_value(&now, last.old);
+        if other {
+            entries.push(entry_for(machine, last.item, &path, (&now, last.new), false));
+        }
+        lost.push((path, last.item.to_owned(), last.new.to_owned(), now, other));
     }
-    // A boot may bring another value than the one before: then that one is what `undo` goes back to first.
-    let other = |(_, wanted, now): &&(String, Wanted, String)| !same_value(now, &wanted.old);
-    let entries: Vec<Entry> = lost
-        .iter()
-        .filter(other)
-        .map(|(path, wanted, now)| entry_for(machine, &wanted.item, path, (now, &wanted.new), false))
-        .collect();
     if !entries.is_empty() {
         journal.append(entries)?;
     }
-    let write =
-        |(path, wanted, now): &(String, Wanted, String)| again(machine, &wanted.item, path, now, &wanted.new);
-    Ok(lost.iter().map(write).collect())
+    let mut results = Vec::new();
+    for (path, item, new, now, other) in lost {
+        let result = again(machine, &item, &path, &now, &new);
+        if other && !result.made() {
+            after.insert(0, Entry::NotMade { path });
+        }
+        results.push(result);
+    }
+    if !after.is_empty() {
+        journal.append(after)?;
+    }
+    Ok(results)
 }
 
 /// Whether no file sets a value at boot in time. Most settings of the kernel have one, but those of netfilter

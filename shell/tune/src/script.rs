@@ -3,9 +3,10 @@
 use crate::machine::Machine;
 use crate::own_files;
 use crate::plan::Plan;
+use crate::restore::lost_at_boot;
 use tune_rules::{Change, name_of};
 
-/// The changes as a script for `sh`, which does what `apply` does, without a journal.
+/// The changes as a script for `sh`: what `apply` does, without a journal and without what `restore` needs.
 pub fn script(machine: &Machine, plans: &[Plan<'_>]) -> String {
     let mut text = "#!/bin/sh\n# The changes of `strowger tune apply`. This script keeps no journal: `tune undo` cannot undo it.\nset -eu\n".to_owned();
     let mut item = "";
@@ -19,8 +20,14 @@ pub fn script(machine: &Machine, plans: &[Plan<'_>]) -> String {
         }
     }
     // A script has no journal to restore from.
+    let lost = |change: &Change| matches!(change, Change::Value { path, .. } if lost_at_boot(path));
+    if plans.iter().any(|plan| lost(plan.change())) {
+        text.push_str(
+            "\n# Run this script again after each boot: settings of cards, /sys and netfilter are lost.\n",
+        );
+    }
     let lasting: Vec<&Change> = plans.iter().map(Plan::change).filter(|change| !is_of_card(change)).collect();
-    for file in own_files::wanted(machine, &lasting, "") {
+    for file in own_files::wanted(machine, &lasting, None) {
         let path = file.path();
         let folder = path.rsplit_once('/').map_or("/", |(folder, _)| folder);
         text.push_str(&format!(

@@ -1,7 +1,8 @@
 //! Apply, verify and undo on a tree of files.
 
 use crate::{
-    Applied, Entry, Journal, Lasting, Machine, Outcome, Undone, apply, restore, select, undo, verify,
+    Applied, Entry, Journal, JournalPlace, Lasting, Machine, Outcome, Undone, apply, restore, select, undo,
+    verify,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -48,7 +49,7 @@ const FILES: &[(&str, &str)] = &[
 ];
 
 fn always() -> Lasting {
-    Lasting::Always { restore: "/usr/local/bin/strowger tune restore".to_owned() }
+    Lasting::Always { restore: Some("/usr/local/bin/strowger tune restore".to_owned()) }
 }
 
 impl Tree {
@@ -267,7 +268,8 @@ fn until_reboot_writes_no_file() {
 
 #[test]
 fn journal_refuses_paths_that_apply_never_writes() {
-    for (path, kind) in [("/etc/shadow", "file"), ("/proc/sys/../../etc/shadow", "value"), ("/etc", "value")]
+    for (path, kind) in
+        [("/etc/shadow", "file"), ("/proc/sys/../../etc/shadow", "value"), ("/etc/shadow", "value")]
     {
         let tree = Tree::new();
         tree.put("etc/shadow", "secret\n");
@@ -286,7 +288,11 @@ fn journal_refuses_paths_that_apply_never_writes() {
             },
         };
         journal.append(vec![entry]).unwrap();
-        assert!(undo(&tree.machine(), journal).unwrap_err().to_string().contains("never writes"));
+        drop(journal);
+        // So neither `undo` nor `restore` starts.
+        let said = Journal::existing(&tree.journal()).err().unwrap().to_string();
+        assert!(said.contains("journal:1: ") && said.contains("never writes"), "{said}");
+        assert!(Journal::entries_of(&tree.journal()).is_err());
         assert_eq!(tree.get("etc/shadow"), "secret\n");
     }
 }
@@ -379,13 +385,23 @@ fn settings_of_cards_are_restored_after_a_boot() {
     let lines = "[Service]\nExecStartPre=-+/usr/local/bin/strowger tune restore\nLimitNOFILE=21504\n";
     assert!(unit.ends_with(lines), "{unit}");
     assert_eq!(crate::steps(&findings, &applied)[0], "systemctl daemon-reload; systemctl restart strowger");
+    // A person's change within this boot stays.
+    tree.put("ethtool/eth0/rx-hash-udp4", "sdf\n");
+    assert_eq!(restore(&tree.machine(), &mut journal).unwrap(), []);
     // A boot: one value is as before, another one is new, and interrupts have other numbers.
+    tree.put("proc/sys/kernel/random/boot_id", "5a0c3c0e-0000-4000-8000-000000000002\n");
     tree.put("proc/irq/39/smp_affinity_list", "0\n");
     tree.put("ethtool/eth0/rx-hash-udp4", "sd\n");
     tree.put("sys/class/net/eth0/queues/rx-0/rps_cpus", "1\n");
     assert_eq!(restore(&tree.machine(), &mut journal).unwrap().len(), 2);
-    assert_eq!(restore(&tree.machine(), &mut journal).unwrap(), []);
     assert_eq!(tree.get("ethtool/eth0/rx-hash-udp4"), "sdfn\n");
+    // Once for each boot.
+    for path in ["ethtool/eth0/rx-hash-udp4", "sys/class/net/eth0/queues/rx-0/rps_cpus"] {
+        let restored = tree.get(path);
+        tree.put(path, "1\n");
+        assert_eq!(restore(&tree.machine(), &mut journal).unwrap(), [], "{path}");
+        tree.put(path, &restored);
+    }
     assert_eq!(tree.get("sys/class/net/eth0/queues/rx-0/rps_cpus"), "0\n");
     assert_eq!(tree.get("proc/irq/39/smp_affinity_list"), "0\n");
     drop(journal);
@@ -417,13 +433,18 @@ fn settings_of_a_module_are_restored_when_it_came_late() {
     apply(&tree.machine(), &select(&findings, &["conntrack".to_owned()]), &mut journal, &always()).unwrap();
     assert!(tree.get(&tune_rules::OWN_UNIT_FILE[1..]).contains("tune restore"));
     assert!(tree.get(&OWN_SYSCTL_FILE[1..]).contains("net.netfilter.nf_conntrack_max = 65536\n"));
+    let module = tree.0.join("proc/sys/net/netfilter/nf_conntrack_max");
+    fs::remove_file(&module).unwrap();
+    tree.put("proc/sys/kernel/random/boot_id", "5a0c3c0e-0000-4000-8000-000000000002\n");
+    assert_eq!(restore(&tree.machine(), &mut journal).unwrap(), []);
     tree.put("proc/sys/net/netfilter/nf_conntrack_max", "4096\n");
-    let entries = journal.entries().len();
     assert_eq!(restore(&tree.machine(), &mut journal).unwrap().len(), 1);
     assert_eq!(tree.get("proc/sys/net/netfilter/nf_conntrack_max"), "65536\n");
-    assert_eq!(journal.entries().len(), entries, "the journal has the old value already");
+    let values = journal.entries().iter().filter(|entry| matches!(entry, Entry::Value { .. }));
+    assert_eq!(values.count(), 1, "the journal has the old value already");
     drop(journal);
     tree.undo();
+    tree.put("proc/sys/kernel/random/boot_id", "5a0c3c0e-0000-4000-8000-000000000001\n");
     assert_eq!(before, tree.everything());
 }
 
@@ -439,6 +460,48 @@ fn value_that_the_kernel_refuses_is_set_by_no_file() {
     assert_eq!(applied.iter().filter(failed).map(Applied::name).collect::<Vec<_>>(), ["net.core.somaxconn"]);
     assert!(!tree.get(&OWN_SYSCTL_FILE[1..]).contains("somaxconn"));
     assert!(tree.get(&OWN_SYSCTL_FILE[1..]).contains("rmem_max"));
+    drop(journal);
+    // What was not made is not missed, and is not there to be undone.
+    let entries = Journal::entries_of(&tree.journal()).unwrap();
+    assert!(verify(&machine, &entries).iter().all(|v| v.name() != "net.core.somaxconn"));
+    tree.put("proc/sys/net/core/somaxconn", "512\n");
+    assert!(tree.undo().iter().all(|u| !matches!(u, Undone::LeftAlone { .. })));
+    assert_eq!(tree.get("proc/sys/net/core/somaxconn"), "512\n");
+}
+
+#[test]
+fn value_refused_later_is_verified_as_made_before() {
+    let tree = Tree::new();
+    tree.apply();
+    let machine = tree.machine();
+    machine.refuse("/proc/sys/net/core/rmem_max");
+    let mut journal = Journal::open(&tree.journal()).unwrap();
+    let findings = check(&machine.snapshot(), &Expected::default().with_calls(10_000));
+    let plans = select(&findings, &["udp_buffers".to_owned()]);
+    apply(&machine, &plans, &mut journal, &Lasting::UntilReboot).unwrap();
+    let verified = verify(&machine, journal.entries());
+    let limit = verified.iter().find(|v| v.name() == "net.core.rmem_max").unwrap();
+    assert_eq!((limit.wanted(), limit.kept()), ("4194304", true));
+}
+
+#[test]
+fn setting_that_a_card_refuses_again_is_tried_once_a_boot() {
+    let tree = Tree::new();
+    plant_card(&tree);
+    let mut journal = Journal::open(&tree.journal()).unwrap();
+    let findings = tree.findings();
+    let plans = select(&findings, &["receive_hash".to_owned()]);
+    apply(&tree.machine(), &plans, &mut journal, &always()).unwrap();
+    tree.put("proc/sys/kernel/random/boot_id", "5a0c3c0e-0000-4000-8000-000000000002\n");
+    tree.put("ethtool/eth0/rx-hash-udp4", "s\n");
+    let machine = tree.machine();
+    machine.refuse("/ethtool/eth0/rx-hash-udp4");
+    assert_eq!(restore(&machine, &mut journal).unwrap()[0].outcome(), &Outcome::Unsupported);
+    assert_eq!(restore(&machine, &mut journal).unwrap(), []);
+    drop(journal);
+    // What the boot brought is not ours to undo.
+    tree.undo();
+    assert_eq!(tree.get("ethtool/eth0/rx-hash-udp4"), "s\n");
 }
 
 #[test]
@@ -491,6 +554,18 @@ fn script_does_what_apply_does() {
 }
 
 #[test]
+fn script_names_no_program_to_restore() {
+    let tree = Tree::new();
+    plant_card(&tree);
+    tree.put("proc/sys/net/netfilter/nf_conntrack_count", "10\n");
+    tree.put("proc/sys/net/netfilter/nf_conntrack_max", "4096\n");
+    let script = crate::script(&tree.machine(), &select(&tree.findings(), &[]));
+    assert!(script.contains("net.netfilter.nf_conntrack_max=65536"), "{script}");
+    assert!(!script.contains("ExecStartPre"), "{script}");
+    assert!(script.contains("# Run this script again after each boot"), "{script}");
+}
+
+#[test]
 fn masked_file_is_seen_as_the_system_sees_it() {
     let tree = Tree::new();
     tree.put("usr/lib/sysctl.d/50-a.conf", "net.ipv4.tcp_tw_recycle = 1\n");
@@ -521,4 +596,47 @@ fn hundreds_of_changes_are_shown_in_few_lines() {
     let text = tree.report(&findings);
     assert!(text.contains("and 196 more like these"), "{text}");
     assert_eq!(select(&findings, &["governor".to_owned()]).len(), 200);
+}
+
+#[test]
+fn links_of_a_tree_lead_to_the_tree_only() {
+    let tree = Tree::new();
+    let other = tree.0.with_extension("other");
+    for folder in ["sysctl.d", "journal", "root"] {
+        fs::create_dir_all(other.join(folder)).unwrap();
+    }
+    fs::write(other.join("value"), "128\n").unwrap();
+    let link = |to: &Path, from: &str| {
+        let from = tree.0.join(from);
+        let _ = fs::remove_file(&from).or_else(|_| fs::remove_dir_all(&from));
+        std::os::unix::fs::symlink(to, from).unwrap();
+    };
+    let root = Machine::new(&tree.0);
+    fs::create_dir_all(tree.0.join("var/lib")).unwrap();
+    link(&other.join("value"), "proc/sys/net/core/somaxconn");
+    link(&other.join("sysctl.d"), "etc/sysctl.d");
+    link(&other.join("journal"), "var/lib/strowger-tune");
+    // One that leads to the tree's own file is followed, also where it starts at the root.
+    link(Path::new("/proc/sys/net/core/rmem_here"), "proc/sys/net/core/rmem_max");
+    tree.put("proc/sys/net/core/rmem_here", "212992\n");
+    assert!(Journal::open(JournalPlace::of(&root)).is_err(), "a folder that is not in the tree");
+    let mut journal = Journal::open(&tree.0.join("journal")).unwrap();
+    let findings = tree.findings();
+    apply(&root, &select(&findings, &[]), &mut journal, &always()).unwrap();
+    assert_eq!(tree.get("proc/sys/net/core/rmem_here"), "4194304\n");
+    assert_eq!(fs::read_to_string(other.join("value")).unwrap(), "128\n");
+    for folder in ["sysctl.d", "journal"] {
+        assert_eq!(fs::read_dir(other.join(folder)).unwrap().count(), 0, "{folder}");
+    }
+    fs::remove_dir_all(&other).unwrap();
+}
+
+#[test]
+fn journal_in_the_current_folder_has_a_bare_name() {
+    let name = format!("strowger-tune-bare-{}", std::process::id());
+    let mut journal = Journal::open(&name).unwrap();
+    let wrote = journal.append(vec![Entry::Folder { path: "/etc/sysctl.d".to_owned() }]);
+    let there = Path::new(&name).exists();
+    journal.remove().unwrap();
+    assert!(wrote.is_ok() && there, "{wrote:?}");
 }

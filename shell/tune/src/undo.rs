@@ -2,8 +2,8 @@
 
 use crate::journal::{Entry, Journal, JournalError};
 use crate::machine::Machine;
-use std::collections::BTreeMap;
-use tune_rules::{OWN_SYSCTL_FILE, OWN_UNIT_FILE, Reading, same_value, shown};
+use std::collections::{BTreeMap, BTreeSet};
+use tune_rules::{Reading, same_value, shown};
 
 /// What came of undoing one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,20 +50,23 @@ pub enum Undone {
 /// Undoes all entries, the newest first, and removes the journal if nothing failed.
 ///
 /// # Errors
-/// The journal names a path that `strowger tune` never writes, or cannot be removed.
+/// The journal cannot be removed.
 pub fn undo(machine: &Machine, journal: Journal) -> Result<Vec<Undone>, JournalError> {
     let boot = machine.boot();
     let mut results = Vec::new();
     // What the kernel made of the value; it follows its entry, so it comes first here.
     let mut seen: BTreeMap<&str, &str> = BTreeMap::new();
-    for entry in journal.entries() {
-        guard(&journal, entry)?;
-    }
+    let mut not_made = BTreeSet::new();
     for entry in journal.entries().iter().rev() {
         match entry {
             Entry::Seen { path, text } => {
                 seen.insert(path, text);
             }
+            Entry::NotMade { path } => {
+                not_made.insert(path.as_str());
+            }
+            Entry::Value { path, new, .. } if not_made.remove(path.as_str()) && !has(machine, path, new) => {}
+            Entry::Restored { .. } => {}
             Entry::Value { path, old, new, boot: then, .. } => {
                 let ours = seen.remove(path.as_str()).unwrap_or(new);
                 results.push(value(machine, path, old, ours, boot != *then));
@@ -82,23 +85,9 @@ pub fn undo(machine: &Machine, journal: Journal) -> Result<Vec<Undone>, JournalE
     Ok(results)
 }
 
-/// Refuses entries that `apply` cannot have written: the journal is carried out as root.
-fn guard(journal: &Journal, entry: &Entry) -> Result<(), JournalError> {
-    let (path, allowed) = match entry {
-        Entry::Value { path, .. } | Entry::Seen { path, .. } => {
-            let roots = ["/proc/sys/", "/proc/irq/", "/sys/class/net/", "/sys/devices/", "/ethtool/"];
-            (path, roots.iter().any(|root| path.starts_with(root)))
-        }
-        Entry::File { path, .. } => (path, [OWN_SYSCTL_FILE, OWN_UNIT_FILE].contains(&path.as_str())),
-        Entry::Folder { path } => {
-            let parent = |file: &str| file.starts_with(&format!("{path}/"));
-            (path, parent(OWN_SYSCTL_FILE) || parent(OWN_UNIT_FILE))
-        }
-    };
-    if allowed && !path.split('/').any(|part| part == "..") {
-        return Ok(());
-    }
-    Err(journal.refuse(&format!("names {path}, which `strowger tune` never writes; nothing was undone")))
+/// Whether a place has a value.
+fn has(machine: &Machine, path: &str, value: &str) -> bool {
+    matches!(machine.read(path), Reading::Text(now) if same_value(&now, value))
 }
 
 fn value(machine: &Machine, path: &str, old: &str, ours: &str, restarted: bool) -> Undone {

@@ -1,6 +1,7 @@
 //! Compares the machine with the journal.
 
 use crate::journal::Entry;
+use crate::latest::{Latest, latest};
 use crate::machine::Machine;
 use std::collections::BTreeMap;
 use tune_rules::{OWN_SYSCTL_FILE, Reading, SysctlLine, lines_for, same_value, shown, sysctl_lines};
@@ -42,35 +43,17 @@ impl Verified {
     }
 }
 
-/// What was written last to one place.
-struct Last<'a> {
-    text: &'a str,
-    until_reboot: bool,
-    boot: &'a str,
-}
-
 /// Compares every setting and file of the journal with the machine.
 pub fn verify(machine: &Machine, entries: &[Entry]) -> Vec<Verified> {
-    let (mut values, mut files) = (BTreeMap::new(), BTreeMap::new());
+    let mut files = BTreeMap::new();
     for entry in entries {
-        match entry {
-            Entry::Value { path, new, until_reboot, boot, .. } => {
-                values.insert(path.as_str(), Last { text: new, until_reboot: *until_reboot, boot });
-            }
-            Entry::Seen { path, text } => {
-                if let Some(last) = values.get_mut(path.as_str()) {
-                    last.text = text;
-                }
-            }
-            Entry::File { path, new, .. } => {
-                files.insert(path.as_str(), new.as_str());
-            }
-            Entry::Folder { .. } => {}
+        if let Entry::File { path, new, .. } = entry {
+            files.insert(path.as_str(), new.as_str());
         }
     }
     let lines = sysctl_lines(&machine.snapshot());
     let mut results: Vec<Verified> =
-        values.iter().map(|(path, last)| value(machine, path, last, &lines)).collect();
+        latest(entries).iter().map(|(path, last)| value(machine, path, last, &lines)).collect();
     for (path, text) in files {
         let now = match machine.read(path) {
             Reading::Text(now) => Some(now),
@@ -88,16 +71,16 @@ pub fn verify(machine: &Machine, entries: &[Entry]) -> Vec<Verified> {
     results
 }
 
-fn value(machine: &Machine, path: &str, last: &Last<'_>, lines: &[SysctlLine]) -> Verified {
+fn value(machine: &Machine, path: &str, last: &Latest<'_>, lines: &[SysctlLine]) -> Verified {
     let name = shown(path);
     let now = match machine.read(path) {
         Reading::Text(text) => Some(text.trim().to_owned()),
         Reading::Absent | Reading::Denied(_) => None,
     };
-    let kept = now.as_deref().is_some_and(|now| same_value(now, last.text));
+    let kept = now.as_deref().is_some_and(|now| same_value(now, last.text()));
     // The line that counts at the next boot.
     let rival = lines_for(lines, &name).last().filter(|line| line.file() != OWN_SYSCTL_FILE);
-    let rival = rival.filter(|line| !same_value(line.value(), last.text));
+    let rival = rival.filter(|line| !same_value(line.value(), last.text()));
     let by = match (&now, rival) {
         (Some(_), Some(line)) if kept && !last.until_reboot => {
             Some(format!("{} will set {} at the next boot", line.place(), line.value()))
@@ -109,11 +92,11 @@ fn value(machine: &Machine, path: &str, last: &Last<'_>, lines: &[SysctlLine]) -
         (None, _) => Some("it no longer exists".to_owned()),
         _ => culprit(machine, path, last),
     };
-    Verified { name, wanted: last.text.trim().to_owned(), now, kept: by.is_none() && kept, by }
+    Verified { name, wanted: last.text().trim().to_owned(), now, kept: by.is_none() && kept, by }
 }
 
 /// Who is known to change such values.
-fn culprit(machine: &Machine, path: &str, last: &Last<'_>) -> Option<String> {
+fn culprit(machine: &Machine, path: &str, last: &Latest<'_>) -> Option<String> {
     if machine.boot() != last.boot {
         return Some(match last.until_reboot {
             true => "the machine started anew, and --until-reboot said so".to_owned(),

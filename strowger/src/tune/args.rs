@@ -2,7 +2,8 @@
 
 use crate::cli::Output;
 use clap::{Args, Subcommand};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use tune::{JournalPlace, Machine};
 use tune_rules::Expected;
 
 /// Examples of `strowger tune --help`.
@@ -50,8 +51,11 @@ pub struct TuneArgs {
 
 impl TuneArgs {
     /// Where old values are kept.
-    pub fn journal(&self) -> PathBuf {
-        self.journal.clone().unwrap_or_else(|| self.root.join(Path::new("var/lib/strowger-tune/journal")))
+    pub fn journal(&self) -> JournalPlace {
+        match &self.journal {
+            Some(path) => JournalPlace::from(path),
+            None => JournalPlace::of(&Machine::new(&self.root)),
+        }
     }
 }
 
