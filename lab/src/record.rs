@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use load::report::{Fact, Report, SeriesReport};
 
 use crate::experiment::{Measure, Quantity, Statistic};
+use crate::statistics::median;
 
 /// Version of [`RunRecord`] as JSON. It grows when an old reader would misunderstand a new file.
 pub const VERSION: u32 = 1;
@@ -113,18 +114,21 @@ impl RunRecord {
         self.load.measured.get("calls.succeeded").map(|calls| *calls as f64)
     }
 
-    /// Seconds from a fault until a whole second has successful calls and no failed one; the longest of all
-    /// faults. Where that never comes, the time to the end of the measurement.
+    /// Seconds from a fault until a whole second has half of the successful calls that a second had before
+    /// the first fault, and no failed one; the longest of all faults. Only seconds that begin after the fault
+    /// count. Where none comes, the time to the end of the measurement.
     fn recovery(&self) -> Option<f64> {
         let series = &self.load.series;
         let (good, bad) = (series.column("succeeded"), series.column("failed"));
         let before = self.load.windows.before();
         let end = before + self.load.windows.measured;
         let whole = |from: &f64| *from + series.interval <= end;
+        let first = self.faults.iter().map(|(at, _)| *at).min_by(f64::total_cmp)?;
+        let usual = self.usual_second(before, before + first);
         let of_fault = |at: f64| {
             let good_second = |nth: usize| {
                 let count = |column: &[Option<f64>]| column.get(nth).copied().flatten().unwrap_or(0.0);
-                count(good) > 0.0 && count(bad) == 0.0
+                count(good) > 0.0 && count(good) >= usual / 2.0 && count(bad) == 0.0
             };
             let seconds =
                 series.time.iter().enumerate().filter(|(_, from)| **from >= before + at && whole(from));
@@ -136,6 +140,23 @@ impl RunRecord {
                 - at
         };
         self.faults.iter().map(|(at, _)| of_fault(*at)).max_by(f64::total_cmp)
+    }
+
+    /// Successful calls of a second before a fault: the median of the whole seconds from `from` until
+    /// `until`, or of those of the warm-up if there is none.
+    fn usual_second(&self, from: f64, until: f64) -> f64 {
+        let series = &self.load.series;
+        let pairs: Vec<(f64, f64)> = series
+            .time
+            .iter()
+            .zip(series.column("succeeded"))
+            .filter(|(at, _)| **at + series.interval <= until)
+            .map(|(at, count)| (*at, count.unwrap_or(0.0)))
+            .collect();
+        let since = |from: f64| -> Vec<f64> {
+            pairs.iter().filter(|(at, _)| *at >= from).map(|(_, count)| *count).collect()
+        };
+        median(&since(from)).or_else(|| median(&since(0.0))).unwrap_or(0.0)
     }
 
     /// Milliseconds.
@@ -249,6 +270,43 @@ mod tests {
         // After the last second of the measurement nothing is judged.
         record.faults = vec![(5.5, "kill".to_owned())];
         assert_eq!(record.figure(quantity(Measure::Recovery)), Some(0.5));
+    }
+
+    fn with_series(succeeded: [f64; 9], failed: [f64; 9]) -> RunRecord {
+        let mut record = record();
+        record.load.windows.measured = 7.0;
+        record.load.series.interval = 1.0;
+        record.load.series.time = (0..9).map(f64::from).collect();
+        let column = |key: &str, values: [f64; 9]| Column {
+            key: key.to_owned(),
+            unit: String::new(),
+            values: values.map(Some).to_vec(),
+        };
+        record.load.series.columns = vec![column("succeeded", succeeded), column("failed", failed)];
+        record
+    }
+
+    #[test]
+    fn success_just_before_the_fault_is_no_recovery() {
+        // Killed 20 ms into the second from 4 on: it has a call that succeeded, and none that failed yet.
+        let mut record = with_series(
+            [9.0, 9.0, 9.0, 9.0, 1.0, 0.0, 0.0, 9.0, 9.0],
+            [0.0, 0.0, 0.0, 0.0, 0.0, 9.0, 9.0, 0.0, 0.0],
+        );
+        record.faults = vec![(2.02, "kill".to_owned())];
+        let recovery = record.figure(quantity(Measure::Recovery)).expect("a fault");
+        assert!((recovery - 2.98).abs() < 1e-9, "{recovery}");
+    }
+
+    #[test]
+    fn second_with_few_calls_is_no_recovery() {
+        let mut record = with_series([9.0, 9.0, 9.0, 9.0, 0.0, 1.0, 4.0, 5.0, 9.0], [0.0; 9]);
+        record.faults = vec![(2.0, "stop".to_owned())];
+        assert_eq!(record.figure(quantity(Measure::Recovery)), Some(3.0));
+        // Where nothing comes back, it lasts to the end.
+        record = with_series([9.0, 9.0, 9.0, 9.0, 0.0, 0.0, 1.0, 0.0, 0.0], [0.0; 9]);
+        record.faults = vec![(2.0, "kill".to_owned()), (3.0, "not back".to_owned())];
+        assert_eq!(record.figure(quantity(Measure::Recovery)), Some(5.0));
     }
 
     #[test]

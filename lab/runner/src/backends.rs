@@ -66,7 +66,7 @@ impl Backends {
         for mut command in commands {
             let mut process =
                 Process::start(&mut command, &cpus).map_err(|error| format!("a back end: {error}"))?;
-            process.wait_for("ready", START).map_err(|error| format!("a back end: {error}"))?;
+            process.wait_until_ready(START).map_err(|error| format!("a back end: {error}"))?;
             backends.processes.push(process);
         }
         Ok(backends)

@@ -1,7 +1,7 @@
 //! Programs that a run starts: each in a process group of its own, with its output kept. Only these groups
 //! are ended.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -67,7 +67,10 @@ impl Process {
     /// If the program cannot be started.
     pub fn start(command: &mut Command, cpus: &[u32]) -> io::Result<Process> {
         let piped = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut groups = groups();
         let mut child = spawn_on(piped.process_group(0), cpus)?;
+        groups.insert(child.id());
+        drop(groups);
         let group = Pid::from_child(&child);
         let lines = Arc::new(Mutex::new(Lines::default()));
         let outputs: [Option<Box<dyn Read + Send>>; 2] = [
@@ -109,6 +112,27 @@ impl Process {
                     return Ok(());
                 }
                 return Err(format!("it ended before it was ready: {}", self.tail(5)));
+            }
+            if Instant::now() > until {
+                return Err(format!("it was not ready within {limit:?}: {}", self.tail(5)));
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    /// Waits for the line with which Strowger says that it is ready. A program that has ended is not ready.
+    ///
+    /// # Errors
+    /// What went wrong, with the program's last lines.
+    pub fn wait_until_ready(&mut self, limit: Duration) -> Result<(), String> {
+        let until = Instant::now() + limit;
+        loop {
+            if !self.is_running() {
+                self.drain();
+                return Err(format!("it ended before it was ready: {}", self.tail(5)));
+            }
+            if self.locked().all().any(|line| is_ready(line)) {
+                return Ok(());
             }
             if Instant::now() > until {
                 return Err(format!("it was not ready within {limit:?}: {}", self.tail(5)));
@@ -203,6 +227,7 @@ impl Process {
         if self.ended.is_none() {
             self.ended = self.child.wait().ok();
         }
+        groups().remove(&self.child.id());
         self.drain();
     }
 
@@ -221,10 +246,39 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if self.ended.is_none() {
-            self.kill();
-        }
+        // Its children may still run where it ended by itself.
+        self.kill();
     }
+}
+
+/// "strowger 0.1.0 ready: ...", as text or within a line of JSON; not "Address already in use".
+fn is_ready(line: &str) -> bool {
+    (line.starts_with("strowger ") || line.starts_with('{')) && line.contains(" ready: ")
+}
+
+/// Process groups that run. A group is started with this locked, so none is missed by [`end_all`].
+static GROUPS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
+fn groups() -> std::sync::MutexGuard<'static, BTreeSet<u32>> {
+    GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Kills every group, and ends this program with `status`.
+pub fn end_all(status: i32) -> ! {
+    let groups = groups();
+    for number in groups.iter().filter(|number| is_ours(**number)) {
+        let group = i32::try_from(*number).ok().and_then(Pid::from_raw);
+        let _ = group.map(|group| kill_process_group(group, Signal::KILL));
+    }
+    // Still locked: nothing starts any more.
+    std::process::exit(status)
+}
+
+/// Whether the process of this number is our child, or gone. Else its number was given to another program.
+fn is_ours(pid: u32) -> bool {
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return true };
+    let parent = stat.rsplit_once(')').and_then(|(_, after)| after.split_whitespace().nth(1)?.parse().ok());
+    parent == Some(std::process::id())
 }
 
 /// A child inherits the processors of the thread that starts it.
@@ -297,6 +351,33 @@ mod tests {
             .wait_for("ready", Duration::from_secs(20))
             .expect_err("it ends");
         assert!(error.contains("no such file"), "{error}");
+    }
+
+    #[test]
+    fn children_of_a_process_that_ended_are_ended_too() {
+        let mut process = shell("sleep 62 & echo child $!");
+        process.wait_for("child", Duration::from_secs(20)).expect("it says so");
+        assert!(process.wait_until(Instant::now() + Duration::from_secs(20), || false).is_some());
+        let output = process.output();
+        let child: u32 = output.trim().rsplit(' ').next().and_then(|pid| pid.parse().ok()).expect("a number");
+        let leader = process.child.id();
+        assert_eq!(group_of(child), Some(leader));
+        assert!(groups().contains(&leader));
+        drop(process);
+        assert_ne!(group_of(child), Some(leader), "{child} still runs");
+        assert!(!groups().contains(&leader));
+    }
+
+    #[test]
+    fn program_that_finds_its_port_in_use_is_not_ready() {
+        let limit = Duration::from_secs(20);
+        let mut taken = shell("echo 'strowger: udp:127.0.0.1:5060: Address already in use'; exit 2");
+        assert!(taken.wait_until_ready(limit).is_err());
+        let mut ended = shell("echo 'strowger 0.1.0 ready: udp:127.0.0.1:5060'; exit 2");
+        ended.wait_until(Instant::now() + limit, || false);
+        assert!(ended.wait_until_ready(limit).is_err());
+        let mut good = shell("echo 'strowger 0.1.0 ready: udp:127.0.0.1:5060'; exec sleep 63");
+        assert_eq!(good.wait_until_ready(limit), Ok(()));
     }
 
     #[test]

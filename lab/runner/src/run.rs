@@ -30,6 +30,8 @@ const SETTLE: Duration = Duration::from_secs(1);
 const GENERATOR_ENDS: Duration = Duration::from_secs(90);
 /// A search for the peak has its own limits; this ends one that hangs.
 const SEARCH_MAX: Duration = Duration::from_secs(3_600);
+/// What a record says of a server that was killed and did not start again.
+const NOT_BACK: &str = "not back";
 const STOP: Duration = Duration::from_secs(5);
 
 /// What all runs of an experiment share.
@@ -113,6 +115,7 @@ struct Performance<'a> {
     place: SocketAddr,
     started: u64,
     faults: Vec<(f64, String)>,
+    notes: Vec<String>,
 }
 
 impl<'a> Performance<'a> {
@@ -158,6 +161,7 @@ impl<'a> Performance<'a> {
             place,
             started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             faults: Vec::new(),
+            notes: Vec::new(),
         };
         if workload.users == 0 && workload.callees > 0 && needs_callees(system) && workload.answer.is_some() {
             let server = SocketAddr::new(performance.system.target.ip(), PORT);
@@ -186,7 +190,7 @@ impl<'a> Performance<'a> {
         let cpus = if self.setup.workload.workers <= 1 && processors() >= 2 { vec![1] } else { Vec::new() };
         let started = Process::start(&mut command, &cpus);
         let mut process = started.map_err(|error| NoRun::Failed(format!("the generator: {error}")))?;
-        process.wait_for("ready", Duration::from_secs(60)).map_err(|why| format!("the generator: {why}"))?;
+        process.wait_until_ready(Duration::from_secs(60)).map_err(|why| format!("the generator: {why}"))?;
         self.sampler.watch(Watched { name: "generator", pids: process.pids() });
         Ok(process)
     }
@@ -272,6 +276,7 @@ impl<'a> Performance<'a> {
             samples,
             window,
             faults: self.faults,
+            notes: self.notes,
             steady,
             ..RunRecord::default()
         };
@@ -299,7 +304,8 @@ impl<'a> Performance<'a> {
             if generator.wait_until(due, || stop.is_asked()).is_some() || stop.is_asked() {
                 return Ok(());
             }
-            self.faults.push((at.as_secs_f64(), fault.kind.name().to_owned()));
+            // The time is that of the fault itself: it may be later than the schedule has it.
+            self.faults.push((measured_from.elapsed().as_secs_f64(), fault.kind.name().to_owned()));
             let named = |why: String| NoRun::Failed(format!("the fault {}: {why}", fault.kind.name()));
             let lasts = fault.lasts;
             match (fault.kind, fault.place) {
@@ -308,7 +314,11 @@ impl<'a> Performance<'a> {
                         process.kill();
                     }
                     generator.wait_until(Instant::now() + lasts, || stop.is_asked());
-                    self.system.restart().map_err(named)?;
+                    if let Err(why) = self.system.restart() {
+                        self.faults.push((measured_from.elapsed().as_secs_f64(), NOT_BACK.to_owned()));
+                        self.notes.push(format!("{NOT_BACK} after a kill: {why}"));
+                        return Ok(());
+                    }
                     self.sampler.watch(Watched { name: "system", pids: self.system.pids() });
                 }
                 (FaultKind::Stop, place) => {

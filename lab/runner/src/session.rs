@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use lab::experiment::{Claim, Measure, Plan, Run, Setup};
@@ -14,9 +15,12 @@ use lab::judgement::{Case, Kept, judge};
 use lab::outcome::Outcome;
 use lab::record::RunRecord;
 use lab::statistics::{Rule, Schedule, Tolerance};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use crate::addresses::Addresses;
 use crate::archive::{Archive, EXTENSION, hash_of_file};
+use crate::process;
 use crate::run::{Bench, Finished, NoRun, Stop};
 
 /// Blocks that must be valid; an interval may need more.
@@ -50,23 +54,41 @@ struct Done {
     archive: String,
 }
 
-/// The asking of a person to end: Ctrl-C or SIGTERM.
+/// The asking of a person to end: Ctrl-C, SIGTERM, SIGQUIT or SIGHUP.
 #[derive(Clone, Debug, Default)]
 pub struct Asked(Arc<AtomicBool>);
 
 impl Asked {
-    /// Hears signals from now on. A second one ends the program at once.
+    /// Hears signals from now on. A second one kills all that was started, and ends the program at once.
     ///
     /// # Errors
     /// If the system refuses the handlers.
     pub fn listen() -> io::Result<Asked> {
         let asked = Asked::default();
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&asked.0))?;
-            signal_hook::flag::register(signal, Arc::clone(&asked.0))?;
+        let mut wanted = vec![SIGINT, SIGTERM, SIGQUIT];
+        // `nohup` has it ignored: so it stays.
+        if !is_ignored(SIGHUP) {
+            wanted.push(SIGHUP);
         }
+        let mut signals = Signals::new(wanted)?;
+        let flag = Arc::clone(&asked.0);
+        thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            for _ in signals.forever() {
+                if flag.swap(true, Ordering::Relaxed) {
+                    process::end_all(130);
+                }
+            }
+        })?;
         Ok(asked)
     }
+}
+
+/// Whether a signal is ignored since before this program began.
+fn is_ignored(signal: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal - 1) & 1 == 1
 }
 
 impl Stop for Asked {

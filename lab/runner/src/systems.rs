@@ -62,6 +62,8 @@ pub struct Running {
     process: Option<Process>,
     /// Servers behind it.
     backends: Backends,
+    /// It was killed and did not come back.
+    gone: bool,
     /// How it was started.
     again: Option<(Command, Vec<u32>, System)>,
     /// What it is.
@@ -86,7 +88,12 @@ impl Running {
 
     /// Whether it, or a server behind it, ended by itself.
     pub fn ended(&mut self) -> bool {
-        self.process.iter_mut().chain(self.backends.processes()).any(|process| !process.is_running())
+        let gone = self.gone;
+        self.process
+            .iter_mut()
+            .filter(|_| !gone)
+            .chain(self.backends.processes())
+            .any(|process| !process.is_running())
     }
 
     /// Starts it once more, after a kill.
@@ -95,10 +102,12 @@ impl Running {
     /// If it does not come up.
     pub fn restart(&mut self) -> Result<(), String> {
         let Some((command, cpus, system)) = self.again.as_mut() else { return Ok(()) };
+        self.gone = true;
         let mut process =
             Process::start(command, cpus).map_err(|error| format!("cannot start again: {error}"))?;
         until_ready(&mut process, system, self.target)?;
         self.process = Some(process);
+        self.gone = false;
         Ok(())
     }
 
@@ -138,7 +147,8 @@ pub fn start(system: &System, workload: &Workload, ground: &mut Ground<'_>) -> R
         SystemKind::Relay => relay(workload, target, ground)?,
         SystemKind::None => {
             let target = SocketAddr::new(ground.generator.ip(), ground.generator.port());
-            return Ok(Running { target, process: None, backends, again: None, described: Vec::new() });
+            let described = Vec::new();
+            return Ok(Running { target, process: None, backends, gone: false, again: None, described });
         }
     };
     let (program, mut command) = made;
@@ -149,13 +159,14 @@ pub fn start(system: &System, workload: &Workload, ground: &mut Ground<'_>) -> R
     }
     let cpus = processors(system, ground.apart);
     let named = |error| format!("{}: {error}", program.display());
+    let described = describe(&program, &command).map_err(named)?;
     let mut process = Process::start(&mut command, &cpus).map_err(|error| named(error.to_string()))?;
     until_ready(&mut process, system, target).map_err(named)?;
-    let described = describe(&program, &command);
     Ok(Running {
         target,
         process: Some(process),
         backends,
+        gone: false,
         again: Some((command, cpus, system.clone())),
         described,
     })
@@ -192,7 +203,7 @@ fn processors(system: &System, apart: bool) -> Vec<u32> {
 
 fn until_ready(process: &mut Process, system: &System, target: SocketAddr) -> Result<(), String> {
     if matches!(system.kind, SystemKind::Strowger | SystemKind::Balance | SystemKind::Relay) {
-        return process.wait_for("ready", system.start_limit);
+        return process.wait_until_ready(system.start_limit);
     }
     let until = Instant::now() + system.start_limit;
     let probed = SocketAddr::new(target.ip(), PORT);
@@ -241,7 +252,7 @@ fn write_config(ground: &Ground<'_>, name: &str, text: &str) -> Result<PathBuf, 
 }
 
 fn binary(system: &System, ground: &Ground<'_>) -> PathBuf {
-    system.binary.clone().unwrap_or_else(|| ground.own.to_owned())
+    system.binary.as_deref().map_or_else(|| ground.own.to_owned(), located)
 }
 
 /// `strowger serve`.
@@ -316,7 +327,7 @@ fn kamailio(
     ip: IpAddr,
     ground: &Ground<'_>,
 ) -> Result<(PathBuf, Command), String> {
-    let program = system.binary.clone().unwrap_or_else(|| found("kamailio"));
+    let program = system.binary.as_deref().map_or_else(|| found("kamailio"), located);
     let config = write_config(ground, "kamailio.cfg", &filled(&system.config, system, ip, ground))?;
     let mut command = Command::new(&program);
     command.arg("-f").arg(config).args(["-DD", "-E", "-m", "2048", "-M", "16", "-x", "tlsf", "-X", "fm"]);
@@ -353,10 +364,18 @@ fn of_command(system: &System, ip: IpAddr, ground: &Ground<'_>) -> Result<(PathB
         write_config(ground, CONFIG, &filled(&system.config, system, ip, ground))?;
     }
     let program = filled(program, system, ip, ground);
-    let program = if program.contains('/') { PathBuf::from(program) } else { found(&program) };
+    let program = located(Path::new(&program));
     let mut command = Command::new(&program);
     command.args(arguments.iter().map(|argument| filled(argument, system, ip, ground)));
     Ok((program, command))
+}
+
+/// A program: a name without a folder is looked up in the search path.
+fn located(program: &Path) -> PathBuf {
+    match program.to_str() {
+        Some(name) if !name.contains('/') => found(name),
+        _ => program.to_owned(),
+    }
 }
 
 /// A program of the search path, or of where servers are that only root may start.
@@ -389,12 +408,36 @@ fn filled(template: &str, system: &System, ip: IpAddr, ground: &Ground<'_>) -> S
     names.iter().fold(template.to_owned(), |text, (name, value)| text.replace(name, value))
 }
 
-fn describe(program: &Path, command: &Command) -> Vec<Fact> {
+/// What a program is. Without its hash nobody can tell later whether it is the same one.
+fn describe(program: &Path, command: &Command) -> Result<Vec<Fact>, String> {
     let words: Vec<String> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
-    let hash = hash_of_file(program).unwrap_or_else(|error| format!("cannot be read: {error}"));
-    vec![
+    let hash = hash_of_file(program)
+        .map_err(|error| format!("{error}: the program must be readable, for its hash"))?;
+    Ok(vec![
         Fact::new("program", program.display()),
         Fact::new("sha256", hash),
         Fact::new("arguments", words.join(" ")),
-    ]
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn program_of_the_search_path_has_a_path_and_a_hash() {
+        let program = located(Path::new("sh"));
+        assert!(program.is_absolute(), "{program:?}");
+        let facts = describe(&program, &Command::new(&program)).expect("it can be read");
+        assert!(facts.iter().any(|fact| fact.name == "sha256" && fact.value.len() == 64), "{facts:?}");
+        let with_folder = Path::new("bin/sh");
+        assert_eq!(located(with_folder), with_folder);
+    }
+
+    #[test]
+    fn program_that_cannot_be_read_is_an_error() {
+        let program = located(Path::new("no-such-program-anywhere"));
+        let error = describe(&program, &Command::new(&program)).expect_err("there is none");
+        assert!(error.contains("for its hash"), "{error}");
+    }
 }
