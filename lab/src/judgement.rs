@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use load::report::Fact;
 
-use crate::experiment::{Claim, Combination, Measure, Plan, Quantity, Setup, Statistic, Subject};
+use crate::experiment::{Claim, Combination, Measure, Plan, Quantity, Run, Setup, Statistic, Subject};
 use crate::outcome::{ClaimOutcome, Control, Figure, Outcome, RunLine, VERSION};
 use crate::record::RunRecord;
 use crate::statistics::{self, Evidence, Floor, Interval, Paired, Rule, Verdict, median, median_interval};
@@ -20,6 +20,9 @@ const USUAL: [(Measure, Option<Statistic>); 8] = [
     (Measure::Memory, None),
     (Measure::Retransmissions, None),
 ];
+
+/// Facts of the machine that runs of a block share: they are compared with each other.
+const SAME_IN_A_BLOCK: [&str; 3] = ["processor", "kernel", "kernel build"];
 
 /// What is judged.
 #[derive(Clone, Copy, Debug)]
@@ -75,8 +78,22 @@ impl<'a> Runs<'a> {
     }
 }
 
-/// Judges an experiment by the runs that there are.
+/// Whether a record says of its block, subject and combination what the plan has under its name.
+pub fn settles(record: &RunRecord, run: &Run) -> bool {
+    let subject = run.subject();
+    record.id == run.id().to_string()
+        && (record.block, record.setup) == (run.block(), run.setup())
+        && (&record.system, record.twin) == (&subject.system, subject.twin)
+}
+
+/// Judges an experiment by the runs that there are. Records that the plan does not have count for nothing.
 pub fn judge(case: &Case<'_>, kept: &[Kept<'_>]) -> Outcome {
+    let planned: BTreeMap<String, &Run> =
+        case.plan.runs().iter().map(|run| (run.id().to_string(), run)).collect();
+    let is_planned =
+        |kept: &&Kept<'_>| planned.get(&kept.record.id).is_some_and(|run| settles(kept.record, run));
+    let kept: Vec<Kept<'_>> = kept.iter().filter(is_planned).copied().collect();
+    let kept = kept.as_slice();
     let runs = Runs::of(kept);
     let judged: usize =
         case.setups.iter().map(|setup| concerned(case.claims, &setup.combination).count()).sum();
@@ -261,6 +278,25 @@ fn mixed(kept: &[Kept<'_>]) -> Option<String> {
             ));
         }
     }
+    changed_within_a_block(kept)
+}
+
+/// What of machine and generator is not the same in all runs of a block.
+fn changed_within_a_block(kept: &[Kept<'_>]) -> Option<String> {
+    let mut first: BTreeMap<(u32, &str), &str> = BTreeMap::new();
+    for record in kept.iter().map(|kept| kept.record).filter(|record| record.void.is_empty()) {
+        let machine = record.machine.iter().filter(|fact| SAME_IN_A_BLOCK.contains(&fact.name.as_str()));
+        let generator = record.program.iter().filter(|fact| fact.name == "generator");
+        for fact in machine.chain(generator) {
+            let before = *first.entry((record.block, &fact.name)).or_insert(&fact.value);
+            if before != fact.value {
+                return Some(format!(
+                    "the runs of block {} differ in {}: \"{before}\" and \"{}\"; run it again in another folder (--out)",
+                    record.block, fact.name, fact.value
+                ));
+            }
+        }
+    }
     None
 }
 
@@ -324,7 +360,7 @@ mod tests {
 
     /// Runs of 100 calls: processor time for each call, microseconds.
     fn records(plan: &Plan, cost: impl Fn(&Subject, u32) -> f64) -> Vec<RunRecord> {
-        let record = |run: &crate::experiment::Run| {
+        let record = |run: &Run| {
             let mut record = RunRecord {
                 id: run.id().to_string(),
                 block: run.block(),
@@ -420,6 +456,38 @@ mod tests {
         assert!(found.reason.starts_with("the runs of B are of different programs"), "{}", found.reason);
         // Systems may differ from each other.
         assert_eq!(outcome(8, &[claim(1.2)], 1.05, built(1)).verdict, "PASS");
+    }
+
+    #[test]
+    fn block_of_two_kernels_processors_or_generators_is_void() {
+        for (name, of_machine) in [("kernel", true), ("processor", true), ("generator", false)] {
+            let changed = |within: bool| {
+                move |record: &mut RunRecord| {
+                    let new = if within { record.twin } else { record.block > 4 };
+                    let fact = Fact::new(name, if new { "new" } else { "old" });
+                    if of_machine { record.machine.push(fact) } else { record.program.push(fact) }
+                }
+            };
+            let found = outcome(8, &[claim(1.2)], 1.05, changed(true));
+            assert_eq!(found.verdict, "VOID");
+            assert!(found.reason.contains(&format!("differ in {name}")), "{}", found.reason);
+            assert_eq!(outcome(8, &[claim(1.2)], 1.05, changed(false)).verdict, "PASS");
+        }
+    }
+
+    #[test]
+    fn record_that_differs_from_its_plan_counts_for_nothing() {
+        let spoil = |record: &mut RunRecord| {
+            if record.block == 8 && record.twin {
+                record.block = 40_000_000;
+            }
+            if record.block == 7 && !record.twin && record.system == "A" {
+                record.setup = 3;
+            }
+        };
+        let found = outcome(8, &[claim(1.2)], 1.05, spoil);
+        assert_eq!(found.runs.len(), 8 * 3 - 2);
+        assert!(found.figures.iter().all(|figure| figure.values.len() <= 8));
     }
 
     #[test]

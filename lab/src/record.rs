@@ -30,6 +30,8 @@ pub struct RunRecord {
     pub factors: Vec<Fact>,
     /// Seed of everything random in this run.
     pub seed: u64,
+    /// A number that the runs of one `lab run` share.
+    pub session: u64,
     /// Wall clock at the start, seconds since 1970.
     pub started: u64,
     /// Program, arguments and version of the system; SHA-256 of the program.

@@ -6,7 +6,6 @@ use lab::record::RunRecord;
 use lab::statistics::{Tolerance, median};
 use serde::Serialize;
 
-use crate::addresses::Addresses;
 use crate::archive::Archive;
 use crate::args::{Output, ReproduceArgs};
 use crate::cli::{read_sources, record_of, text_of};
@@ -53,9 +52,7 @@ pub fn run(args: &ReproduceArgs) -> Result<u8, String> {
     let asked = Asked::listen().map_err(|error| format!("signals: {error}"))?;
     let own = std::env::current_exe().map_err(|error| format!("this program's own file: {error}"))?;
     let scratch = std::env::temp_dir().join(format!("strowger-lab-{}", std::process::id()));
-    let addresses = Addresses::new(std::process::id());
-    let mut bench =
-        Bench { own, scratch: scratch.clone(), addresses, stop: &asked, tolerance: Tolerance::default() };
+    let mut bench = Bench::new(&own, scratch.clone(), &asked, Tolerance::default())?;
     let mut now = Vec::new();
     for time in 1..=args.times {
         say::err(format_args!("run {time} of {}", args.times));

@@ -14,6 +14,7 @@ use load::report::Fact;
 use rustix::process::Signal;
 
 use crate::addresses::{Addresses, PORT};
+use crate::archive::hash_of_file;
 use crate::certificates::Certificates;
 use crate::generator::{Generator, contact};
 use crate::machine;
@@ -30,6 +31,8 @@ const SETTLE: Duration = Duration::from_secs(1);
 const GENERATOR_ENDS: Duration = Duration::from_secs(90);
 /// A search for the peak has its own limits; this ends one that hangs.
 const SEARCH_MAX: Duration = Duration::from_secs(3_600);
+/// The fact of a record that has the hash of the generator.
+pub const GENERATOR: &str = "generator";
 /// What a record says of a server that was killed and did not start again.
 const NOT_BACK: &str = "not back";
 const STOP: Duration = Duration::from_secs(5);
@@ -47,6 +50,10 @@ pub struct Bench<'a> {
     pub stop: &'a dyn Stop,
     /// What is tolerated in a run that counts.
     pub tolerance: Tolerance,
+    /// SHA-256 of the program that is this build, the generator.
+    pub generator: String,
+    /// A number that the runs of one session share.
+    pub session: u64,
 }
 
 /// Whether the person asked to end.
@@ -81,7 +88,24 @@ pub struct Finished {
     pub load_log: String,
 }
 
-impl Bench<'_> {
+impl<'a> Bench<'a> {
+    /// A bench for the runs of a session that begins now.
+    ///
+    /// # Errors
+    /// If this program cannot be read.
+    pub fn new(
+        own: &Path,
+        scratch: PathBuf,
+        stop: &'a dyn Stop,
+        tolerance: Tolerance,
+    ) -> Result<Bench<'a>, String> {
+        let generator = hash_of_file(own).map_err(|error| format!("{}: {error}", own.display()))?;
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let session = u64::try_from(since.as_micros()).unwrap_or(u64::MAX);
+        let addresses = Addresses::new(std::process::id());
+        Ok(Bench { own: own.to_owned(), scratch, addresses, stop, tolerance, generator, session })
+    }
+
     /// Performs a run.
     ///
     /// # Errors
@@ -90,7 +114,11 @@ impl Bench<'_> {
         let folder = self.scratch.join(run.id().to_string());
         let failed = |error: std::io::Error| NoRun::Failed(format!("{}: {error}", folder.display()));
         fs::create_dir_all(&folder).map_err(failed)?;
-        let finished = Performance::begin(self, run, setup, seed, &folder).and_then(Performance::measure);
+        let mut finished = Performance::begin(self, run, setup, seed, &folder).and_then(Performance::measure);
+        if let Ok(Finished { record, .. }) = &mut finished {
+            record.session = self.session;
+            record.program.push(Fact::new(GENERATOR, &self.generator));
+        }
         // What is worth keeping is in the record; a failed run's files help to find out why.
         if finished.is_ok() {
             let _ = fs::remove_dir_all(&folder);
@@ -222,6 +250,8 @@ impl<'a> Performance<'a> {
         generator.signal(Signal::INT);
         generator.wait_until(Instant::now() + STOP, || self.stop.is_asked());
         generator.stop(STOP);
+        // A measuring generator that fails must not be taken for this one.
+        let _ = fs::remove_file(self.generator().report_file());
         Ok(Some(steady))
     }
 

@@ -1,7 +1,7 @@
 //! All runs of an experiment, one after the other: kept as archives, resumed where they were interrupted,
 //! judged at the end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,17 +11,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lab::experiment::{Claim, Measure, Plan, Run, Setup};
-use lab::judgement::{Case, Kept, judge};
+use lab::judgement::{Case, Kept, judge, settles};
 use lab::outcome::Outcome;
 use lab::record::RunRecord;
-use lab::statistics::{Rule, Schedule, Tolerance};
+use lab::statistics::{Look, Rule, Schedule, Tolerance};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::addresses::Addresses;
 use crate::archive::{Archive, EXTENSION, hash_of_file};
 use crate::process;
-use crate::run::{Bench, Finished, NoRun, Stop};
+use crate::run::{Bench, Finished, GENERATOR, NoRun, Stop};
 
 /// Blocks that must be valid; an interval may need more.
 const FEWEST_BLOCKS: usize = 2;
@@ -109,11 +108,10 @@ pub fn run(
     tell: &mut dyn FnMut(&str),
 ) -> Result<(Outcome, Vec<RunRecord>), String> {
     fs::create_dir_all(out).map_err(|error| format!("{}: {error}", out.display()))?;
-    let mut done = of_today(kept(out, work, tell), tell);
     let scratch = out.join("scratch");
-    let addresses = Addresses::new(std::process::id());
-    let tolerance = tolerance(work);
-    let mut bench = Bench { own: own.to_owned(), scratch: scratch.clone(), addresses, stop, tolerance };
+    let mut bench = Bench::new(own, scratch.clone(), stop, tolerance(work))?;
+    let done = of_today(kept(out, work, tell), &bench.generator, tell);
+    let mut done = whole_blocks(work, done, tell);
     let missing = work.plan.runs().iter().filter(|run| !done.contains_key(&run.id().to_string())).count();
     if missing < work.plan.runs().len() {
         tell(&format!(
@@ -140,12 +138,7 @@ pub fn run(
             }
         }
         let block_ends = runs.peek().is_none_or(|(_, next)| next.block() != run.block());
-        let look =
-            work.schedule.after(usize::try_from(run.block()).unwrap_or(usize::MAX)).filter(|_| block_ends);
-        if let Some(look) = look
-            && !look.last
-            && is_decided(&judged(work, &done, look.confidence))
-        {
+        if block_ends && ending(work, &done).is_some_and(|look| !look.last) {
             tell("all claims are decided: no further block");
             break;
         }
@@ -154,33 +147,53 @@ pub fn run(
     if let Some(failure) = failure {
         return Err(failure);
     }
-    let mut outcome = judged(work, &done, confidence_after(work, &done));
-    if stop.is_asked() {
-        outcome.notes.push(format!(
-            "stopped after {} of {} runs: the same command goes on",
-            done.len(),
-            outcome.planned
-        ));
-        outcome.reason =
-            format!("stopped before its end; until then {}: {}", outcome.verdict, outcome.reason);
-        outcome.verdict = "STOPPED".to_owned();
-    }
+    let outcome = concluded(work, &done);
     Ok((outcome, in_order(work, done)))
 }
 
 /// The outcome of the runs that are in `out`.
 pub fn judge_kept(work: &Work, out: &Path, tell: &mut dyn FnMut(&str)) -> (Outcome, Vec<RunRecord>) {
     let done = kept(out, work, tell);
-    let outcome = judged(work, &done, confidence_after(work, &done));
+    let outcome = concluded(work, &done);
     (outcome, in_order(work, done))
 }
 
-/// The confidence of a judgement after the blocks that there are: that of a planned look, or what earlier
-/// looks left.
-fn confidence_after(work: &Work, done: &BTreeMap<String, Done>) -> f64 {
+/// The outcome at the look that ended the experiment. While runs are missing it says STOPPED.
+fn concluded(work: &Work, done: &BTreeMap<String, Done>) -> Outcome {
+    if let Some(look) = ending(work, done) {
+        return judged(work, done, look);
+    }
     let blocks = done.values().map(|done| done.record.block).max().unwrap_or(0);
-    let blocks = usize::try_from(blocks).unwrap_or(usize::MAX);
-    work.schedule.after(blocks).unwrap_or_else(|| work.schedule.ended(blocks)).confidence
+    let look = work.schedule.ended(usize::try_from(blocks).unwrap_or(usize::MAX));
+    let mut outcome = judged(work, done, look);
+    outcome.notes.push(format!(
+        "{} of {} runs are there: the same `lab run` goes on",
+        outcome.runs.len(),
+        outcome.planned
+    ));
+    outcome.reason = format!("stopped before its end; until then {}: {}", outcome.verdict, outcome.reason);
+    outcome.verdict = "STOPPED".to_owned();
+    outcome
+}
+
+/// The look at which the experiment ends: the first at which all claims are decided, or the last. Nothing
+/// while runs up to it are missing.
+fn ending(work: &Work, done: &BTreeMap<String, Done>) -> Option<Look> {
+    for look in work.schedule.looks() {
+        let mut until = work.plan.runs().iter().filter(|run| is_until(run, *look));
+        if until.any(|run| !done.contains_key(&run.id().to_string())) {
+            return None;
+        }
+        if look.last || is_decided(&judged(work, done, *look)) {
+            return Some(*look);
+        }
+    }
+    None
+}
+
+/// Whether a run is of a block that a look judges.
+fn is_until(run: &Run, look: Look) -> bool {
+    usize::try_from(run.block()).is_ok_and(|block| block <= look.blocks)
 }
 
 fn in_order(work: &Work, mut done: BTreeMap<String, Done>) -> Vec<RunRecord> {
@@ -188,13 +201,15 @@ fn in_order(work: &Work, mut done: BTreeMap<String, Done>) -> Vec<RunRecord> {
     runs.filter_map(|run| done.remove(&run.id().to_string())).map(|done| done.record).collect()
 }
 
-fn judged(work: &Work, done: &BTreeMap<String, Done>, confidence: f64) -> Outcome {
+/// Judges by the blocks up to a look. A session that went on may have later ones already.
+fn judged(work: &Work, done: &BTreeMap<String, Done>, look: Look) -> Outcome {
     let of_run = |run: &Run| {
         let done = done.get(&run.id().to_string())?;
         Some(Kept { record: &done.record, archive: &done.archive })
     };
-    let kept: Vec<Kept<'_>> = work.plan.runs().iter().filter_map(of_run).collect();
-    let rule = Rule::new(confidence, FEWEST_BLOCKS, work.seed);
+    let kept: Vec<Kept<'_>> =
+        work.plan.runs().iter().filter(|run| is_until(run, look)).filter_map(of_run).collect();
+    let rule = Rule::new(look.confidence, FEWEST_BLOCKS, work.seed);
     let case =
         Case { question: &work.question, plan: &work.plan, setups: &work.setups, claims: &work.claims, rule };
     judge(&case, &kept)
@@ -241,33 +256,55 @@ fn perform(bench: &mut Bench<'_>, work: &Work, run: &Run, out: &Path) -> Result<
     Ok(Done { record, archive })
 }
 
-/// The runs of this experiment that are in the folder; of two archives of a run the later one. A file that
-/// cannot be read is said, and its run made again.
+/// The runs of the plan that are in the folder; of two archives of a run the later one. A file that cannot be
+/// read is said, and its run made again.
 fn kept(out: &Path, work: &Work, tell: &mut dyn FnMut(&str)) -> BTreeMap<String, Done> {
+    let planned: BTreeMap<String, &Run> =
+        work.plan.runs().iter().map(|run| (run.id().to_string(), run)).collect();
     let mut done: BTreeMap<String, Done> = BTreeMap::new();
+    let mut others = 0_usize;
     for path in archives(out, &work.plan.experiment().to_string()) {
+        let archive = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let read = Archive::read(&path).map_err(|error| error.to_string());
-        let record = read.and_then(|archive| RunRecord::from_json(&archive.text(RECORD)));
-        match record {
-            Ok(record) => {
-                let archive =
-                    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let record = match read.and_then(|archive| RunRecord::from_json(&archive.text(RECORD))) {
+            Ok(record) => record,
+            Err(why) => {
+                tell(&format!("left out: {why}"));
+                continue;
+            }
+        };
+        match planned.get(&record.id) {
+            None => others += 1,
+            Some(run) if !settles(&record, run) => {
+                tell(&format!("left out: {archive}: block, system or factors are not those of the plan"));
+            }
+            Some(_) => {
                 if done.get(&record.id).is_none_or(|other| other.record.started <= record.started) {
                     done.insert(record.id.clone(), Done { record, archive });
                 }
             }
-            Err(why) => tell(&format!("left out: {why}")),
         }
+    }
+    if others > 0 {
+        tell(&format!("left out: {others} runs that the plan does not have"));
     }
     done
 }
 
 /// Leaves out the runs of programs that are not what they were: built again, or installed anew.
-fn of_today(done: BTreeMap<String, Done>, tell: &mut dyn FnMut(&str)) -> BTreeMap<String, Done> {
+/// `generator`: the hash of the generator of today.
+fn of_today(
+    done: BTreeMap<String, Done>,
+    generator: &str,
+    tell: &mut dyn FnMut(&str),
+) -> BTreeMap<String, Done> {
     let mut hashes: BTreeMap<String, String> = BTreeMap::new();
     let mut is_today = |record: &RunRecord| {
         let fact =
             |name: &str| record.program.iter().find(|fact| fact.name == name).map(|fact| fact.value.clone());
+        if fact(GENERATOR).is_some_and(|hash| hash != generator) {
+            return false;
+        }
         // Where there is no system, none has changed.
         let (Some(program), Some(hash)) = (fact("program"), fact("sha256")) else { return true };
         let now = hashes
@@ -279,6 +316,35 @@ fn of_today(done: BTreeMap<String, Done>, tell: &mut dyn FnMut(&str)) -> BTreeMa
     let done: BTreeMap<String, Done> = done.into_iter().filter(|(_, done)| is_today(&done.record)).collect();
     if done.len() < before {
         tell(&format!("left out: {} runs of a program that has changed since", before - done.len()));
+    }
+    done
+}
+
+/// Leaves out blocks that are not whole, or not of one session: systems are compared within a block, and the
+/// machine may be another one after a pause.
+fn whole_blocks(
+    work: &Work,
+    done: BTreeMap<String, Done>,
+    tell: &mut dyn FnMut(&str),
+) -> BTreeMap<String, Done> {
+    let mut sessions: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut cut: BTreeSet<u32> = BTreeSet::new();
+    for run in work.plan.runs() {
+        let session = done.get(&run.id().to_string()).map(|done| done.record.session);
+        let is_whole =
+            session.is_some_and(|session| *sessions.entry(run.block()).or_insert(session) == session);
+        if !is_whole {
+            cut.insert(run.block());
+        }
+    }
+    let before = done.len();
+    let done: BTreeMap<String, Done> =
+        done.into_iter().filter(|(_, done)| !cut.contains(&done.record.block)).collect();
+    if done.len() < before {
+        tell(&format!(
+            "left out: {} runs of blocks that were cut: they are made again whole",
+            before - done.len()
+        ));
     }
     done
 }
@@ -327,4 +393,123 @@ fn line(nth: usize, work: &Work, run: &Run, done: &Done, left: Duration) -> Stri
 fn minutes(time: Duration) -> String {
     let seconds = time.as_secs();
     if seconds < 90 { format!("{seconds} s") } else { format!("{} min", seconds.div_ceil(60)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use lab::experiment::{Experiment, Sources};
+    use load::report::Fact;
+
+    use super::*;
+
+    const TEXT: &str = "question = '?'\nrepetitions = 20\n[system.A]\n[system.B]\n\
+        [[claim]]\nthat = 'cpu/call of B at most 1.5 of A'\n";
+
+    fn work(text: &str) -> Work {
+        let experiment = Experiment::read(&Sources::new("x.toml", text)).expect("it is good");
+        Work {
+            question: String::new(),
+            seed: 1,
+            plan: experiment.plan().expect("it can be run"),
+            setups: experiment.setups().to_vec(),
+            claims: experiment.claims().to_vec(),
+            schedule: experiment.schedule(),
+        }
+    }
+
+    /// All runs of a plan: B takes this part of what A takes, in each block.
+    fn all(work: &Work, cost: impl Fn(u32) -> f64) -> BTreeMap<String, Done> {
+        let done = |run: &Run| {
+            let mut record = RunRecord {
+                id: run.id().to_string(),
+                block: run.block(),
+                system: run.subject().system.clone(),
+                twin: run.subject().twin,
+                session: 1,
+                ..RunRecord::default()
+            };
+            record.load.windows.measured = 1.0;
+            record.load.measured.insert("calls.succeeded".to_owned(), 100);
+            let noise = 1.0 + f64::from((run.block() * 7 + u32::from(run.subject().twin) * 3) % 5) / 500.0;
+            let own = if run.subject().system == "B" { cost(run.block()) } else { 1.0 };
+            record.load.server_cpu_percent = Some(own * noise);
+            (record.id.clone(), Done { record, archive: String::new() })
+        };
+        work.plan.runs().iter().map(done).collect()
+    }
+
+    fn blocks(done: &BTreeMap<String, Done>) -> BTreeSet<u32> {
+        done.values().map(|done| done.record.block).collect()
+    }
+
+    #[test]
+    fn block_that_was_cut_is_left_out_whole() {
+        let work = work(TEXT);
+        let mut done = all(&work, |_| 1.0);
+        done.remove(&work.plan.runs()[1].id().to_string());
+        // Another block was made again in part, in a later session.
+        let other = work.plan.runs().iter().find(|run| run.block() == 3).expect("there are 20");
+        done.get_mut(&other.id().to_string()).expect("it is there").record.session = 2;
+        let mut said = Vec::new();
+        let done = whole_blocks(&work, done, &mut |line| said.push(line.to_owned()));
+        assert_eq!(blocks(&done), (1..=20).filter(|block| ![1, 3].contains(block)).collect());
+        assert!(said[0].starts_with("left out: 5 runs of blocks that were cut"), "{said:?}");
+    }
+
+    #[test]
+    fn runs_of_another_generator_are_left_out() {
+        let work = work(TEXT);
+        let mut done = all(&work, |_| 1.0);
+        for done in done.values_mut() {
+            let hash = if done.record.block > 10 { "new" } else { "old" };
+            done.record.program.push(Fact::new(GENERATOR, hash));
+        }
+        assert_eq!(blocks(&of_today(done, "new", &mut |_| {})), (11..=20).collect());
+    }
+
+    #[test]
+    fn look_judges_only_the_blocks_up_to_it() {
+        let work = work(TEXT);
+        let first = work.schedule.looks()[0];
+        assert!(!first.last, "an experiment of 20 blocks has earlier looks");
+        // Good until the first look, bad after it.
+        let done = all(&work, |block| if block as usize <= first.blocks { 1.0 } else { 9.0 });
+        let outcome = concluded(&work, &done);
+        assert_eq!(
+            (ending(&work, &done), outcome.verdict.as_str()),
+            (Some(first), "PASS"),
+            "{}",
+            outcome.reason
+        );
+        assert!(outcome.runs.iter().all(|run| run.block as usize <= first.blocks));
+    }
+
+    #[test]
+    fn report_before_the_planned_end_says_stopped() {
+        let work = work(TEXT);
+        let mut done = all(&work, |_| 1.0);
+        done.retain(|_, done| done.record.block <= 8);
+        let outcome = concluded(&work, &done);
+        assert_eq!((outcome.verdict.as_str(), outcome.exit_status()), ("STOPPED", 3), "{}", outcome.reason);
+    }
+
+    #[test]
+    fn runs_outside_the_plan_and_records_that_differ_are_left_out() {
+        let (long, short) = (work(TEXT), work(&TEXT.replace("repetitions = 20", "repetitions = 6")));
+        let out = std::env::temp_dir().join(format!("lab-kept-{}", std::process::id()));
+        fs::create_dir_all(&out).expect("a folder");
+        for (id, done) in all(&long, |_| 1.0) {
+            let mut record = done.record;
+            record.version = lab::record::VERSION;
+            if record.block == 2 {
+                record.block = 40_000_000;
+            }
+            let mut archive = Archive::default();
+            archive.put(RECORD, record.to_json());
+            archive.write(&out, &id).expect("written");
+        }
+        let done = kept(&out, &short, &mut |_| {});
+        let _ = fs::remove_dir_all(&out);
+        assert_eq!(blocks(&done), BTreeSet::from([1, 3, 4, 5, 6]));
+    }
 }

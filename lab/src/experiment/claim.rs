@@ -87,7 +87,9 @@ impl Measure {
             }
             Measure::Memory => "Memory of the system at the end of the measurement",
             Measure::Peak => "The highest load that conforms, calls a second or users; needs `find_peak`",
-            Measure::Recovery => "Time from a fault until a second without failed calls",
+            Measure::Recovery => {
+                "Time from a fault until a second with half of the calls before it, and none that failed"
+            }
             latency => {
                 load::metrics::Measure::from_key(latency.name()).map_or("", load::metrics::Measure::text)
             }
