@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use load::report::{Fact, Report, SeriesReport};
+use load::report::{Distribution, Fact, Report, SeriesReport};
 
 use crate::experiment::{Measure, Quantity, Statistic};
-use crate::statistics::median;
+use crate::statistics::{median, needs};
 
 /// Version of [`RunRecord`] as JSON. It grows when an old reader would misunderstand a new file.
 pub const VERSION: u32 = 1;
@@ -100,10 +100,6 @@ impl RunRecord {
                 Some(micros / positive(self.succeeded()?)?)
             }
             Measure::Cpu => load.server_cpu_percent,
-            Measure::InstructionsPerCall => {
-                let counted = self.mean("system.instructions")? * load.windows.measured;
-                Some(counted / positive(self.succeeded()?)?)
-            }
             Measure::Memory => load.server_memory_mib,
             Measure::Peak => load.peak.as_ref()?.load,
             Measure::Recovery => self.recovery(),
@@ -170,9 +166,7 @@ impl RunRecord {
         let micros = match statistic? {
             Statistic::Mean => distribution.mean,
             Statistic::Max => distribution.max as f64,
-            Statistic::Percentile(thousandths) => {
-                at(&distribution.buckets, distribution.count, thousandths)? as f64
-            }
+            Statistic::Percentile(thousandths) => percentile(distribution, thousandths)? as f64,
         };
         Some(micros / 1e3)
     }
@@ -187,15 +181,33 @@ impl RunRecord {
         let pairs = self.samples.time.iter().zip(column);
         pairs.filter(|(from, _)| inside(**from)).filter_map(|(_, value)| *value).collect()
     }
-
-    fn mean(&self, key: &str) -> Option<f64> {
-        let values = self.within(key);
-        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
-    }
 }
 
 fn positive(value: f64) -> Option<f64> {
     (value > 0.0).then_some(value)
+}
+
+/// A percentile, in thousandths of a percent: that of the report if it has it, or else from its buckets,
+/// which are up to 2 % wide. Nothing where it would be the largest value of a small sample.
+fn percentile(distribution: &Distribution, thousandths: u32) -> Option<u64> {
+    // The median is no extreme of any sample.
+    if thousandths != 50_000 && distribution.count < needs(f64::from(thousandths) / 1e3) {
+        return None;
+    }
+    let exact = match thousandths {
+        50_000 => distribution.p50,
+        90_000 => distribution.p90,
+        95_000 => distribution.p95,
+        99_000 => distribution.p99,
+        99_900 => distribution.p999,
+        99_990 => distribution.p9999,
+        _ => 0,
+    };
+    if exact > 0 {
+        return Some(exact);
+    }
+    let of_bucket = at(&distribution.buckets, distribution.count, thousandths)?;
+    Some(if distribution.max > 0 { of_bucket.min(distribution.max) } else { of_bucket })
 }
 
 /// A percentile, in thousandths of a percent, from buckets of (upper end, count).
@@ -212,7 +224,7 @@ fn at(buckets: &[(u64, u64)], count: u64, thousandths: u32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use load::report::{Column, Distribution, Latency, Windows};
+    use load::report::{Column, Latency, Windows};
 
     fn quantity(measure: Measure) -> Quantity {
         Quantity { measure, statistic: measure.is_distribution().then_some(Statistic::Percentile(99_000)) }
@@ -242,6 +254,36 @@ mod tests {
         assert_eq!(record.figure(quantity(Measure::Setup)), Some(5.0));
         assert_eq!(record.figure(quantity(Measure::Response)), None);
         assert_eq!(record.figure(quantity(Measure::Peak)), None);
+    }
+
+    #[test]
+    fn percentiles_are_those_of_the_report_where_it_has_them() {
+        let at = |distribution: &Distribution, percent: f64| percentile(distribution, (percent * 1e3) as u32);
+        let mut distribution = Distribution {
+            count: 1_000,
+            buckets: vec![(1_020, 500), (5_100, 500)],
+            ..Distribution::default()
+        };
+        (distribution.p50, distribution.p99, distribution.max) = (1_001, 5_002, 5_003);
+        assert_eq!(at(&distribution, 50.0), Some(1_001));
+        assert_eq!(at(&distribution, 99.0), Some(5_002));
+        // Others are the end of a bucket, which may be beyond the largest value.
+        assert_eq!(at(&distribution, 40.0), Some(1_020));
+        assert_eq!(at(&distribution, 75.0), Some(5_003));
+    }
+
+    #[test]
+    fn percentile_of_too_few_values_is_refused() {
+        let of = |count: u64, thousandths: u32| {
+            let (p50, p99, p999) = (3, 5, 7);
+            percentile(
+                &Distribution { count, p50, p99, p999, max: 7, ..Distribution::default() },
+                thousandths,
+            )
+        };
+        assert_eq!((of(99, 99_000), of(100, 99_000)), (None, Some(5)));
+        assert_eq!((of(999, 99_900), of(1_000, 99_900)), (None, Some(7)));
+        assert_eq!(of(1, 50_000), Some(3));
     }
 
     #[test]

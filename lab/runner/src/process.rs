@@ -95,31 +95,6 @@ impl Process {
         self.ended
     }
 
-    /// Waits until a line of its output contains `word`; the last lines if it ends before, or if time is
-    /// over.
-    ///
-    /// # Errors
-    /// What went wrong, with the program's last lines.
-    pub fn wait_for(&mut self, word: &str, limit: Duration) -> Result<(), String> {
-        let until = Instant::now() + limit;
-        loop {
-            if self.says(word) {
-                return Ok(());
-            }
-            if !self.is_running() {
-                self.drain();
-                if self.says(word) {
-                    return Ok(());
-                }
-                return Err(format!("it ended before it was ready: {}", self.tail(5)));
-            }
-            if Instant::now() > until {
-                return Err(format!("it was not ready within {limit:?}: {}", self.tail(5)));
-            }
-            thread::sleep(LOOK);
-        }
-    }
-
     /// Waits for the line with which Strowger says that it is ready. A program that has ended is not ready.
     ///
     /// # Errors
@@ -152,11 +127,6 @@ impl Process {
             }
             thread::sleep(LOOK);
         }
-    }
-
-    /// Whether a line of its output contains `word`.
-    pub fn says(&self, word: &str) -> bool {
-        self.locked().all().any(|line| line.contains(word))
     }
 
     /// Its output, one string; a line says how many were left out.
@@ -332,6 +302,20 @@ fn reader(output: Box<dyn Read + Send>, lines: Arc<Mutex<Lines>>) -> JoinHandle<
 mod tests {
     use super::*;
 
+    impl Process {
+        /// Waits until a line of its output contains `word`.
+        fn wait_for(&mut self, word: &str, limit: Duration) -> Result<(), String> {
+            let until = Instant::now() + limit;
+            while !self.locked().all().any(|line| line.contains(word)) {
+                if Instant::now() > until {
+                    return Err(self.tail(5));
+                }
+                thread::sleep(LOOK);
+            }
+            Ok(())
+        }
+    }
+
     fn shell(script: &str) -> Process {
         Process::start(Command::new("sh").args(["-c", script]), &[]).expect("sh starts")
     }
@@ -346,9 +330,9 @@ mod tests {
     }
 
     #[test]
-    fn process_that_ends_before_its_word_is_an_error() {
+    fn process_that_ends_before_it_is_ready_is_an_error() {
         let error = shell("echo no such file; exit 3")
-            .wait_for("ready", Duration::from_secs(20))
+            .wait_until_ready(Duration::from_secs(20))
             .expect_err("it ends");
         assert!(error.contains("no such file"), "{error}");
     }

@@ -1,5 +1,7 @@
 //! `lab reproduce`: one archived run once more, beside what it was.
 
+use std::path::Path;
+
 use control::say;
 use lab::experiment::{Quantity, Sources};
 use lab::record::RunRecord;
@@ -41,8 +43,7 @@ pub fn run(args: &ReproduceArgs) -> Result<u8, String> {
     let archive = Archive::read(&args.archive).map_err(|error| error.to_string())?;
     let then = record_of(&archive)?;
     let text = format!("seed = {}\n{}", then.seed, archive.text(EXPERIMENT));
-    let sources = Sources::new(&format!("{}/{EXPERIMENT}", args.archive.display()), &text);
-    let experiment = read_sources(sources.with_files(text_of))?;
+    let experiment = read_sources(archived(&args.archive, &text).with_files(text_of))?;
     let plan = experiment
         .plan()
         .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
@@ -76,6 +77,13 @@ pub fn run(args: &ReproduceArgs) -> Result<u8, String> {
         Output::Text => print(&found),
     }
     Ok(if found.void.is_empty() { 0 } else { 3 })
+}
+
+/// The experiment of an archive. Its relative paths start where the program runs, as they did when it was
+/// written: so its name has no folder.
+fn archived<'s>(archive: &Path, text: &str) -> Sources<'s> {
+    let file = archive.file_name().unwrap_or_default().to_string_lossy();
+    Sources::new(&format!("{EXPERIMENT} of {file}"), text)
 }
 
 /// The usual figures that either has.
@@ -136,5 +144,28 @@ fn print(found: &Reproduced) {
     }
     for why in &found.void {
         say::out(format_args!("  void: {why}\n"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lab::experiment::Experiment;
+
+    #[test]
+    fn paths_of_an_archive_start_where_the_program_runs() {
+        let text = "[workload]\nscenario = \"calls/one.xml\"\n[system.A]\nbinary = \"target/strowger\"\n";
+        let sources = archived(Path::new("/results/one.run.tgz"), text);
+        let open = |path: &Path| {
+            if path == Path::new("calls/one.xml") {
+                Ok("<scenario/>".to_owned())
+            } else {
+                Err("none".to_owned())
+            }
+        };
+        let experiment = Experiment::read(&sources.with_files(open)).expect("its files are found");
+        assert_eq!(experiment.setups()[0].workload.scenario, "calls/one.xml");
+        let binary = experiment.setups()[0].systems["A"].binary.as_deref();
+        assert_eq!(binary, Some(Path::new("target/strowger")));
     }
 }

@@ -6,7 +6,7 @@ use super::layers::{Layer, Origin, Origins};
 use super::read::numbered;
 use super::{
     Claim, Experiment, FaultKind, FaultPlace, FaultStep, Host, Limit, Repetitions, Setup, System, SystemKind,
-    Workload,
+    Transport, Workload,
 };
 use std::time::Duration;
 use toml_form::error::{ConfigError, Fault, closest};
@@ -15,6 +15,8 @@ use toml_form::text::{show_duration, shown as quoted};
 /// What `strowger load --backend` takes at least: calls a second, and the length of a stall.
 const LEAST_CAPACITY: f64 = 0.01;
 const LEAST_STALL: Duration = Duration::from_millis(1);
+/// Calls last so long at most: after the measurement a run waits for 90 s until its calls have ended.
+const LONGEST_HOLD: Duration = Duration::from_secs(50);
 /// Runs of a plan at most.
 pub(super) const MOST_RUNS: usize = 20_000;
 
@@ -203,10 +205,14 @@ pub(super) fn plan(experiment: &Experiment, origins: &Origins) -> Vec<ConfigErro
             }
         }
         for (nth, fault) in setup.faults.iter().enumerate() {
-            if let Some(fault) = not_yet(fault) {
-                let error = at(origins, &joined(&numbered("fault", nth), "kind"), fault);
+            for (key, fault) in not_yet(fault, setup) {
+                let error = at(origins, &joined(&numbered("fault", nth), key), fault);
                 errors.extend(Some(error).filter(|error| !errors.contains(error)));
             }
+        }
+        for (key, fault) in unrunnable(&setup.workload) {
+            let error = at(origins, &joined("workload", key), fault);
+            errors.extend(Some(error).filter(|error| !errors.contains(error)));
         }
     }
     let each = experiment.subjects().len().saturating_mul(experiment.setups().len());
@@ -223,20 +229,40 @@ pub(super) fn plan(experiment: &Experiment, origins: &Origins) -> Vec<ConfigErro
     errors
 }
 
-/// A fault that no version injects so far.
-fn not_yet(fault: &FaultStep) -> Option<Fault> {
-    let kind = fault.kind.name();
-    match (fault.kind, fault.place) {
-        (FaultKind::Partition | FaultKind::SlowDns, _) => {
-            let what = format!("the fault \"{kind}\" is not in this version");
-            Some(Fault::new(what, "write \"kill\", \"stop\", \"reload\" or \"renew_certificate\""))
-        }
-        (FaultKind::Stop, _) | (_, FaultPlace::System) => None,
-        (_, FaultPlace::Backend) => {
-            let what = format!("the fault \"{kind}\" of a back end is not in this version");
-            Some(Fault::new(what, "write \"stop\", or remove `place`"))
-        }
+/// What of a workload cannot be run so far.
+fn unrunnable(workload: &Workload) -> Vec<(&'static str, Fault)> {
+    let mut wrong = Vec::new();
+    if workload.users > 0 {
+        let fault = Fault::new("a population of users is not in this version", "remove `users`");
+        wrong.push(("users", fault));
     }
+    if workload.hold > LONGEST_HOLD {
+        let what =
+            format!("calls of {}: more than {}", show_duration(workload.hold), show_duration(LONGEST_HOLD));
+        wrong.push(("hold", Fault::new(what, "make `hold` shorter: a run waits for the end of its calls")));
+    }
+    wrong
+}
+
+/// What of a fault cannot be injected so far, with its key.
+fn not_yet(fault: &FaultStep, setup: &Setup) -> Vec<(&'static str, Fault)> {
+    let mut wrong = Vec::new();
+    let kind = fault.kind.name();
+    if fault.place == FaultPlace::Backend && fault.kind != FaultKind::Stop {
+        let what = format!("the fault \"{kind}\" of a back end is not in this version");
+        wrong.push(("kind", Fault::new(what, "write \"stop\", or remove `place`")));
+    }
+    let is_secure = matches!(setup.workload.transport, Transport::Tls | Transport::Wss);
+    if fault.kind == FaultKind::RenewCertificate && !is_secure {
+        let what = "there is no certificate without TLS".to_owned();
+        wrong.push(("kind", Fault::new(what, "write transport = \"tls\" or \"wss\" in [workload]")));
+    }
+    let mut concerned = setup.systems.iter().filter(|(name, _)| fault.concerns(name));
+    if let Some((name, _)) = concerned.find(|(_, system)| system.is_baseline()) {
+        let what = format!("a fault of {name}, which has no process of a server");
+        wrong.push(("systems", Fault::new(what, "name other systems: systems = [\"...\"]")));
+    }
+    wrong
 }
 
 /// Checks the design, and decides which system runs twice.

@@ -34,8 +34,6 @@ named! {
         CpuPerCall = "cpu/call",
         /// Processor time of the system, percent of one processor.
         Cpu = "cpu",
-        /// Instructions of the system for each call.
-        InstructionsPerCall = "instructions/call",
         /// Memory of the system at the end of the measurement, MiB.
         Memory = "memory",
         /// The highest load that conforms, calls a second or users.
@@ -82,9 +80,6 @@ impl Measure {
             Measure::Retransmissions => "Messages that the generator sent again",
             Measure::CpuPerCall => "Processor time of the system for each call that succeeded",
             Measure::Cpu => "Processor time of the system, of one processor",
-            Measure::InstructionsPerCall => {
-                "Instructions of the system for each call; needs the sample `instructions`"
-            }
             Measure::Memory => "Memory of the system at the end of the measurement",
             Measure::Peak => "The highest load that conforms, calls a second or users; needs `find_peak`",
             Measure::Recovery => {

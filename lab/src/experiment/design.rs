@@ -13,7 +13,7 @@ keys! {
         /// What the experiment is to find out, in words.
         question: String = String::new(), sentence().no_default();
         /// Number of blocks. Each has every system at every combination of factors once. Without it and
-        /// `budget`: the fewest that can decide all claims, 6 or more.
+        /// `budget`: one more than the fewest that can decide all claims, 7 or more.
         repetitions: Option<u32> = None, number(1..=MOST_BLOCKS.into()).optional();
         /// As many blocks as fit into this time, two at least, in place of `repetitions`.
         budget: Option<Duration> = None, length(Duration::from_secs(60)..=DAY.saturating_mul(7)).optional();
@@ -26,12 +26,12 @@ keys! {
 }
 
 impl Design {
-    /// How often blocks are repeated: `fewest` if nothing is written.
-    pub fn repeated(&self, fewest: u32) -> Repetitions {
+    /// How often blocks are repeated: `usual` if nothing is written.
+    pub fn repeated(&self, usual: u32) -> Repetitions {
         match (self.repetitions, self.budget) {
             (Some(blocks), _) => Repetitions::Blocks(blocks),
             (None, Some(budget)) => Repetitions::Within(budget),
-            (None, None) => Repetitions::Blocks(fewest),
+            (None, None) => Repetitions::Blocks(usual),
         }
     }
 }

@@ -13,10 +13,6 @@ named! {
         Kill = "kill",
         /// The process is stopped (SIGSTOP), and continued after `lasts`.
         Stop = "stop",
-        /// Its network namespace is cut off, and joined again after `lasts`.
-        Partition = "partition",
-        /// DNS answers come late by `delay`, until `lasts` is over.
-        SlowDns = "slow_dns",
         /// Its configuration is loaded again (SIGHUP).
         Reload = "reload",
         /// Its certificate is replaced, and loaded again.
@@ -51,8 +47,6 @@ keys! {
         lasts: Duration = Duration::from_secs(1), length(Duration::ZERO..=HOUR);
         /// Time between two of them. Without it there is one.
         every: Option<Duration> = None, length(Duration::from_millis(10)..=HOUR).optional();
-        /// How late DNS answers are.
-        delay: Duration = Duration::from_secs(1), length(Duration::ZERO..=HOUR);
     }
 }
 

@@ -1,35 +1,10 @@
-//! How a run is warmed up, measured and sampled, where its parts are, and how often it is repeated.
+//! How a run is warmed up and measured, where its parts are, and how often it is repeated.
 
 use super::forms::{host, warm_up};
 use super::keys::keys;
 use std::fmt;
 use std::time::Duration;
-use toml_form::form::{DAY, HOUR, choice, length, list};
-use toml_form::named;
-
-named! {
-    /// A time series that is sampled each second.
-    Series {
-        /// Calls a second, by the generator.
-        Rate = "rate",
-        /// Response times, by the generator.
-        Response = "response",
-        /// Processor time of each thread of the system.
-        Cpu = "cpu",
-        /// Memory of the system (PSS).
-        Memory = "memory",
-        /// Context switches of the system.
-        Switches = "switches",
-        /// Processor time of softirqs on each processor.
-        Softirq = "softirq",
-        /// Datagrams that the kernel dropped (UdpRcvbufErrors, softnet, listen queues).
-        Drops = "drops",
-        /// Slab memory of the kernel.
-        Slab = "slab",
-        /// Instructions and cycles of the system (`perf stat`).
-        Instructions = "instructions",
-    }
-}
+use toml_form::form::{DAY, HOUR, length};
 
 /// How a run is warmed up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,15 +34,7 @@ keys! {
         warm_up_limit: Duration = Duration::from_secs(30), length(Duration::from_secs(1)..=HOUR);
         /// Length of the measurement.
         measure: Duration = Duration::from_secs(10), length(Duration::from_secs(1)..=DAY);
-        /// What is sampled each second.
-        sample: Vec<Series> = usual(), list(choice(Series::ALL)).once("series");
     }
-}
-
-/// All series that need no privileges.
-fn usual() -> Vec<Series> {
-    let all = Series::ALL.iter().map(|(_, series)| *series);
-    all.filter(|series| *series != Series::Instructions).collect()
 }
 
 impl Measuring {

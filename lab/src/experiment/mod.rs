@@ -34,7 +34,7 @@ pub use factor::{Combination, Level};
 pub use fault::{FaultKind, FaultPlace, FaultStep};
 pub use identity::{ExperimentId, NotAnId, RunId};
 pub use layers::{Layer, Origin, Setting};
-pub use measuring::{Host, Hosts, LEAST_WARM_UP, Measuring, Repetitions, Series, WarmUp};
+pub use measuring::{Host, Hosts, LEAST_WARM_UP, Measuring, Repetitions, WarmUp};
 pub use plan::{Estimate, Plan, Run, Subject};
 pub use read::Sources;
 pub use reference::fill_reference;
@@ -149,7 +149,7 @@ impl Experiment {
 
     /// How often blocks are repeated.
     pub fn repetitions(&self) -> Repetitions {
-        self.design.repeated(self.fewest_blocks())
+        self.design.repeated(self.usual_blocks())
     }
 
     /// How many verdicts there will be: each claim at each combination that it is about.
@@ -165,6 +165,13 @@ impl Experiment {
         let most = usize::try_from(plan::MOST_BLOCKS).unwrap_or(usize::MAX);
         let fewest = (1..most).find(|blocks| self.last_rule(*blocks).fewest() <= *blocks).unwrap_or(most);
         u32::try_from(fewest).unwrap_or(plan::MOST_BLOCKS)
+    }
+
+    /// One block more than each claim needs, so that one void run costs no verdict.
+    fn usual_blocks(&self) -> u32 {
+        let most = usize::try_from(plan::MOST_BLOCKS).unwrap_or(usize::MAX);
+        let enough = (1..most).find(|blocks| self.last_rule(*blocks).fewest() < *blocks).unwrap_or(most);
+        u32::try_from(enough).unwrap_or(plan::MOST_BLOCKS)
     }
 
     /// How each claim is judged at the last look, after this number of blocks.

@@ -55,9 +55,9 @@ keys! {
         /// The scenario of the answering side. Without it: `"uas"` if the scenario is a built-in one that
         /// calls.
         answer: Option<String> = Some("uas".to_owned()), scenario().or("none");
-        /// Users of a population in place of the scenario. 0: no population.
+        /// Users of a population in place of the scenario. Not in this version: a plan with it is refused.
         users: u64 = 0, number(0..=100_000_000);
-        /// How many times faster than in life the population acts.
+        /// How many times faster than in life the population acts. Needs `users`.
         compress: f64 = 1.0, amount(0.001..=100_000.0);
         /// Calls a second. With `find_peak`: where the search begins.
         rate: f64 = 1_000.0, amount(0.001..=10_000_000.0);
@@ -88,7 +88,7 @@ keys! {
         stall: Duration = Duration::ZERO, length(Duration::ZERO..=HOUR);
         /// How far apart the stalls of a back end are on average.
         stall_every: Duration = Duration::from_secs(40), length(Duration::from_millis(100)..=HOUR);
-        /// How long a call lasts after it was answered.
+        /// How long a call lasts after it was answered. A plan with more than 50 s is refused.
         hold: Duration = Duration::ZERO, length(Duration::ZERO..=HOUR);
         /// Whether the server challenges requests.
         authenticate: bool = false, flag();

@@ -59,4 +59,5 @@ pub use ranks::{RankTest, mann_whitney, signed_rank};
 pub use sample::{LARGEST, MOST_VALUES, SMALLEST, median};
 pub use screening::{Fact, Failures, Observed, Screened, Share, Tolerance, screen, unequal};
 pub use steady::{Steadiness, SteadyRule, Trend, all_steady, steady, trend};
+pub(crate) use summary::needs;
 pub use summary::{Percentile, Summary};

@@ -24,7 +24,7 @@ pub struct Percentile {
 }
 
 /// The least number of values that tells a percentile from the maximum: 100 for the 99th.
-pub(super) fn needs(percent: f64) -> u64 {
+pub(crate) fn needs(percent: f64) -> u64 {
     // The quotient may be a little more than the whole number that it stands for.
     let exact = 100.0 / (100.0 - percent.clamp(0.0, 99.999_999));
     (exact - exact * 1e-9).ceil() as u64

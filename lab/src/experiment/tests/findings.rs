@@ -19,7 +19,6 @@ fn mistakes_are_reported_with_place_and_mend() {
             "warm_up = \"stedy\"",
             "x.toml:1:11: not a length of time; write \"steady\", or a length such as \"10s\"",
         ),
-        ("sample = [\"cpus\"]", "x.toml:1:11: unknown value \"cpus\"; did you mean \"cpu\"?"),
         ("control = \"B\"", "x.toml:1:11: no system \"B\"; one of this"),
         (
             "hosts.load = \"there\"",
@@ -164,14 +163,43 @@ fn other_hosts_are_refused() {
     assert_eq!(found, "x.toml:2:8: other hosts are not in this version; write \"local\"");
 }
 
+/// What a plan says of an experiment that reads well.
+#[track_caller]
+fn refused(text: &str) -> String {
+    listed(&good(text).plan().unwrap_err())
+}
+
+#[test]
+fn faults_without_effect_are_refused() {
+    let found = refused("[[fault]]\nat = 1\nkind = \"renew_certificate\"\n");
+    assert!(found.starts_with("x.toml:3:8: there is no certificate without TLS; write"), "{found}");
+    for kind in ["none", "relay"] {
+        for fault in ["kill", "stop", "reload"] {
+            let text = format!("[system.A]\nkind = \"{kind}\"\n[[fault]]\nat = 1\nkind = \"{fault}\"\n");
+            let found = refused(&text);
+            assert!(found.contains("a fault of A, which has no process of a server; name"), "{found}");
+        }
+    }
+    let other =
+        "[system.A]\nkind = \"none\"\n[system.B]\n[[fault]]\nat = 1\nkind = \"kill\"\nsystems = [\"B\"]\n";
+    assert!(good(other).plan().is_ok());
+    let secure = "[workload]\ntransport = \"tls\"\n[[fault]]\nat = 1\nkind = \"renew_certificate\"\n";
+    assert!(good(secure).plan().is_ok());
+}
+
+#[test]
+fn workloads_that_cannot_be_run_are_refused() {
+    assert_eq!(
+        refused("[workload]\nusers = 5\n"),
+        "x.toml:2:9: a population of users is not in this version; remove `users`"
+    );
+    let found = refused("[workload]\nhold = \"51s\"\n");
+    assert!(found.starts_with("x.toml:2:8: calls of 51s: more than 50s; make `hold` shorter"), "{found}");
+    assert!(good("[workload]\nhold = \"50s\"\n").plan().is_ok());
+}
+
 #[test]
 fn faults_that_cannot_be_injected_are_refused() {
-    let fault = "[[fault]]\nat = 1\nkind = \"partition\"\n";
-    let found = listed(&good(fault).plan().unwrap_err());
-    assert!(
-        found.starts_with("x.toml:3:8: the fault \"partition\" is not in this version; write"),
-        "{found}"
-    );
     let balanced = "[system.A]\nkind = \"balance\"\n[[fault]]\nat = 1\nplace = \"backend\"\n";
     let found = listed(&good(&format!("{balanced}kind = \"kill\"\n")).plan().unwrap_err());
     assert!(

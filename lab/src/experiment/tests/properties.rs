@@ -13,7 +13,6 @@ const LINES: &[&str] = &[
     "warm_up = \"steady\"",
     "warm_up = 3",
     "measure = \"12s\"",
-    "sample = [\"cpu\"]",
     "[hosts]",
     "load = \"local\"",
     "[workload]",
