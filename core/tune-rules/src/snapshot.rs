@@ -39,9 +39,16 @@ impl Seen {
 
 /// What was read from a machine, by path. Settings of network cards have paths too:
 /// `/ethtool/CARD/SETTING`, as listed in [`crate::CARD_SETTINGS`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     files: BTreeMap<String, Seen>,
+    page: u64,
+}
+
+impl Default for Snapshot {
+    fn default() -> Snapshot {
+        Snapshot { files: BTreeMap::new(), page: 4_096 }
+    }
 }
 
 impl Snapshot {
@@ -60,6 +67,18 @@ impl Snapshot {
     pub fn with(mut self, path: &str, text: &str) -> Snapshot {
         self.record(path, Seen::new(Reading::Text(text.to_owned()), true));
         self
+    }
+
+    /// The snapshot of a machine whose pages of memory have this number of bytes; 4,096 without it.
+    #[must_use]
+    pub fn with_page(mut self, bytes: u64) -> Snapshot {
+        self.page = bytes.max(1_024);
+        self
+    }
+
+    /// Bytes of a page of memory, in which udp_mem and tcp_mem count.
+    pub fn page(&self) -> u64 {
+        self.page
     }
 
     /// What was seen at a path; `None` if nobody looked.

@@ -1,5 +1,7 @@
 //! Rules by table.
 
+mod limits;
+
 use crate::{Change, Expected, Finding, Level, Snapshot, check, same_value, sysctl_lines};
 
 /// A machine of 8 GiB on which nothing is to be found.
@@ -416,7 +418,12 @@ fn each_other_fault_is_found_by_its_item() {
         (&[("/proc/sys/net/core/busy_poll", "50\n")], "busy_poll", Note, &[]),
         (&[("/proc/modules", "nf_conntrack_sip 40960 0 - Live 0x0\n")], "sip_helper", Problem, &[]),
         (
-            &[("/proc/sys/net/ipv4/neigh/default/gc_thresh3", "1024\n"), ("/proc/net/arp", &arp)],
+            &[
+                ("/proc/sys/net/ipv4/neigh/default/gc_thresh1", "128\n"),
+                ("/proc/sys/net/ipv4/neigh/default/gc_thresh2", "512\n"),
+                ("/proc/sys/net/ipv4/neigh/default/gc_thresh3", "1024\n"),
+                ("/proc/net/arp", &arp),
+            ],
             "neighbours",
             Problem,
             &[

@@ -42,7 +42,7 @@ impl Machine {
 
     /// Reads everything that the rules look at.
     pub fn snapshot(&self) -> Snapshot {
-        let mut snapshot = Snapshot::new();
+        let mut snapshot = Snapshot::new().with_page(rustix::param::page_size() as u64);
         for pattern in PATHS {
             if pattern.contains(['*', '#']) {
                 for path in self.expand(pattern) {

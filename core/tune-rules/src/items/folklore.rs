@@ -40,13 +40,14 @@ fn fault(look: &Look<'_>, line: &SysctlLine) -> Option<Fault> {
     let (name, value) = (line.name(), line.value());
     let number = numbers(value).and_then(|all| all.first().copied());
     let meminfo = look.snapshot().text("/proc/meminfo").unwrap_or_default();
+    let page = look.snapshot().page();
     let problem = |why: String| Some((Level::Problem, why));
     let note = |why: &str| Some((Level::Note, why.to_owned()));
     match (name, number) {
-        ("net.ipv4.udp_mem" | "net.ipv4.tcp_mem", _) if super::udp::beyond_memory(value, meminfo) => {
+        ("net.ipv4.udp_mem" | "net.ipv4.tcp_mem", _) if super::udp::beyond_memory(value, meminfo, page) => {
             let most = numbers(value).and_then(|all| all.into_iter().max()).unwrap_or(0);
-            let size = bytes(most.saturating_mul(super::udp::PAGE));
-            problem(format!("the value counts pages of 4 KiB, so it is {size}, more than half of this machine's memory"))
+            let size = bytes(most.saturating_mul(page));
+            problem(format!("the value counts pages of {}, so it is {size}, more than half of this machine's memory", bytes(page)))
         }
         ("net.ipv4.tcp_tw_recycle", _) => problem(
             "Linux removed it in 4.12, so the line only makes sysctl fail. Before, it refused phones behind one NAT".into(),

@@ -28,7 +28,7 @@ fn neighbours(look: &mut Look<'_>) {
         if !counts || most >= wanted {
             continue;
         }
-        let finding = look
+        let mut finding = look
             .finding(
                 Level::Problem,
                 format!("{name} is {most}, and {} neighbours are known", grouped(entries)),
@@ -39,9 +39,13 @@ fn neighbours(look: &mut Look<'_>) {
             )
             .evidence_if(look.set_by(&name))
             .why("packets to phones that do not fit into the table are dropped")
-            .change(look.set(&name, wanted))
-            .change(look.set(&format!("net.{family}.neigh.default.gc_thresh2"), wanted / 2))
-            .change(look.set(&format!("net.{family}.neigh.default.gc_thresh1"), wanted / 4));
+            .change(look.set(&name, wanted));
+        for (number, wanted) in [(2, wanted / 2), (1, wanted / 4)] {
+            let name = format!("net.{family}.neigh.default.gc_thresh{number}");
+            if look.sysctl(&name).is_some_and(|now| now < wanted) {
+                finding = finding.change(look.set(&name, wanted));
+            }
+        }
         look.report(finding);
     }
 }

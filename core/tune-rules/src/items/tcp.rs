@@ -4,6 +4,8 @@ use crate::finding::Level;
 use crate::item::Item;
 use crate::look::Look;
 use crate::parse::{bytes, field_number, grouped, paired};
+use crate::paths::OWN_SYSCTL_FILE;
+use crate::sysctl::{SysctlLine, lines_for};
 
 pub(super) const BACKLOG: Item = Item::new(
     "tcp_backlog",
@@ -21,7 +23,7 @@ With net.ipv4.tcp_abort_on_overflow the kernel resets connections that would onl
 pub(super) const MEMORY: Item = Item::new(
     "tcp_memory",
     "memory of TCP connections",
-    "net.ipv4.tcp_mem limits all connections together, in pages of 4 KiB. The second number of net.ipv4.tcp_rmem and
+    "net.ipv4.tcp_mem limits all connections together, in pages of mostly 4 KiB. The second number of net.ipv4.tcp_rmem and
 tcp_wmem is the buffer with which a connection starts; the kernel lets it grow. SIP's connections are many and idle, and
 a message has a few KiB. Copied tuning files start each connection with many MiB: a few thousand slow peers can then take
 the whole memory.",
@@ -66,7 +68,7 @@ pub(super) const PORTS: Item = Item::new(
     "net.ipv4.ip_local_port_range has the ports that the kernel gives to outgoing connections; 28,232 by default for
 each pair of addresses. A range such as 1024 to 65535 contains the ports of SIP: an outgoing connection of any program
 may then hold port 5060, and the server cannot start. net.ipv4.ip_local_reserved_ports keeps ports out of the range.",
-    "A range is only ever widened, and a port is only added to the reserved ones.",
+    "A range is only ever widened, and a port is only added to the reserved ones, also to those of other files.",
     ports,
 );
 
@@ -236,30 +238,65 @@ fn ports(look: &mut Look<'_>) {
             .change(look.set(name, format!("{} {}", first.min(32_768), last.max(60_999))));
         look.report(finding);
     }
-    let reserved_name = "net.ipv4.ip_local_reserved_ports";
-    let reserved = look.file(&crate::path_of(reserved_name)).unwrap_or_default().trim();
-    let kept = ranges(reserved);
+    reserved_ports(look, first, last);
+}
+
+/// The rule for ports of the server in the range, and for ports that other files reserve. The setting is one
+/// list, so the last file replaces what earlier ones reserve.
+fn reserved_ports(look: &mut Look<'_>, first: u64, last: u64) {
+    let name = "net.ipv4.ip_local_reserved_ports";
+    let now = look.file(&crate::path_of(name)).unwrap_or_default().trim();
+    let lines: Vec<&SysctlLine> = lines_for(look.lines(), name).collect();
+    let mut all: Vec<String> = Vec::new();
+    let lists = std::iter::once(now).chain(lines.iter().map(|line| line.value()));
+    lists.for_each(|list| reserve(&mut all, list));
+    let held = ranges(&all.join(","));
     let is_free = |port: &&u16| {
-        let port = u64::from(**port);
-        (first..=last).contains(&port) && !kept.iter().any(|(from, to)| (*from..=*to).contains(&port))
+        (first..=last).contains(&u64::from(**port)) && !covers(&held, (u64::from(**port), u64::from(**port)))
     };
     let exposed: Vec<String> = look.expected().ports().iter().filter(is_free).map(u16::to_string).collect();
-    if exposed.is_empty() {
-        return;
+    let mut dropped: Vec<String> = Vec::new();
+    if let Some((ours, others)) = lines.split_last().filter(|(line, _)| line.file() == OWN_SYSCTL_FILE) {
+        let kept = ranges(ours.value());
+        others.iter().for_each(|line| reserve(&mut dropped, line.value()));
+        dropped.retain(|part| ranges(part).iter().any(|range| !covers(&kept, *range)));
     }
-    let mut all: Vec<String> =
-        reserved.split(',').filter(|part| !part.is_empty()).map(str::to_owned).collect();
-    all.extend(exposed.iter().cloned());
-    let finding = look
-        .finding(
-            Level::Problem,
+    let (title, why) = if !exposed.is_empty() {
+        (
             format!("outgoing connections may take the SIP ports {}", exposed.join(", ")),
+            "a server that restarts cannot listen on a port that an outgoing connection holds",
         )
-        .evidence(format!("{name} = {first} {last}"))
-        .evidence_if(look.set_by(name))
-        .why("a server that restarts cannot listen on a port that an outgoing connection holds")
-        .change(look.set(reserved_name, all.join(",")));
+    } else if !dropped.is_empty() {
+        (
+            format!("{OWN_SYSCTL_FILE} drops the ports {}, which another file reserves", dropped.join(", ")),
+            "the last file that has the setting replaces the lists of the others at boot",
+        )
+    } else {
+        return;
+    };
+    all.extend(exposed);
+    let finding = look
+        .finding(Level::Problem, title)
+        .evidence(format!("net.ipv4.ip_local_port_range = {first} {last}"))
+        .evidence_if(look.set_by("net.ipv4.ip_local_port_range"))
+        .why(why)
+        .change(look.set(name, all.join(",")));
     look.report(finding);
+}
+
+/// Adds the parts of a list of ports that are not in another one.
+fn reserve(all: &mut Vec<String>, list: &str) {
+    for part in list.split(',').map(str::trim) {
+        let held = ranges(&all.join(","));
+        if ranges(part).iter().any(|range| !covers(&held, *range)) {
+            all.push(part.to_owned());
+        }
+    }
+}
+
+/// Whether one of the ranges contains another one.
+fn covers(ranges: &[(u64, u64)], (from, to): (u64, u64)) -> bool {
+    ranges.iter().any(|(first, last)| *first <= from && to <= *last)
 }
 
 /// The ranges of a list such as `8080,9000-9010`.

@@ -5,9 +5,6 @@ use crate::item::Item;
 use crate::look::Look;
 use crate::parse::{bytes, field_number, grouped, numbers, paired, udp_drops};
 
-/// Bytes of a page: udp_mem and tcp_mem count pages.
-pub(super) const PAGE: u64 = 4_096;
-
 pub(super) const BUFFERS: Item = Item::new(
     "udp_buffers",
     "limits of receive and send buffers",
@@ -35,7 +32,7 @@ The server asks for the buffer it needs, and needs no default.",
 pub(super) const MEMORY: Item = Item::new(
     "udp_memory",
     "memory of all UDP sockets together",
-    "net.ipv4.udp_mem has three numbers of pages (4 KiB), not of bytes: below the first nothing is limited, above the
+    "net.ipv4.udp_mem has three numbers of pages (mostly 4 KiB), not of bytes: below the first nothing is limited, above the
 third datagrams are dropped and MemErrors counts them. Linux takes up to 19 % of memory. Copied tuning files set
 numbers of bytes or of larger machines, up to 73 GiB. Then the kernel runs out of memory before it drops datagrams,
 and ends processes instead.",
@@ -136,19 +133,24 @@ pub(super) fn pages(look: &mut Look<'_>, name: &str, what: &str, default: fn(u64
         return;
     };
     let (Some(most), memory) = (now.get(2).copied(), total.saturating_mul(1 << 10)) else { return };
-    let [low, pressure, high] = default(memory / PAGE);
-    let (is, has) = (bytes(most.saturating_mul(PAGE)), bytes(memory));
+    let page = look.snapshot().page();
+    let mut wanted = default(memory / page);
+    let (is, has) = (bytes(most.saturating_mul(page)), bytes(memory));
     let least =
-        if name.ends_with("udp_mem") { look.expected().receive_buffer().saturating_mul(2) / PAGE } else { 0 };
-    let (title, why) = if most > memory / PAGE / 2 {
+        if name.ends_with("udp_mem") { look.expected().receive_buffer().saturating_mul(2) / page } else { 0 };
+    let (title, why) = if most > memory / page / 2 {
         (
             format!(
-                "{name} allows {what} to take {is} ({} pages of 4 KiB), the machine has {has}",
-                grouped(most)
+                "{name} allows {what} to take {is} ({} pages of {}), the machine has {has}",
+                grouped(most),
+                bytes(page)
             ),
             "the kernel runs out of memory and ends processes before it drops anything",
         )
-    } else if most < least.min(high) {
+    } else if most < least.min(wanted[2]) {
+        for (wanted, now) in wanted.iter_mut().zip(&now) {
+            *wanted = (*wanted).max(*now);
+        }
         (
             format!("{name} limits all {what} together to {is}"),
             "datagrams are dropped although buffers have room",
@@ -165,13 +167,13 @@ pub(super) fn pages(look: &mut Look<'_>, name: &str, what: &str, default: fn(u64
         )
         .evidence_if(look.set_by(name))
         .why(why)
-        .change(look.set(name, format!("{low} {pressure} {high}")));
+        .change(look.set(name, format!("{} {} {}", wanted[0], wanted[1], wanted[2])));
     look.report(finding);
 }
 
 /// Whether a value of udp_mem or tcp_mem is beyond the memory of the machine.
-pub(super) fn beyond_memory(value: &str, meminfo: &str) -> bool {
+pub(super) fn beyond_memory(value: &str, meminfo: &str, page: u64) -> bool {
     let most = numbers(value).and_then(|pages| pages.into_iter().max());
     let total = field_number(meminfo, "MemTotal");
-    most.zip(total).is_some_and(|(most, total)| most.saturating_mul(PAGE / 1_024) > total / 2)
+    most.zip(total).is_some_and(|(most, total)| most.saturating_mul(page / 1_024) > total / 2)
 }
