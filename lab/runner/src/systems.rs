@@ -207,9 +207,12 @@ fn until_ready(process: &mut Process, system: &System, target: SocketAddr) -> Re
     }
     let until = Instant::now() + system.start_limit;
     let probed = SocketAddr::new(target.ip(), PORT);
-    while !sip::answers(probed, target.ip()).unwrap_or(false) {
+    loop {
         if !process.is_running() {
             return Err(format!("it ended before it answered: {}", process.tail(5)));
+        }
+        if sip::answers(probed, target.ip()).unwrap_or(false) {
+            return Ok(());
         }
         if Instant::now() > until {
             return Err(format!(
@@ -220,7 +223,6 @@ fn until_ready(process: &mut Process, system: &System, target: SocketAddr) -> Re
         }
         thread::sleep(BETWEEN_PROBES);
     }
-    Ok(())
 }
 
 /// The listeners of Strowger for a workload. UDP is always there: callees register over it.
