@@ -127,3 +127,26 @@ fn callee_reaches_a_caller_with_credentials_after_a_restart() {
         hangs_up((&mut site.bob, &mut callee), &mut site.ann);
     }
 }
+
+/// The connection is a new one, so the port is not that of the sealed Record-Route: the user is challenged
+/// (docs/reference/configuration.md, `auth.in_dialog`), and the answer is taken.
+#[test]
+fn caller_proves_itself_in_a_call_after_a_restart() {
+    for transport in [Via::Tcp, Via::Tls] {
+        println!("{transport:?}");
+        let mut site = Site::of(transport, true);
+        let (mut caller, _) = site.call();
+        site.front.restart();
+        let first = caller.request("INVITE", &site.ann);
+        site.ann.send(&first.bytes());
+        let challenge = site.ann.response(&first);
+        assert_eq!(challenge.status(), Some(407), "{}", challenge.start);
+        site.ann.send(&first.ack(&challenge).bytes());
+        let line = live::answer(&challenge, &who("ann"), &first.method, &first.uri);
+        let invite = first.again(&site.ann, &line);
+        site.ann.send(&invite.bytes());
+        let received = site.bob.request("INVITE");
+        site.bob.send(&received.reply(200, "", &[&format!("Contact: <{}>", site.bob.contact("bob"))]));
+        assert_eq!(site.ann.response(&invite).status(), Some(200), "{transport:?}");
+    }
+}
