@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use load::report::Fact;
-
 use crate::experiment::{Claim, Combination, Measure, Plan, Quantity, Run, Setup, Statistic, Subject};
 use crate::outcome::{ClaimOutcome, Control, Figure, Outcome, RunLine, VERSION};
 use crate::record::RunRecord;
@@ -62,9 +60,12 @@ impl<'a> Runs<'a> {
         let mut valid: BTreeMap<Place, BTreeMap<u32, &RunRecord>> = BTreeMap::new();
         let mut blocks = 0;
         for record in kept.iter().map(|kept| kept.record) {
-            blocks = blocks.max(record.block);
+            blocks = blocks.max(record.run.block);
             if record.void.is_empty() {
-                valid.entry((record.subject(), record.setup)).or_default().insert(record.block, record);
+                valid
+                    .entry((record.subject(), record.run.setup))
+                    .or_default()
+                    .insert(record.run.block, record);
             }
         }
         Runs { blocks: usize::try_from(blocks).unwrap_or(usize::MAX), valid }
@@ -81,9 +82,9 @@ impl<'a> Runs<'a> {
 /// Whether a record says of its block, subject and combination what the plan has under its name.
 pub fn settles(record: &RunRecord, run: &Run) -> bool {
     let subject = run.subject();
-    record.id == run.id().to_string()
-        && (record.block, record.setup) == (run.block(), run.setup())
-        && (&record.system, record.twin) == (&subject.system, subject.twin)
+    record.run.id == run.id().to_string()
+        && (record.run.block, record.run.setup) == (run.block(), run.setup())
+        && (&record.run.system, record.run.twin) == (&subject.system, subject.twin)
 }
 
 /// Judges an experiment by the runs that there are. Records that the plan does not have count for nothing.
@@ -91,7 +92,7 @@ pub fn judge(case: &Case<'_>, kept: &[Kept<'_>]) -> Outcome {
     let planned: BTreeMap<String, &Run> =
         case.plan.runs().iter().map(|run| (run.id().to_string(), run)).collect();
     let is_planned =
-        |kept: &&Kept<'_>| planned.get(&kept.record.id).is_some_and(|run| settles(kept.record, run));
+        |kept: &&Kept<'_>| planned.get(&kept.record.run.id).is_some_and(|run| settles(kept.record, run));
     let kept: Vec<Kept<'_>> = kept.iter().filter(is_planned).copied().collect();
     let kept = kept.as_slice();
     let runs = Runs::of(kept);
@@ -135,10 +136,6 @@ fn concerned<'a>(claims: &'a [Claim], combination: &Combination) -> impl Iterato
     claims.iter().filter(|claim| claim.concerns(combination))
 }
 
-fn facts(setup: &Setup) -> Vec<Fact> {
-    setup.combination.levels().iter().map(|level| Fact::new(&*level.factor, &level.value)).collect()
-}
-
 fn ends(interval: &Interval) -> (f64, f64) {
     (interval.low(), interval.high())
 }
@@ -180,7 +177,7 @@ fn of_claim(
         statistics::judge(&statement, &Evidence { own: &own, other: &other, floor: floor.as_ref() }, rule);
     ClaimOutcome {
         claim: claim.to_string(),
-        factors: facts(setup),
+        factors: setup.combination.facts(),
         verdict: judged.verdict.to_string(),
         reason: judged.reason,
         measured: judged.measured,
@@ -208,7 +205,7 @@ fn figure(
         subject: subject.to_string(),
         quantity: quantity.to_string(),
         unit: quantity.measure.unit().to_owned(),
-        factors: facts(setup),
+        factors: setup.combination.facts(),
         median: median(&known),
         interval: estimate.map(|estimate| ends(&estimate.interval)),
         values,
@@ -230,7 +227,7 @@ fn control(
     Some(Control {
         system: twin.system.clone(),
         quantity: quantity.to_string(),
-        factors: facts(setup),
+        factors: setup.combination.facts(),
         ratio: Some(paired.ratio?.value),
         interval: paired.ratio.map(|ratio| ends(&ratio.interval)),
         floor_percent: floor.ratio().map(|factor| 100.0 * (factor - 1.0)),
@@ -240,10 +237,10 @@ fn control(
 fn line(kept: &Kept<'_>) -> RunLine {
     let record = kept.record;
     RunLine {
-        id: record.id.clone(),
-        block: record.block,
+        id: record.run.id.clone(),
+        block: record.run.block,
         subject: record.subject(),
-        factors: record.factors.clone(),
+        factors: record.run.factors.clone(),
         archive: kept.archive.to_owned(),
         void: record.void.clone(),
         notes: record.notes.clone(),
@@ -270,11 +267,11 @@ fn mixed(kept: &[Kept<'_>]) -> Option<String> {
     let mut first: BTreeMap<(&str, usize), &str> = BTreeMap::new();
     for record in kept.iter().map(|kept| kept.record).filter(|record| record.void.is_empty()) {
         let Some(digest) = record.program.iter().find(|fact| fact.name == "sha256") else { continue };
-        let before = *first.entry((&record.system, record.setup)).or_insert(&digest.value);
+        let before = *first.entry((&record.run.system, record.run.setup)).or_insert(&digest.value);
         if before != digest.value {
             return Some(format!(
                 "the runs of {} are of different programs: run it again in another folder (--out)",
-                record.system
+                record.run.system
             ));
         }
     }
@@ -288,11 +285,11 @@ fn changed_within_a_block(kept: &[Kept<'_>]) -> Option<String> {
         let machine = record.machine.iter().filter(|fact| SAME_IN_A_BLOCK.contains(&fact.name.as_str()));
         let generator = record.program.iter().filter(|fact| fact.name == "generator");
         for fact in machine.chain(generator) {
-            let before = *first.entry((record.block, &fact.name)).or_insert(&fact.value);
+            let before = *first.entry((record.run.block, &fact.name)).or_insert(&fact.value);
             if before != fact.value {
                 return Some(format!(
                     "the runs of block {} differ in {}: \"{before}\" and \"{}\"; run it again in another folder (--out)",
-                    record.block, fact.name, fact.value
+                    record.run.block, fact.name, fact.value
                 ));
             }
         }
@@ -338,8 +335,11 @@ fn overall(claims: &[ClaimOutcome], kept: &[Kept<'_>], planned: usize) -> (Strin
 mod tests {
     use std::time::Duration;
 
+    use load::report::Fact;
+
     use super::*;
     use crate::experiment::{Bound, ExperimentId, Hosts, Limit, Measuring, Repetitions, System, Workload};
+    use crate::record::MadeRun;
 
     fn setup() -> Setup {
         let systems = ["A", "B"].map(|name| (name.to_owned(), System::default()));
@@ -361,13 +361,7 @@ mod tests {
     /// Runs of 100 calls: processor time for each call, microseconds.
     fn records(plan: &Plan, cost: impl Fn(&Subject, u32) -> f64) -> Vec<RunRecord> {
         let record = |run: &Run| {
-            let mut record = RunRecord {
-                id: run.id().to_string(),
-                block: run.block(),
-                system: run.subject().system.clone(),
-                twin: run.subject().twin,
-                ..RunRecord::default()
-            };
+            let mut record = RunRecord { run: MadeRun::of(run), ..RunRecord::default() };
             record.load.windows.measured = 1.0;
             record.load.measured.insert("calls.succeeded".to_owned(), 100);
             record.load.server_cpu_percent = Some(cost(run.subject(), run.block()) / 100.0);
@@ -432,7 +426,7 @@ mod tests {
     #[test]
     fn void_runs_count_for_nothing() {
         let spoil = |record: &mut RunRecord| {
-            if record.block > 2 && record.twin {
+            if record.run.block > 2 && record.run.twin {
                 record.void.push("the system ended during the run".to_owned());
             }
         };
@@ -447,7 +441,7 @@ mod tests {
     fn runs_of_a_program_that_was_built_again_are_void() {
         let built = |from: u32| {
             move |record: &mut RunRecord| {
-                let digest = if record.system == "B" && record.block >= from { "new" } else { "old" };
+                let digest = if record.run.system == "B" && record.run.block >= from { "new" } else { "old" };
                 record.program.push(Fact::new("sha256", digest));
             }
         };
@@ -463,7 +457,7 @@ mod tests {
         for (name, of_machine) in [("kernel", true), ("processor", true), ("generator", false)] {
             let changed = |within: bool| {
                 move |record: &mut RunRecord| {
-                    let new = if within { record.twin } else { record.block > 4 };
+                    let new = if within { record.run.twin } else { record.run.block > 4 };
                     let fact = Fact::new(name, if new { "new" } else { "old" });
                     if of_machine { record.machine.push(fact) } else { record.program.push(fact) }
                 }
@@ -478,11 +472,11 @@ mod tests {
     #[test]
     fn record_that_differs_from_its_plan_counts_for_nothing() {
         let spoil = |record: &mut RunRecord| {
-            if record.block == 8 && record.twin {
-                record.block = 40_000_000;
+            if record.run.block == 8 && record.run.twin {
+                record.run.block = 40_000_000;
             }
-            if record.block == 7 && !record.twin && record.system == "A" {
-                record.setup = 3;
+            if record.run.block == 7 && !record.run.twin && record.run.system == "A" {
+                record.run.setup = 3;
             }
         };
         let found = outcome(8, &[claim(1.2)], 1.05, spoil);

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use load::report::{Distribution, Fact, Report, SeriesReport};
 
-use crate::experiment::{Measure, Quantity, Statistic};
+use crate::experiment::{Measure, Quantity, Run, Statistic};
 use crate::statistics::{median, needs};
 
 /// Version of [`RunRecord`] as JSON. It grows when an old reader would misunderstand a new file.
@@ -16,24 +16,9 @@ pub const VERSION: u32 = 1;
 pub struct RunRecord {
     /// [`VERSION`].
     pub version: u32,
-    /// The name of the run: see [`RunId`](crate::experiment::RunId).
-    pub id: String,
-    /// Its block, from 1.
-    pub block: u32,
-    /// The system.
-    pub system: String,
-    /// Whether it is the second copy of the A/A control.
-    pub twin: bool,
-    /// Index of the combination of factors, from 0.
-    pub setup: usize,
-    /// Each factor with its value.
-    pub factors: Vec<Fact>,
-    /// Seed of everything random in this run.
-    pub seed: u64,
-    /// A number that the runs of one `lab run` share.
-    pub session: u64,
-    /// Wall clock at the start, seconds since 1970.
-    pub started: u64,
+    /// Which run it is, and when it was made.
+    #[serde(flatten)]
+    pub run: MadeRun,
     /// Program, arguments and version of the system; SHA-256 of the program.
     pub program: Vec<Fact>,
     /// The machine: processor, kernel, mitigations, clock.
@@ -52,6 +37,44 @@ pub struct RunRecord {
     pub void: Vec<String>,
     /// What is worth knowing, without being a reason against the run.
     pub notes: Vec<String>,
+}
+
+/// Which run a record is of, and when it was made. In JSON its keys are beside those of the record.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MadeRun {
+    /// The name of the run: see [`RunId`](crate::experiment::RunId).
+    pub id: String,
+    /// Its block, from 1.
+    pub block: u32,
+    /// The system.
+    pub system: String,
+    /// Whether it is the second copy of the A/A control.
+    pub twin: bool,
+    /// Index of the combination of factors, from 0.
+    pub setup: usize,
+    /// Each factor with its value.
+    pub factors: Vec<Fact>,
+    /// Seed of everything random in this run.
+    pub seed: u64,
+    /// A number that the runs of one `lab run` share.
+    pub session: u64,
+    /// Wall clock at the start, seconds since 1970.
+    pub started: u64,
+}
+
+impl MadeRun {
+    /// What the plan knows of a run.
+    pub fn of(run: &Run) -> MadeRun {
+        MadeRun {
+            id: run.id().to_string(),
+            block: run.block(),
+            system: run.subject().system.clone(),
+            twin: run.subject().twin,
+            setup: run.setup(),
+            ..MadeRun::default()
+        }
+    }
 }
 
 impl RunRecord {
@@ -79,7 +102,7 @@ impl RunRecord {
 
     /// The name by which plan and report call what was measured.
     pub fn subject(&self) -> String {
-        format!("{}{}", self.system, if self.twin { ".again" } else { "" })
+        format!("{}{}", self.run.system, if self.run.twin { ".again" } else { "" })
     }
 
     /// A figure of this run; nothing if the run has none. A void run has figures too: the caller leaves it
@@ -372,7 +395,10 @@ mod tests {
 
     #[test]
     fn record_reads_back_as_it_was_written() {
-        let record = record();
+        let mut record = record();
+        record.run = MadeRun { id: "x-b1-A-c1".to_owned(), session: u64::MAX, ..MadeRun::default() };
+        // Which run it is stands beside the other keys.
+        assert!(record.to_json().contains("\"version\":1,\"id\":\"x-b1-A-c1\""), "{}", record.to_json());
         assert_eq!(RunRecord::from_json(&record.to_json()), Ok(record));
         assert!(RunRecord::from_json("{}").is_err());
         assert!(RunRecord::from_json("[2]").is_err());

@@ -24,8 +24,8 @@ pub struct Stand<'a> {
     pub own: &'a Path,
     /// A folder that this run may fill.
     pub folder: &'a Path,
-    /// Whether system and generator have a processor each.
-    pub apart: bool,
+    /// The processors that they share with the generator; empty: all.
+    pub cpus: &'a [u32],
     /// What is random follows from this number.
     pub seed: u64,
 }
@@ -62,10 +62,9 @@ impl Backends {
         } else {
             commands.extend(backends.places.iter().map(|place| plain(workload, stand, *place)));
         }
-        let cpus = if stand.apart { vec![1] } else { Vec::new() };
         for mut command in commands {
             let mut process =
-                Process::start(&mut command, &cpus).map_err(|error| format!("a back end: {error}"))?;
+                Process::start(&mut command, stand.cpus).map_err(|error| format!("a back end: {error}"))?;
             process.wait_until_ready(START).map_err(|error| format!("a back end: {error}"))?;
             backends.processes.push(process);
         }
@@ -136,7 +135,7 @@ mod tests {
     use super::*;
 
     fn words(workload: &Workload) -> Vec<String> {
-        let stand = Stand { own: Path::new("strowger"), folder: Path::new("/run"), apart: true, seed: 7 };
+        let stand = Stand { own: Path::new("strowger"), folder: Path::new("/run"), cpus: &[], seed: 7 };
         let places = ["127.0.0.1:5060", "127.0.0.2:5060"].map(|place| place.parse().expect("an address"));
         let command = modelled(workload, &stand, &places, Path::new("/run/backends.json"));
         command.get_args().map(|word| word.to_string_lossy().into_owned()).collect()

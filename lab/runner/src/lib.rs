@@ -14,6 +14,7 @@ mod generator;
 mod history;
 mod machine;
 mod process;
+mod processors;
 mod relay;
 mod reproduce;
 mod run;

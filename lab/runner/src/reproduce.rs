@@ -42,13 +42,13 @@ struct Reproduced {
 pub fn run(args: &ReproduceArgs) -> Result<u8, String> {
     let archive = Archive::read(&args.archive).map_err(|error| error.to_string())?;
     let then = record_of(&archive)?;
-    let text = format!("seed = {}\n{}", then.seed, archive.text(EXPERIMENT));
+    let text = format!("seed = {}\n{}", then.run.seed, archive.text(EXPERIMENT));
     let experiment = read_sources(archived(&args.archive, &text).with_files(text_of))?;
     let plan = experiment
         .plan()
         .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
-    let run = plan.runs().iter().find(|run| run.subject().system == then.system);
-    let run = run.ok_or_else(|| format!("{}: no system {}", args.archive.display(), then.system))?;
+    let run = plan.runs().iter().find(|run| run.subject().system == then.run.system);
+    let run = run.ok_or_else(|| format!("{}: no system {}", args.archive.display(), then.run.system))?;
     let setup = experiment.setups().get(run.setup()).ok_or("the archive has no experiment")?;
     let asked = Asked::listen().map_err(|error| format!("signals: {error}"))?;
     let own = std::env::current_exe().map_err(|error| format!("this program's own file: {error}"))?;
@@ -57,7 +57,7 @@ pub fn run(args: &ReproduceArgs) -> Result<u8, String> {
     let mut now = Vec::new();
     for time in 1..=args.times {
         say::err(format_args!("run {time} of {}", args.times));
-        match bench.perform(run, setup, then.seed) {
+        match bench.perform(run, setup, then.run.seed) {
             Ok(finished) => now.push(finished.record),
             Err(NoRun::Stopped) => break,
             Err(NoRun::Failed(why)) => return Err(format!("{why}; its files are in {}", scratch.display())),
@@ -65,7 +65,7 @@ pub fn run(args: &ReproduceArgs) -> Result<u8, String> {
     }
     let _ = std::fs::remove_dir(&scratch);
     let found = Reproduced {
-        id: then.id.clone(),
+        id: then.run.id.clone(),
         figures: figures(&then, &now),
         differs: now.first().map(|now| differences(&then, now)).unwrap_or_default(),
         void: now.iter().flat_map(|record| record.void.clone()).collect(),

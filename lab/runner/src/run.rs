@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lab::experiment::{FaultKind, FaultPlace, Run, Setup, System, Transport, WarmUp};
-use lab::record::{RunRecord, VERSION};
+use lab::record::{MadeRun, RunRecord, VERSION};
 use lab::statistics::Tolerance;
 use load::report::Fact;
 use rustix::process::Signal;
@@ -19,6 +19,7 @@ use crate::certificates::Certificates;
 use crate::generator::{Generator, contact};
 use crate::machine;
 use crate::process::Process;
+use crate::processors::{Machine, Places};
 use crate::sampler::{Sampler, Watched};
 use crate::screening;
 use crate::sip::{self, DOMAIN};
@@ -54,6 +55,8 @@ pub struct Bench<'a> {
     pub generator: String,
     /// A number that the runs of one session share.
     pub session: u64,
+    /// The processors that parts of a run may have.
+    pub processors: Machine,
 }
 
 /// Whether the person asked to end.
@@ -103,7 +106,8 @@ impl<'a> Bench<'a> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let session = u64::try_from(since.as_micros()).unwrap_or(u64::MAX);
         let addresses = Addresses::new(std::process::id());
-        Ok(Bench { own: own.to_owned(), scratch, addresses, stop, tolerance, generator, session })
+        let processors = Machine::here()?;
+        Ok(Bench { own: own.to_owned(), scratch, addresses, stop, tolerance, generator, session, processors })
     }
 
     /// Performs a run.
@@ -116,7 +120,7 @@ impl<'a> Bench<'a> {
         fs::create_dir_all(&folder).map_err(failed)?;
         let mut finished = Performance::begin(self, run, setup, seed, &folder).and_then(Performance::measure);
         if let Ok(Finished { record, .. }) = &mut finished {
-            record.session = self.session;
+            record.run.session = self.session;
             record.program.push(Fact::new(GENERATOR, &self.generator));
         }
         // What is worth keeping is in the record; a failed run's files help to find out why.
@@ -141,6 +145,7 @@ struct Performance<'a> {
     sampler: Sampler,
     certificates: Option<Certificates>,
     place: SocketAddr,
+    places: Places,
     started: u64,
     faults: Vec<(f64, String)>,
     notes: Vec<String>,
@@ -161,19 +166,20 @@ impl<'a> Performance<'a> {
         let secure = matches!(workload.transport, Transport::Tls | Transport::Wss);
         let names = vec![DOMAIN.to_owned(), place.ip().to_string()];
         let certificates = secure.then(|| Certificates::make(folder, names)).transpose()?;
-        let apart = workload.workers <= 1 && system.workers <= 1 && processors() >= 2;
+        let named = |why: String| format!("{}: {why}", run.subject());
+        let places = bench.processors.places(system, workload.workers <= 1).map_err(named)?;
         let mut ground = Ground {
             own: &bench.own,
             folder,
             addresses: &mut bench.addresses,
             generator: place,
             certificates: certificates.as_ref(),
-            apart,
+            places: &places,
             seed,
             backends: Vec::new(),
         };
-        let named = |why: String| format!("{}: {why}", run.subject());
-        let running = systems::start(system, workload, &mut ground).map_err(named)?;
+        let mut running = systems::start(system, workload, &mut ground).map_err(named)?;
+        running.described.push(Fact::new("processors", places.text()));
         let sampler = Sampler::start(vec![Watched { name: "system", pids: running.pids() }]);
         let performance = Performance {
             run,
@@ -189,7 +195,8 @@ impl<'a> Performance<'a> {
             place,
             started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             faults: Vec::new(),
-            notes: Vec::new(),
+            notes: bench.processors.shared(&places).map(str::to_owned).into_iter().collect(),
+            places,
         };
         if workload.users == 0 && workload.callees > 0 && needs_callees(system) && workload.answer.is_some() {
             let server = SocketAddr::new(performance.system.target.ip(), PORT);
@@ -215,8 +222,7 @@ impl<'a> Performance<'a> {
     fn start_generator(&self, warm_up: Duration, measure: Duration) -> Result<Process, NoRun> {
         let mut command: Command = self.generator().command(warm_up, measure)?;
         command.arg("--quiet");
-        let cpus = if self.setup.workload.workers <= 1 && processors() >= 2 { vec![1] } else { Vec::new() };
-        let started = Process::start(&mut command, &cpus);
+        let started = Process::start(&mut command, &self.places.generator);
         let mut process = started.map_err(|error| NoRun::Failed(format!("the generator: {error}")))?;
         process.wait_until_ready(Duration::from_secs(60)).map_err(|why| format!("the generator: {why}"))?;
         self.sampler.watch(Watched { name: "generator", pids: process.pids() });
@@ -286,20 +292,12 @@ impl<'a> Performance<'a> {
         let window = (window_from.as_secs_f64(), window_from.as_secs_f64() + length);
         let mut record = RunRecord {
             version: VERSION,
-            id: self.run.id().to_string(),
-            block: self.run.block(),
-            system: self.run.subject().system.clone(),
-            twin: self.run.subject().twin,
-            setup: self.run.setup(),
-            factors: self
-                .setup
-                .combination
-                .levels()
-                .iter()
-                .map(|level| Fact::new(&*level.factor, &level.value))
-                .collect(),
-            seed: self.seed,
-            started: self.started,
+            run: MadeRun {
+                factors: self.setup.combination.facts(),
+                seed: self.seed,
+                started: self.started,
+                ..MadeRun::of(self.run)
+            },
             program: described,
             machine: machine::facts(),
             load: report,
@@ -340,9 +338,7 @@ impl<'a> Performance<'a> {
             let lasts = fault.lasts;
             match (fault.kind, fault.place) {
                 (FaultKind::Kill, FaultPlace::System) => {
-                    if let Some(process) = self.system.process() {
-                        process.kill();
-                    }
+                    self.system.kill();
                     generator.wait_until(Instant::now() + lasts, || stop.is_asked());
                     if let Err(why) = self.system.restart() {
                         self.faults.push((measured_from.elapsed().as_secs_f64(), NOT_BACK.to_owned()));
@@ -383,8 +379,4 @@ impl<'a> Performance<'a> {
 /// Whether callees register at it: neither where there is no server, nor at a balancer.
 fn needs_callees(system: &System) -> bool {
     !system.is_baseline() && !system.has_backends()
-}
-
-fn processors() -> usize {
-    thread::available_parallelism().map_or(1, usize::from)
 }

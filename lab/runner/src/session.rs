@@ -163,7 +163,7 @@ fn concluded(work: &Work, done: &BTreeMap<String, Done>) -> Outcome {
     if let Some(look) = ending(work, done) {
         return judged(work, done, look);
     }
-    let blocks = done.values().map(|done| done.record.block).max().unwrap_or(0);
+    let blocks = done.values().map(|done| done.record.run.block).max().unwrap_or(0);
     let look = work.schedule.ended(usize::try_from(blocks).unwrap_or(usize::MAX));
     let mut outcome = judged(work, done, look);
     outcome.notes.push(format!(
@@ -250,7 +250,7 @@ fn perform(bench: &mut Bench<'_>, work: &Work, run: &Run, out: &Path) -> Result<
     archive.put(EXPERIMENT, setup.to_toml());
     archive.put("system.log", system_log);
     archive.put("load.log", load_log);
-    let written = archive.write(out, &record.id);
+    let written = archive.write(out, &record.run.id);
     let path = written.map_err(|error| NoRun::Failed(format!("{}: {error}", out.display())))?;
     let archive = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     Ok(Done { record, archive })
@@ -273,14 +273,15 @@ fn kept(out: &Path, work: &Work, tell: &mut dyn FnMut(&str)) -> BTreeMap<String,
                 continue;
             }
         };
-        match planned.get(&record.id) {
+        match planned.get(&record.run.id) {
             None => others += 1,
             Some(run) if !settles(&record, run) => {
                 tell(&format!("left out: {archive}: block, system or factors are not those of the plan"));
             }
             Some(_) => {
-                if done.get(&record.id).is_none_or(|other| other.record.started <= record.started) {
-                    done.insert(record.id.clone(), Done { record, archive });
+                if done.get(&record.run.id).is_none_or(|other| other.record.run.started <= record.run.started)
+                {
+                    done.insert(record.run.id.clone(), Done { record, archive });
                 }
             }
         }
@@ -325,10 +326,10 @@ fn of_today(
 fn of_one_session(done: BTreeMap<String, Done>) -> BTreeMap<String, Done> {
     let mut latest: BTreeMap<u32, u64> = BTreeMap::new();
     for record in done.values().map(|done| &done.record) {
-        let session = latest.entry(record.block).or_default();
-        *session = record.session.max(*session);
+        let session = latest.entry(record.run.block).or_default();
+        *session = record.run.session.max(*session);
     }
-    let is_latest = |record: &RunRecord| latest.get(&record.block) == Some(&record.session);
+    let is_latest = |record: &RunRecord| latest.get(&record.run.block) == Some(&record.run.session);
     done.into_iter().filter(|(_, done)| is_latest(&done.record)).collect()
 }
 
@@ -342,7 +343,7 @@ fn whole_blocks(
     let cut: BTreeSet<u32> = missing.map(Run::block).collect();
     let before = done.len();
     let done: BTreeMap<String, Done> =
-        done.into_iter().filter(|(_, done)| !cut.contains(&done.record.block)).collect();
+        done.into_iter().filter(|(_, done)| !cut.contains(&done.record.run.block)).collect();
     if done.len() < before {
         tell(&format!(
             "left out: {} runs of blocks that were cut: they are made again whole",
@@ -401,6 +402,7 @@ fn minutes(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use lab::experiment::{Experiment, Sources};
+    use lab::record::MadeRun;
     use load::report::Fact;
 
     use super::*;
@@ -423,26 +425,20 @@ mod tests {
     /// All runs of a plan: B takes this part of what A takes, in each block.
     fn all(work: &Work, cost: impl Fn(u32) -> f64) -> BTreeMap<String, Done> {
         let done = |run: &Run| {
-            let mut record = RunRecord {
-                id: run.id().to_string(),
-                block: run.block(),
-                system: run.subject().system.clone(),
-                twin: run.subject().twin,
-                session: 1,
-                ..RunRecord::default()
-            };
+            let mut record =
+                RunRecord { run: MadeRun { session: 1, ..MadeRun::of(run) }, ..RunRecord::default() };
             record.load.windows.measured = 1.0;
             record.load.measured.insert("calls.succeeded".to_owned(), 100);
             let noise = 1.0 + f64::from((run.block() * 7 + u32::from(run.subject().twin) * 3) % 5) / 500.0;
             let own = if run.subject().system == "B" { cost(run.block()) } else { 1.0 };
             record.load.server_cpu_percent = Some(own * noise);
-            (record.id.clone(), Done { record, archive: String::new() })
+            (record.run.id.clone(), Done { record, archive: String::new() })
         };
         work.plan.runs().iter().map(done).collect()
     }
 
     fn blocks(done: &BTreeMap<String, Done>) -> BTreeSet<u32> {
-        done.values().map(|done| done.record.block).collect()
+        done.values().map(|done| done.record.run.block).collect()
     }
 
     #[test]
@@ -452,10 +448,10 @@ mod tests {
         done.remove(&work.plan.runs()[1].id().to_string());
         // Another block was made again in part, in a later session.
         let other = work.plan.runs().iter().find(|run| run.block() == 3).expect("there are 20");
-        done.get_mut(&other.id().to_string()).expect("it is there").record.session = 2;
+        done.get_mut(&other.id().to_string()).expect("it is there").record.run.session = 2;
         let mut said = Vec::new();
         let done = of_one_session(done);
-        assert_eq!(done.values().filter(|done| done.record.block == 3).count(), 1);
+        assert_eq!(done.values().filter(|done| done.record.run.block == 3).count(), 1);
         let done = whole_blocks(&work, done, &mut |line| said.push(line.to_owned()));
         assert_eq!(blocks(&done), (1..=20).filter(|block| ![1, 3].contains(block)).collect());
         assert!(said[0].starts_with("left out: 3 runs of blocks that were cut"), "{said:?}");
@@ -466,7 +462,7 @@ mod tests {
         let work = work(TEXT);
         let mut done = all(&work, |_| 1.0);
         for done in done.values_mut() {
-            let hash = if done.record.block > 10 { "new" } else { "old" };
+            let hash = if done.record.run.block > 10 { "new" } else { "old" };
             done.record.program.push(Fact::new(GENERATOR, hash));
         }
         assert_eq!(blocks(&of_today(done, "new", &mut |_| {})), (11..=20).collect());
@@ -493,7 +489,7 @@ mod tests {
     fn report_before_the_planned_end_says_stopped() {
         let work = work(TEXT);
         let mut done = all(&work, |_| 1.0);
-        done.retain(|_, done| done.record.block <= 8);
+        done.retain(|_, done| done.record.run.block <= 8);
         let outcome = concluded(&work, &done);
         assert_eq!((outcome.verdict.as_str(), outcome.exit_status()), ("STOPPED", 3), "{}", outcome.reason);
     }
@@ -506,8 +502,8 @@ mod tests {
         for (id, done) in all(&long, |_| 1.0) {
             let mut record = done.record;
             record.version = lab::record::VERSION;
-            if record.block == 2 {
-                record.block = 40_000_000;
+            if record.run.block == 2 {
+                record.run.block = 40_000_000;
             }
             let mut archive = Archive::default();
             archive.put(RECORD, record.to_json());

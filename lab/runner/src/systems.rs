@@ -15,6 +15,7 @@ use crate::archive::hash_of_file;
 use crate::backends::{Backends, Stand};
 use crate::certificates::Certificates;
 use crate::process::Process;
+use crate::processors::Places;
 use crate::sip::{self, DOMAIN};
 
 /// How long a system may take to end.
@@ -45,8 +46,8 @@ pub struct Ground<'a> {
     pub generator: SocketAddr,
     /// Certificates for this run, where the workload needs them.
     pub certificates: Option<&'a Certificates>,
-    /// Whether system and generator have a processor each.
-    pub apart: bool,
+    /// The processors of system and generator.
+    pub places: &'a Places,
     /// What is random at back ends follows from this number.
     pub seed: u64,
     /// Where back ends are: filled in by [`start`].
@@ -64,6 +65,8 @@ pub struct Running {
     backends: Backends,
     /// It was killed and did not come back.
     gone: bool,
+    /// It had ended by itself when it was to be killed.
+    crashed: bool,
     /// How it was started.
     again: Option<(Command, Vec<u32>, System)>,
     /// What it is.
@@ -89,11 +92,16 @@ impl Running {
     /// Whether it, or a server behind it, ended by itself.
     pub fn ended(&mut self) -> bool {
         let gone = self.gone;
-        self.process
-            .iter_mut()
-            .filter(|_| !gone)
-            .chain(self.backends.processes())
-            .any(|process| !process.is_running())
+        let own = self.process.iter_mut().filter(|_| !gone);
+        self.crashed || own.chain(self.backends.processes()).any(|process| !process.is_running())
+    }
+
+    /// Kills it, as a fault says. Where it had ended by itself before, [`Running::ended`] goes on to say so.
+    pub fn kill(&mut self) {
+        if let Some(process) = self.process.as_mut() {
+            self.crashed |= !process.is_running();
+            process.kill();
+        }
     }
 
     /// Starts it once more, after a kill.
@@ -148,7 +156,15 @@ pub fn start(system: &System, workload: &Workload, ground: &mut Ground<'_>) -> R
         SystemKind::None => {
             let target = SocketAddr::new(ground.generator.ip(), ground.generator.port());
             let described = Vec::new();
-            return Ok(Running { target, process: None, backends, gone: false, again: None, described });
+            return Ok(Running {
+                target,
+                process: None,
+                backends,
+                gone: false,
+                crashed: false,
+                again: None,
+                described,
+            });
         }
     };
     let (program, mut command) = made;
@@ -157,7 +173,7 @@ pub fn start(system: &System, workload: &Workload, ground: &mut Ground<'_>) -> R
             command.env(name, filled(value, system, ip, ground));
         }
     }
-    let cpus = processors(system, ground.apart);
+    let cpus = ground.places.system.clone();
     let named = |error| format!("{}: {error}", program.display());
     let described = describe(&program, &command).map_err(named)?;
     let mut process = Process::start(&mut command, &cpus).map_err(|error| named(error.to_string()))?;
@@ -167,6 +183,7 @@ pub fn start(system: &System, workload: &Workload, ground: &mut Ground<'_>) -> R
         process: Some(process),
         backends,
         gone: false,
+        crashed: false,
         again: Some((command, cpus, system.clone())),
         described,
     })
@@ -177,7 +194,8 @@ fn start_backends(system: &System, workload: &Workload, ground: &mut Ground<'_>)
     if !system.has_backends() {
         return Ok(Backends::default());
     }
-    let stand = Stand { own: ground.own, folder: ground.folder, apart: ground.apart, seed: ground.seed };
+    let stand =
+        Stand { own: ground.own, folder: ground.folder, cpus: &ground.places.generator, seed: ground.seed };
     let backends = Backends::start(workload, &stand, ground.addresses)?;
     ground.backends = backends.places().to_vec();
     // The file of ${backend_list}.
@@ -194,11 +212,6 @@ fn port_of(transport: Transport) -> u16 {
         Transport::Ws => WS_PORT,
         Transport::Wss => WSS_PORT,
     }
-}
-
-/// A system with one worker has the first processor, and the generator the second.
-fn processors(system: &System, apart: bool) -> Vec<u32> {
-    if system.cpus.is_empty() && apart { vec![0] } else { system.cpus.clone() }
 }
 
 fn until_ready(process: &mut Process, system: &System, target: SocketAddr) -> Result<(), String> {
@@ -235,12 +248,6 @@ fn listeners(ip: IpAddr, transport: Transport) -> Vec<String> {
     all
 }
 
-fn secured(command: &mut Command, ground: &Ground<'_>) {
-    if let Some(certificates) = ground.certificates {
-        command.arg("--tls-cert").arg(certificates.chain()).arg("--tls-key").arg(certificates.key());
-    }
-}
-
 fn data_folder(ground: &Ground<'_>) -> Result<PathBuf, String> {
     let data = ground.folder.join("data");
     fs::create_dir_all(&data).map_err(|error| format!("{}: {error}", data.display()))?;
@@ -257,8 +264,10 @@ fn binary(system: &System, ground: &Ground<'_>) -> PathBuf {
     system.binary.as_deref().map_or_else(|| ground.own.to_owned(), located)
 }
 
-/// `strowger serve`.
-fn serve(
+/// A command of Strowger with what all of its servers get: configuration, data folder, listeners, workers,
+/// admin interface, certificates.
+fn strowger(
+    word: &str,
     system: &System,
     workload: &Workload,
     ip: IpAddr,
@@ -266,24 +275,37 @@ fn serve(
 ) -> Result<(PathBuf, Command), String> {
     let program = binary(system, ground);
     let config = write_config(ground, "strowger.toml", &filled(&system.config, system, ip, ground))?;
-    let data = data_folder(ground)?;
-    if workload.authenticate {
-        import_users(&program, workload, ground, &data)?;
-    }
     let mut command = Command::new(&program);
-    command.arg("serve").arg("--config").arg(config).arg("--data-dir").arg(data);
+    command.arg(word).arg("--config").arg(config).arg("--data-dir").arg(data_folder(ground)?);
     for listener in listeners(ip, workload.transport) {
         command.args(["--listen", &listener]);
     }
-    command.args(["--domain", DOMAIN, "--domain", &ip.to_string(), "--workers", &system.workers.to_string()]);
+    command.args(["--workers", &system.workers.to_string()]);
     command.args(["--admin", &SocketAddr::new(ip, ADMIN_PORT).to_string()]);
+    if let Some(certificates) = ground.certificates {
+        command.arg("--tls-cert").arg(certificates.chain()).arg("--tls-key").arg(certificates.key());
+    }
+    Ok((program, command))
+}
+
+/// `strowger serve`.
+fn serve(
+    system: &System,
+    workload: &Workload,
+    ip: IpAddr,
+    ground: &Ground<'_>,
+) -> Result<(PathBuf, Command), String> {
+    let (program, mut command) = strowger("serve", system, workload, ip, ground)?;
+    if workload.authenticate {
+        import_users(&program, workload, ground)?;
+    }
+    command.args(["--domain", DOMAIN, "--domain", &ip.to_string()]);
     command.args(["--auth", if workload.authenticate { "on" } else { "off" }]);
-    secured(&mut command, ground);
     Ok((program, command))
 }
 
 /// The users of a workload with digest: callers and callees.
-fn import_users(program: &Path, workload: &Workload, ground: &Ground<'_>, data: &Path) -> Result<(), String> {
+fn import_users(program: &Path, workload: &Workload, ground: &Ground<'_>) -> Result<(), String> {
     let mut rows = "username,domain,password\n".to_owned();
     let count = workload.users.max(2 * u64::from(workload.callees));
     for number in 0..u32::try_from(count).unwrap_or(u32::MAX) {
@@ -291,7 +313,7 @@ fn import_users(program: &Path, workload: &Workload, ground: &Ground<'_>, data: 
     }
     let file = write_config(ground, "users.csv", &rows)?;
     let mut command = Command::new(program);
-    command.args(["user", "import"]).arg(file).arg("--data-dir").arg(data);
+    command.args(["user", "import"]).arg(file).arg("--data-dir").arg(data_folder(ground)?);
     let done = command.output().map_err(|error| format!("{}: {error}", program.display()))?;
     if done.status.success() {
         return Ok(());
@@ -306,19 +328,10 @@ fn balance(
     ip: IpAddr,
     ground: &Ground<'_>,
 ) -> Result<(PathBuf, Command), String> {
-    let program = binary(system, ground);
-    let config = write_config(ground, "strowger.toml", &filled(&system.config, system, ip, ground))?;
-    let mut command = Command::new(&program);
-    command.arg("balance").arg("--config").arg(config).arg("--data-dir").arg(data_folder(ground)?);
-    for listener in listeners(ip, workload.transport) {
-        command.args(["--listen", &listener]);
-    }
+    let (program, mut command) = strowger("balance", system, workload, ip, ground)?;
     for place in &ground.backends {
         command.args(["--node", &format!("sip:{place}")]);
     }
-    command.args(["--workers", &system.workers.to_string()]);
-    command.args(["--admin", &SocketAddr::new(ip, ADMIN_PORT).to_string()]);
-    secured(&mut command, ground);
     Ok((program, command))
 }
 
@@ -425,6 +438,36 @@ fn describe(program: &Path, command: &Command) -> Result<Vec<Fact>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn running(script: &str) -> Running {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        let process = Process::start(&mut command, &[]).expect("sh starts");
+        Running {
+            target: "127.0.0.1:5060".parse().expect("an address"),
+            process: Some(process),
+            backends: Backends::default(),
+            gone: false,
+            crashed: false,
+            again: Some((command, Vec::new(), System { kind: SystemKind::Relay, ..System::default() })),
+            described: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn system_that_ended_before_its_kill_has_ended() {
+        // What a kill and a restart do to a system that runs, and to one that had crashed.
+        for (script, crashed) in [("exec sleep 60", false), ("exit 1", true)] {
+            let mut system = running(script);
+            let until = Instant::now() + Duration::from_secs(20);
+            while crashed && system.process().is_some_and(Process::is_running) && Instant::now() < until {
+                thread::sleep(BETWEEN_PROBES);
+            }
+            system.kill();
+            system.process = running("exec sleep 60").process;
+            assert_eq!(system.ended(), crashed, "{script}");
+        }
+    }
 
     #[test]
     fn program_of_the_search_path_has_a_path_and_a_hash() {

@@ -8,6 +8,7 @@ use super::keys::joined;
 use super::layers::Origins;
 use super::read::names_of;
 use super::setup::Open;
+use load::report::Fact;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use toml::de::DeValue;
@@ -45,6 +46,11 @@ impl Combination {
     /// Each factor with its value.
     pub fn levels(&self) -> &[Level] {
         &self.0
+    }
+
+    /// Each factor with its value, as a record and an outcome have it.
+    pub fn facts(&self) -> Vec<Fact> {
+        self.0.iter().map(|level| Fact::new(&*level.factor, &level.value)).collect()
     }
 
     /// The value of a factor.

@@ -33,9 +33,9 @@ pub(super) fn combinations<'a>(outcome: &Outcome, records: &'a [RunRecord]) -> V
         outcome.runs.iter().filter(|run| !run.void.is_empty()).map(|run| run.id.as_str()).collect();
     let mut all: Vec<Combination<'a>> = Vec::new();
     for record in records {
-        let at = all.iter().position(|c| c.factors == record.factors);
+        let at = all.iter().position(|c| c.factors == record.run.factors);
         let at = at.unwrap_or_else(|| {
-            all.push(Combination { factors: &record.factors, groups: Vec::new() });
+            all.push(Combination { factors: &record.run.factors, groups: Vec::new() });
             all.len() - 1
         });
         let Some(combination) = all.get_mut(at) else { continue };
@@ -46,7 +46,7 @@ pub(super) fn combinations<'a>(outcome: &Outcome, records: &'a [RunRecord]) -> V
             groups.len() - 1
         });
         let Some(group) = groups.get_mut(at) else { continue };
-        if record.void.is_empty() && !void.contains(record.id.as_str()) {
+        if record.void.is_empty() && !void.contains(record.run.id.as_str()) {
             group.runs.push(record);
         } else {
             group.void += 1;
@@ -57,6 +57,6 @@ pub(super) fn combinations<'a>(outcome: &Outcome, records: &'a [RunRecord]) -> V
     for combination in &mut all {
         combination.groups.sort_by_key(|g| (place(&g.subject).unwrap_or(usize::MAX), g.subject.clone()));
     }
-    all.sort_by_key(|c| records.iter().find(|r| r.factors == c.factors).map(|r| r.setup));
+    all.sort_by_key(|c| records.iter().find(|r| r.run.factors == c.factors).map(|r| r.run.setup));
     all
 }

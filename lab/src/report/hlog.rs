@@ -33,7 +33,7 @@ pub fn hlog(outcome: &Outcome, records: &[RunRecord]) -> String {
 fn written(out: &mut Vec<u8>, combinations: &[Combination<'_>]) -> Option<()> {
     let key = shown(combinations).map_or("setup", |(key, _)| key);
     let runs = || combinations.iter().flat_map(|c| &c.groups).flat_map(|g| &g.runs);
-    let first = runs().map(|run| run.started).min().unwrap_or(0);
+    let first = runs().map(|run| run.run.started).min().unwrap_or(0);
     let start = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(first));
     let mut serializer = V2DeflateSerializer::new();
     let mut builder = IntervalLogWriterBuilder::new();
@@ -44,7 +44,7 @@ fn written(out: &mut Vec<u8>, combinations: &[Combination<'_>]) -> Option<()> {
         builder.with_start_time(start).with_base_time(start);
     }
     let mut log = builder.begin_log_with(out, &mut serializer).ok()?;
-    let begun = |group: &Group<'_>| group.runs.iter().map(|run| run.started).min().unwrap_or(first);
+    let begun = |group: &Group<'_>| group.runs.iter().map(|run| run.run.started).min().unwrap_or(first);
     let mut groups: Vec<_> = combinations.iter().flat_map(|c| c.groups.iter().map(move |g| (c, g))).collect();
     // Readers of such logs expect the intervals in order of their start.
     groups.sort_by_key(|(_, group)| begun(group));
@@ -90,9 +90,9 @@ mod tests {
     use super::*;
 
     fn run(system: &str, void: bool, buckets: Vec<(u64, u64)>) -> RunRecord {
-        let mut record =
-            RunRecord { system: system.to_owned(), started: 1_764_400_000, ..RunRecord::default() };
-        record.factors = vec![Fact::new("a, b", "x\ny")];
+        let mut record = RunRecord::default();
+        (record.run.system, record.run.started) = (system.to_owned(), 1_764_400_000);
+        record.run.factors = vec![Fact::new("a, b", "x\ny")];
         record.void.extend(void.then(|| "late".to_owned()));
         record.load.windows.measured = 30.0;
         let count = buckets.iter().map(|b| b.1).sum();
@@ -104,12 +104,13 @@ mod tests {
 
     #[test]
     fn log_reads_back_as_merged_histograms() {
-        let runs = [
+        let mut runs = [
             run("A", false, vec![(500, 90), (2_000, 10)]),
             run("A", false, vec![(500, 90), (1_000_000, 10)]),
             run("A", true, vec![(9, 1_000)]),
-            RunRecord { started: 1_764_399_990, ..run("B", false, vec![(700, 5)]) },
+            run("B", false, vec![(700, 5)]),
         ];
+        runs.last_mut().expect("there are some").run.started = 1_764_399_990;
         let log = hlog(&Outcome::default(), &runs);
         let entries: Vec<_> =
             IntervalLogIterator::new(log.as_bytes()).map(|entry| entry.expect("reads")).collect();

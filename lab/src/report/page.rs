@@ -148,7 +148,7 @@ fn head(p: &mut Page, outcome: &Outcome, records: &[RunRecord], question: &str) 
         parts.push(format!("Experiment {}", cut(&outcome.experiment, 80)));
     }
     parts.push(counted(outcome));
-    let started = || records.iter().map(|record| record.started).filter(|at| *at > 0);
+    let started = || records.iter().map(|record| record.run.started).filter(|at| *at > 0);
     if let (Some(first), Some(last)) = (started().min(), started().max()) {
         let date = |seconds: u64| date_time(seconds.saturating_mul(1_000_000));
         parts.push(format!("first run {}, last run {}", date(first), date(last)));
@@ -197,7 +197,7 @@ fn machine(p: &mut Page, outcome: &Outcome, records: &[RunRecord]) {
     let changed: Vec<String> = records
         .iter()
         .filter(|record| !outcome.machine.is_empty() && record.machine != outcome.machine)
-        .map(|record| short(&record.id))
+        .map(|record| short(&record.run.id))
         .collect();
     if !changed.is_empty() {
         let few = changed.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
@@ -206,11 +206,11 @@ fn machine(p: &mut Page, outcome: &Outcome, records: &[RunRecord]) {
     }
     let mut shown: Vec<&str> = Vec::new();
     for record in records {
-        if shown.contains(&record.system.as_str()) || !fits(p) {
+        if shown.contains(&record.run.system.as_str()) || !fits(p) {
             continue;
         }
-        shown.push(&record.system);
-        let name = short(&record.system);
+        shown.push(&record.run.system);
+        let name = short(&record.run.system);
         p.facts(&format!("Program of {name}"), &bounded(&record.program));
         let differs = differing(record, records);
         if !differs.is_empty() {
@@ -222,7 +222,8 @@ fn machine(p: &mut Page, outcome: &Outcome, records: &[RunRecord]) {
 /// Facts of a program that other runs of the same system have otherwise. Arguments have the addresses and
 /// folders of a run in them, so they always differ.
 fn differing<'a>(first: &'a RunRecord, records: &[RunRecord]) -> Vec<&'a str> {
-    let others: Vec<&RunRecord> = records.iter().filter(|record| record.system == first.system).collect();
+    let others: Vec<&RunRecord> =
+        records.iter().filter(|record| record.run.system == first.run.system).collect();
     let differs = |fact: &&Fact| fact.name != "arguments" && others.iter().any(|o| !o.program.contains(fact));
     first.program.iter().filter(differs).map(|fact| fact.name.as_str()).collect()
 }
@@ -241,9 +242,9 @@ fn repeat(p: &mut Page, outcome: &Outcome, records: &[RunRecord]) {
          from its archive:",
     );
     command(p, &["strowger".to_owned(), "lab".to_owned(), "reproduce".to_owned(), run.archive.clone()]);
-    let Some(record) = records.iter().find(|record| record.id == run.id) else { return };
+    let Some(record) = records.iter().find(|record| record.run.id == run.id) else { return };
     if !record.load.command.is_empty() {
-        p.element("p", &format!("The generator of this run, with the seed {}:", record.seed));
+        p.element("p", &format!("The generator of this run, with the seed {}:", record.run.seed));
         command(p, &record.load.command);
     }
 }

@@ -37,7 +37,10 @@ pub(super) fn wrong(
     for record in records {
         let verdict = &record.load.verdict;
         if verdict.word == "FAIL" {
-            verdict.why.iter().for_each(|why| say(&mut notes, &format!("FAIL of a run: {why}"), &record.id));
+            verdict
+                .why
+                .iter()
+                .for_each(|why| say(&mut notes, &format!("FAIL of a run: {why}"), &record.run.id));
         }
     }
     said(p, "Why runs are void", &void);
@@ -131,7 +134,7 @@ fn flows(p: &mut Page, records: &[RunRecord]) {
         p.raw("<details><summary>");
         let times = kinds.get(&(record.subject(), flow.why.as_str())).copied().unwrap_or(1);
         let kept = count(times, "flow");
-        p.text(&short(&format!("{}: {} ({kept}; run {})", record.subject(), flow.why, record.id)));
+        p.text(&short(&format!("{}: {} ({kept}; run {})", record.subject(), flow.why, record.run.id)));
         p.raw("</summary><pre tabindex=\"0\">");
         p.text(&cut(&flow.drawing, DRAWING_MAX));
         p.raw("</pre></details>\n");

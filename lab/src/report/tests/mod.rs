@@ -228,7 +228,7 @@ fn hostile_text_becomes_no_markup() {
         (run.void, run.notes) = (vec![hostile()], vec![hostile()]);
     }
     for record in &mut records {
-        (record.system, record.factors, record.machine, record.program) =
+        (record.run.system, record.run.factors, record.machine, record.program) =
             (hostile(), facts(), facts(), facts());
         (record.void, record.notes, record.faults) = (vec![], vec![hostile()], vec![(1.0, hostile())]);
         (record.load.program, record.load.command) = (hostile(), vec![hostile()]);
@@ -329,10 +329,10 @@ fn page_of_hundreds_of_runs_stays_below_2_mb() {
     // The same with as many combinations as runs, and long texts everywhere.
     let long = "long ".repeat(1_000);
     for (nth, record) in records.iter_mut().enumerate() {
-        record.factors = vec![Fact::new("nth", nth)];
+        record.run.factors = vec![Fact::new("nth", nth)];
         record.void.clear();
         record.program = vec![Fact::new("log", &long); 200];
-        record.system = format!("{nth}{long}");
+        record.run.system = format!("{nth}{long}");
         record.load.ladders[0].drawing = long.repeat(10);
         record.load.ladders[0].why = format!("{nth}{long}");
     }

@@ -3,7 +3,7 @@
 use load::report::{Column, Distribution, Fact, LadderReport, Latency, SeriesReport};
 
 use crate::outcome::{ClaimOutcome, Control, Figure, Outcome, RunLine};
-use crate::record::RunRecord;
+use crate::record::{MadeRun, RunRecord};
 
 const SUBJECTS: [&str; 3] = ["strowger", "strowger.again", "kamailio"];
 const RATES: [u32; 3] = [100, 1_000, 10_000];
@@ -30,14 +30,17 @@ pub fn record(block: u32, subject: &str, setup: usize, rate: u32, transport: &st
     let rate_f = f64::from(rate);
     let mut record = RunRecord {
         version: crate::record::VERSION,
-        id: format!("0123456789abcdef-b{block}-{subject}-c{}", setup + 1),
-        block,
-        system: subject.trim_end_matches(".again").to_owned(),
-        twin: subject.ends_with(".again"),
-        setup,
-        factors: factors(rate, transport),
-        seed: 42,
-        started: 1_764_400_000 + u64::from(block) * 100,
+        run: MadeRun {
+            id: format!("0123456789abcdef-b{block}-{subject}-c{}", setup + 1),
+            block,
+            system: subject.trim_end_matches(".again").to_owned(),
+            twin: subject.ends_with(".again"),
+            setup,
+            factors: factors(rate, transport),
+            seed: 42,
+            started: 1_764_400_000 + u64::from(block) * 100,
+            ..MadeRun::default()
+        },
         program: vec![
             Fact::new("version", format!("{} 1.0", subject.trim_end_matches(".again"))),
             Fact::new("sha256", "ab".repeat(32)),
@@ -111,11 +114,11 @@ pub fn machine() -> Vec<Fact> {
 
 fn line(record: &RunRecord) -> RunLine {
     RunLine {
-        id: record.id.clone(),
-        block: record.block,
+        id: record.run.id.clone(),
+        block: record.run.block,
         subject: record.subject(),
-        factors: record.factors.clone(),
-        archive: format!("{}-9f86d081884c.run.tgz", record.id),
+        factors: record.run.factors.clone(),
+        archive: format!("{}-9f86d081884c.run.tgz", record.run.id),
         void: record.void.clone(),
         notes: vec!["the warm-up ended at its limit: something was not steady yet".to_owned()],
     }
