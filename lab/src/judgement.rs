@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::experiment::{Claim, Combination, Measure, Plan, Quantity, Run, Setup, Statistic, Subject};
+use crate::beside::beside;
+use crate::experiment::{
+    Claim, Combination, Measure, Plan, Quantity, Reference, Run, Setup, Statistic, Subject,
+};
 use crate::outcome::{ClaimOutcome, Control, Figure, Outcome, RunLine, VERSION};
 use crate::record::RunRecord;
 use crate::statistics::{self, Evidence, Floor, Interval, Paired, Rule, Verdict, median, median_interval};
@@ -33,7 +36,11 @@ pub struct Case<'a> {
     pub setups: &'a [Setup],
     /// The claims.
     pub claims: &'a [Claim],
-    /// How they are judged. The rule is shared out among the claims.
+    /// The paper that is repeated; empty if there is none.
+    pub paper: &'a str,
+    /// What the paper measured.
+    pub references: &'a [Reference],
+    /// How claims are judged. The rule is shared out among the claims.
     pub rule: Rule,
 }
 
@@ -104,7 +111,7 @@ pub fn judge(case: &Case<'_>, kept: &[Kept<'_>]) -> Outcome {
         let concerned = concerned(case.claims, &setup.combination);
         claims.extend(concerned.map(|claim| of_claim(claim, at, setup, case, &runs, &rule)));
     }
-    let quantities = quantities(case.claims);
+    let quantities = quantities(case);
     let (mut figures, mut controls) = (Vec::new(), Vec::new());
     for (setup, at) in case.setups.iter().zip(0..) {
         for quantity in &quantities {
@@ -124,6 +131,8 @@ pub fn judge(case: &Case<'_>, kept: &[Kept<'_>]) -> Outcome {
         reason,
         claims,
         controls,
+        paper: case.paper.to_owned(),
+        references: beside(case.references, case.setups, &figures, case.rule.confidence()),
         figures,
         runs: kept.iter().map(line).collect(),
         planned: case.plan.runs().len(),
@@ -145,10 +154,12 @@ pub fn usual() -> impl Iterator<Item = Quantity> {
     USUAL.iter().map(|(measure, statistic)| Quantity { measure: *measure, statistic: *statistic })
 }
 
-/// The quantities of the claims and the usual ones, each once.
-fn quantities(claims: &[Claim]) -> Vec<Quantity> {
+/// The quantities of claims and references and the usual ones, each once.
+fn quantities(case: &Case<'_>) -> Vec<Quantity> {
     let mut all = Vec::new();
-    for quantity in claims.iter().map(|claim| claim.quantity).chain(usual()) {
+    let claimed = case.claims.iter().map(|claim| claim.quantity);
+    let referred = case.references.iter().filter_map(|reference| Some(reference.what.as_ref()?.quantity));
+    for quantity in claimed.chain(referred).chain(usual()) {
         if !all.contains(&quantity) {
             all.push(quantity);
         }
@@ -394,7 +405,8 @@ mod tests {
         records.iter_mut().for_each(spoil);
         let kept: Vec<Kept<'_>> = records.iter().map(|record| Kept { record, archive: "" }).collect();
         let rule = Rule::new(0.95, 6, 1);
-        judge(&Case { question: "?", plan: &plan, setups: &setups, claims, rule }, &kept)
+        let (question, paper, references) = ("?", "", &[]);
+        judge(&Case { question, plan: &plan, setups: &setups, claims, paper, references, rule }, &kept)
     }
 
     #[test]

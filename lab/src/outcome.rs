@@ -28,6 +28,10 @@ pub struct Outcome {
     pub controls: Vec<Control>,
     /// Every figure of every system at every combination.
     pub figures: Vec<Figure>,
+    /// The paper whose figures stand beside ours; empty if there is none.
+    pub paper: String,
+    /// Each figure of the paper, at each combination of factors that it is about.
+    pub references: Vec<ReferenceOutcome>,
     /// Every run, in the order in which they were made.
     pub runs: Vec<RunLine>,
     /// How many runs were planned.
@@ -102,6 +106,38 @@ pub struct Figure {
     pub median: Option<f64>,
     /// Its interval; nothing if there are too few values.
     pub interval: Option<(f64, f64)>,
+}
+
+/// A figure of a paper beside ours.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReferenceOutcome {
+    /// Where it stands in the paper.
+    pub source: String,
+    /// Our figure, as "mean of setup of A"; empty if there is no counterpart.
+    pub what: String,
+    /// The system of our figure.
+    pub subject: String,
+    /// Our figure without its system; empty if two systems are divided.
+    pub quantity: String,
+    /// The factor over which the paper has several values; empty of a single value.
+    pub over: String,
+    /// The factors and their values.
+    pub factors: Vec<Fact>,
+    /// What the paper has, in `unit`.
+    pub paper: Option<f64>,
+    /// What the paper has, as written, where there is no counterpart.
+    pub said: String,
+    /// The unit; "x" of a factor, empty of a count.
+    pub unit: String,
+    /// What was measured; nothing where the experiment has no such runs.
+    pub measured: Option<f64>,
+    /// Where it lies.
+    pub interval: Option<(f64, f64)>,
+    /// Ours divided by the paper's.
+    pub ratio: Option<f64>,
+    /// Why ours differs, or why there is no counterpart.
+    pub note: String,
 }
 
 /// A run in the list of all.

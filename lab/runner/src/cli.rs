@@ -155,6 +155,7 @@ fn work(experiment: &Experiment) -> Result<Work, String> {
         plan: experiment.plan().map_err(lines)?,
         setups: experiment.setups().to_vec(),
         claims: experiment.claims().to_vec(),
+        paper: (experiment.paper().to_owned(), experiment.references().to_vec()),
         schedule: experiment.schedule(),
     })
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lab::experiment::{Claim, Measure, Plan, Run, Setup};
+use lab::experiment::{Claim, Measure, Plan, Reference, Run, Setup};
 use lab::judgement::{Case, Kept, judge, settles};
 use lab::outcome::Outcome;
 use lab::record::RunRecord;
@@ -42,6 +42,8 @@ pub struct Work {
     pub setups: Vec<Setup>,
     /// Its claims.
     pub claims: Vec<Claim>,
+    /// The paper that it repeats, and what the paper measured.
+    pub paper: (String, Vec<Reference>),
     /// After which blocks it is judged: it ends early when all claims are decided.
     pub schedule: Schedule,
 }
@@ -210,15 +212,26 @@ fn judged(work: &Work, done: &BTreeMap<String, Done>, look: Look) -> Outcome {
     let kept: Vec<Kept<'_>> =
         work.plan.runs().iter().filter(|run| is_until(run, look)).filter_map(of_run).collect();
     let rule = Rule::new(look.confidence, FEWEST_BLOCKS, work.seed);
-    let case =
-        Case { question: &work.question, plan: &work.plan, setups: &work.setups, claims: &work.claims, rule };
+    let (paper, references) = &work.paper;
+    let case = Case {
+        question: &work.question,
+        plan: &work.plan,
+        setups: &work.setups,
+        claims: &work.claims,
+        paper,
+        references,
+        rule,
+    };
     judge(&case, &kept)
 }
 
-/// Failed calls and repeated messages make no run void where a claim is about them.
+/// Failed calls and repeated messages make no run void where a claim or a reference is about them.
 pub(crate) fn tolerance(work: &Work) -> Tolerance {
-    let about =
-        |measures: &[Measure]| work.claims.iter().any(|claim| measures.contains(&claim.quantity.measure));
+    let claimed = work.claims.iter().map(|claim| claim.quantity.measure);
+    let referred =
+        work.paper.1.iter().filter_map(|reference| Some(reference.what.as_ref()?.quantity.measure));
+    let all: Vec<Measure> = claimed.chain(referred).collect();
+    let about = |measures: &[Measure]| all.iter().any(|measure| measures.contains(measure));
     let usual = Tolerance::default();
     let failing = about(&[Measure::Success, Measure::Failures, Measure::Peak]);
     let repeating = failing || about(&[Measure::Retransmissions]);
@@ -418,6 +431,7 @@ mod tests {
             plan: experiment.plan().expect("it can be run"),
             setups: experiment.setups().to_vec(),
             claims: experiment.claims().to_vec(),
+            paper: (experiment.paper().to_owned(), experiment.references().to_vec()),
             schedule: experiment.schedule(),
         }
     }

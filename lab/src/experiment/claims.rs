@@ -5,9 +5,8 @@ use super::forms::sentence;
 use super::keys::{keys, read_over};
 use super::layers::Origins;
 use super::read::numbered;
-use super::sentence::{Known, Wrong, parse};
-use super::{Claim, Combination, Level, Setup};
-use std::collections::BTreeMap;
+use super::sentence::{Known, Names, Wrong, parse};
+use super::{Claim, Level, Setup};
 use toml::de::DeValue;
 use toml_form::error::Fault;
 use toml_form::form::{One, quoted, string};
@@ -40,12 +39,12 @@ keys! {
 }
 
 /// A sentence whose blanks are kept, so that places in it are those in the file.
-fn sentence_as_written() -> One<String> {
+pub(super) fn sentence_as_written() -> One<String> {
     One::new("sentence", |value| string(value).map(str::to_owned), |text: &String| quoted(text))
 }
 
 /// A number, or a text with a unit.
-fn limit() -> One<String> {
+pub(super) fn limit() -> One<String> {
     let parse = |value: &DeValue<'_>| match value {
         DeValue::Integer(number) if number.radix() == 10 => Ok(number.as_str().to_owned()),
         DeValue::Float(number) => Ok(number.as_str().to_owned()),
@@ -82,13 +81,8 @@ fn levels() -> One<Vec<Level>> {
 
 /// The claims of the highest layer that has some.
 pub(super) fn read(parsed: &mut [Parsed<'_>], origins: &mut Origins, setups: &[Setup]) -> Vec<Claim> {
-    let Some(first) = setups.first() else { return Vec::new() };
-    let systems: BTreeMap<String, bool> =
-        first.systems.iter().map(|(name, system)| (name.clone(), system.is_baseline())).collect();
-    let combinations: Vec<Combination> = setups.iter().map(|setup| setup.combination.clone()).collect();
-    let rate = first.workload.rate;
-    let same = setups.iter().all(|setup| setup.workload.rate == rate);
-    let known = Known { systems: &systems, combinations: &combinations, rate: same.then_some(rate) };
+    let Some(names) = Names::of(setups) else { return Vec::new() };
+    let known = names.known();
     // The list of the highest layer counts as a whole: those below may be about other values of factors.
     let Some(one) = parsed.iter_mut().rev().find(|one| one.table.get("claim").is_some()) else {
         return Vec::new();
@@ -144,7 +138,7 @@ fn claim(
 }
 
 /// Where the characters of a string begin in the file; `None` if it has escapes.
-fn begin_of(value: &str, span: &Span, text: &str) -> Option<usize> {
+pub(super) fn begin_of(value: &str, span: &Span, text: &str) -> Option<usize> {
     let raw = text.get(span.clone())?;
     // The longer quotes first: a sentence does not begin with a quote.
     [3, 1]

@@ -12,6 +12,8 @@ keys! {
     pub struct Design = "" {
         /// What the experiment is to find out, in words.
         question: String = String::new(), sentence().no_default();
+        /// The paper whose figures `[[reference]]` has: authors, title, year.
+        paper: String = String::new(), sentence().no_default();
         /// Number of blocks. Each has every system at every combination of factors once. Without it and
         /// `budget`: one more than the fewest that can decide all claims, 7 or more.
         repetitions: Option<u32> = None, number(1..=MOST_BLOCKS.into()).optional();

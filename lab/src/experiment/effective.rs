@@ -31,6 +31,7 @@ pub(super) fn text(parsed: &[Parsed<'_>], open: Open<'_>) -> String {
 pub(super) fn varied(parsed: &[Parsed<'_>], open: Open<'_>) -> String {
     let (mut top, mut sections) = merged(parsed, open);
     top.remove("claim");
+    top.remove("reference");
     sections.remove("factor");
     top.values().chain(sections.values().flat_map(Keys::values)).map(String::as_str).collect()
 }

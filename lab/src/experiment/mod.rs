@@ -16,6 +16,7 @@ mod identity;
 mod keys;
 mod layers;
 mod measuring;
+mod paper;
 mod plan;
 mod read;
 mod reference;
@@ -35,6 +36,7 @@ pub use fault::{FaultKind, FaultPlace, FaultStep};
 pub use identity::{ExperimentId, NotAnId, RunId};
 pub use layers::{Layer, Origin, Setting};
 pub use measuring::{Host, Hosts, LEAST_WARM_UP, Measuring, Repetitions, WarmUp};
+pub use paper::{Counterpart, Point, Reference};
 pub use plan::{Estimate, Plan, Run, Subject};
 pub use read::Sources;
 pub use reference::fill_reference;
@@ -73,6 +75,7 @@ pub struct Experiment {
     control: String,
     setups: Vec<Setup>,
     claims: Vec<Claim>,
+    references: Vec<Reference>,
     settings: Vec<Setting>,
     text: String,
     refused: Vec<ConfigError>,
@@ -90,13 +93,15 @@ impl Experiment {
         design: Design,
         control: String,
         mut setups: Vec<Setup>,
-        claims: Vec<Claim>,
+        (claims, references): (Vec<Claim>, Vec<Reference>),
         origins: &Origins,
     ) -> Experiment {
-        let settings = show::settings(&design, &control, &setups, &claims, origins);
+        let mut settings = show::settings(&design, &control, &setups, &claims, origins);
+        settings.extend(show::references(&references, origins));
         setups.iter_mut().for_each(|setup| setup.faults.sort_by_key(|fault| fault.at));
         let id = ExperimentId::of(&show::canonical(design.seed, &control, &setups));
-        Experiment { id, design, control, setups, claims, settings, text: String::new(), refused: Vec::new() }
+        let (text, refused) = (String::new(), Vec::new());
+        Experiment { id, design, control, setups, claims, references, settings, text, refused }
     }
 
     /// Its name, the same for all experiments that measure the same.
@@ -127,6 +132,16 @@ impl Experiment {
     /// What the measurements are to show.
     pub fn claims(&self) -> &[Claim] {
         &self.claims
+    }
+
+    /// The paper that it repeats; empty if there is none.
+    pub fn paper(&self) -> &str {
+        &self.design.paper
+    }
+
+    /// What the paper measured.
+    pub fn references(&self) -> &[Reference] {
+        &self.references
     }
 
     /// Every setting with its value and where it was written, defaults included.

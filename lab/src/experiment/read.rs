@@ -7,7 +7,7 @@ use super::factor::{self, Factor};
 use super::keys::{Keys, joined, read_over};
 use super::layers::{Layer, Origins};
 use super::setup::SetupReader;
-use super::{Combination, Experiment, Setup, check, effective};
+use super::{Combination, Experiment, Setup, check, effective, paper};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use toml_form::error::{ConfigError, Fault};
@@ -94,11 +94,12 @@ impl Experiment {
             }
         };
         let claims = claims::read(&mut parsed, &mut origins, &setups);
+        let references = paper::read(&mut parsed, &mut origins, &setups, &design.paper);
         for setup in &setups {
             check::setup(setup, &origins, &mut extra);
         }
         let control = check::design(&mut design, &setups, &claims, &origins, &mut extra);
-        let experiment = Experiment::new(design, control, setups, claims, &origins);
+        let experiment = Experiment::new(design, control, setups, (claims, references), &origins);
         let refused = check::plan(&experiment, &origins);
         let text = effective::text(&parsed, &*sources.open);
         let mut errors: Vec<ConfigError> = parsed.into_iter().flat_map(Parsed::findings).collect();

@@ -2,6 +2,7 @@
 
 use super::claims::{self, ClaimKeys};
 use super::keys::{Declared, Described};
+use super::paper::{self, ReferenceKeys};
 use super::{Design, FaultStep, Hosts, Measure, Measuring, PLACEHOLDERS, System, Workload};
 use super::{check, document, factor, fault, forms, sentence, setup};
 use std::time::Duration;
@@ -17,6 +18,7 @@ pub(super) fn sections() -> Vec<Described> {
         Described::of::<Workload>(),
         Described::of::<FaultStep>(),
         Described::of::<ClaimKeys>(),
+        Described::of::<ReferenceKeys>(),
         Described::of::<Hosts>(),
     ]
 }
@@ -122,6 +124,7 @@ fn limits() -> String {
         ("repetitions of a fault in a run", fault::MOST_TIMES, "it happens no more"),
         ("claims", claims::MOST_CLAIMS, refused),
         ("octets of a claim", sentence::LONGEST, refused),
+        ("references", paper::MOST_REFERENCES, refused),
         ("runs", check::MOST_RUNS, "the plan is refused"),
     ];
     let mut out = "| what | limit | beyond it |\n|---|---|---|\n".to_owned();

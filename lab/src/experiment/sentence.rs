@@ -1,7 +1,9 @@
 //! Claims as sentences: `p99 of setup of A at most 60 ms at 4000/s`, `cpu/call of B within 5% of A`.
 
+use super::Setup;
 use super::claim::{Bound, Claim, Limit, Measure, Quantity, Statistic};
 use super::factor::{Combination, Level};
+use super::paper::Counterpart;
 use std::collections::BTreeMap;
 use toml_form::error::{Fault, closest};
 use toml_form::text::shown;
@@ -18,6 +20,33 @@ pub(super) struct Known<'k> {
     pub combinations: &'k [Combination],
     /// The rate of the workload, if it is the same in all runs.
     pub rate: Option<f64>,
+}
+
+/// What [`Known`] refers to.
+pub(super) struct Names {
+    systems: BTreeMap<String, bool>,
+    combinations: Vec<Combination>,
+    rate: Option<f64>,
+}
+
+impl Names {
+    /// The names of an experiment; `None` where no setup could be read.
+    pub fn of(setups: &[Setup]) -> Option<Names> {
+        let first = setups.first()?;
+        let systems = first.systems.iter().map(|(name, system)| (name.clone(), system.is_baseline()));
+        let rate = first.workload.rate;
+        let same = setups.iter().all(|setup| setup.workload.rate == rate);
+        Some(Names {
+            systems: systems.collect(),
+            combinations: setups.iter().map(|setup| setup.combination.clone()).collect(),
+            rate: same.then_some(rate),
+        })
+    }
+
+    /// Its names, lent.
+    pub fn known(&self) -> Known<'_> {
+        Known { systems: &self.systems, combinations: &self.combinations, rate: self.rate }
+    }
 }
 
 /// What is wrong with a sentence, and at which octet.
@@ -47,6 +76,52 @@ pub(super) fn parse(text: &str, known: Known<'_>) -> Result<Claim, Wrong> {
     }
     let at = levels(&mut words, known)?;
     Ok(Claim { quantity, system, bound, limit, at })
+}
+
+/// Reads what is measured of which system, without a limit.
+pub(super) fn figure(text: &str, known: Known<'_>) -> Result<Counterpart, Wrong> {
+    if text.len() > LONGEST {
+        let fault = Fault::new(format!("longer than {LONGEST} octets"), "name one figure");
+        return Err(Wrong { at: 0, fault });
+    }
+    let mut words = Words { text, at: 0 };
+    let quantity = quantity(&mut words)?;
+    let system = system(&mut words, known)?;
+    let mut relative_to = None;
+    if words.take("relative") {
+        if !words.take("to") {
+            let found = words.found();
+            return words.wrong(format!("expected `to`, found {found}"), "write `relative to SYSTEM`");
+        }
+        let place = words.place();
+        let other = named(&mut words, known)?;
+        if other == system {
+            let fault = Fault::new(format!("{other} relative to itself"), "name another system");
+            return Err(Wrong { at: place, fault });
+        }
+        relative_to = Some(other);
+    }
+    let at = levels(&mut words, known)?;
+    Ok(Counterpart { quantity, system, relative_to, at })
+}
+
+/// A figure of a paper: a number with its unit, or with `unit` if it has none of its own.
+pub(super) fn of_paper(text: &str, unit: Option<&str>, of: &Counterpart) -> Result<f64, Fault> {
+    let text = text.trim();
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
+    let (number, own) = text.split_at_checked(digits).unwrap_or((text, ""));
+    let Some(number) = number.parse::<f64>().ok().filter(|number| number.is_finite()) else {
+        let what = format!("expected a number, found \"{}\"", shown(text));
+        return Err(Fault::new(what, "write one such as `\"60 ms\"`"));
+    };
+    let unit = match own.trim() {
+        "" => unit.unwrap_or_default(),
+        own => own,
+    };
+    match of.relative_to {
+        Some(_) => times(number, unit, Bound::AtMost),
+        None => value(number, unit, of.quantity.measure),
+    }
 }
 
 /// The words of a sentence, one after the other.

@@ -110,7 +110,7 @@ impl<'d> SetupReader<'_, 'd> {
             setup.faults = faults(one, &mut top, self.origins);
         }
         // Read elsewhere.
-        top.know(names_of::<Design>().chain(["system", "factor", "claim"]));
+        top.know(names_of::<Design>().chain(["system", "factor", "claim", "reference"]));
         top.finish(&mut one.reader);
     }
 

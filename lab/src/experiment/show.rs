@@ -6,7 +6,7 @@ use super::keys::{Keys, joined, shown};
 use super::layers::{Origin, Origins};
 use super::read::numbered;
 use super::substitute::escaped;
-use super::{Claim, Estimate, Experiment, Plan, Run, Setting, Setup};
+use super::{Claim, Estimate, Experiment, Plan, Reference, Run, Setting, Setup};
 use crate::statistics::Spread;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -92,6 +92,16 @@ pub(super) fn settings(
     all
 }
 
+/// The references as settings.
+pub(super) fn references(references: &[Reference], origins: &Origins) -> Vec<Setting> {
+    let setting = |(nth, reference): (usize, &Reference)| {
+        let key = numbered("reference", nth);
+        let origin = origins.of(&key).cloned().unwrap_or_else(Origin::default_value);
+        Setting { key, value: quoted(reference), origin }
+    };
+    references.iter().enumerate().map(setting).collect()
+}
+
 /// The values of something in all setups, each once.
 fn values(setups: &[Setup], of: impl Fn(&Setup) -> Option<String>) -> String {
     let mut found: Vec<String> = Vec::new();
@@ -166,6 +176,14 @@ impl Experiment {
             lines.push(("factor", format!("{} = {}", level.factor, values(self.setups(), of))));
         }
         lines.extend(self.claims().iter().map(|claim| ("claim", claim.to_string())));
+        if !self.paper().is_empty() {
+            lines.push(("paper", self.paper().to_owned()));
+        }
+        if !self.references().is_empty() {
+            let with = self.references().iter().filter(|reference| reference.what.is_some()).count();
+            let all = self.references().len();
+            lines.push(("references", format!("{with} of {all} have a counterpart here")));
+        }
         let each = plan.subjects().len() * self.setups().len();
         lines.push(("runs", format!("{} in {} blocks of {each}", plan.runs().len(), plan.blocks())));
         lines.push(("time", time(plan.estimate())));
@@ -223,6 +241,8 @@ impl Experiment {
             },
             "detectable": self.detectable(ASSUMED).ok(),
             "claims": self.claims().iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "paper": self.paper(),
+            "references": self.references().iter().map(ToString::to_string).collect::<Vec<_>>(),
             "settings": self.settings(),
             "runs": plan.runs().iter().map(run).collect::<Vec<_>>(),
         })

@@ -11,7 +11,7 @@ use toml_form::text::shown;
 /// Keys in which the runner replaces names of its own, such as `${ip}`.
 const FILLED_LATER: [&str; 3] = ["config", "command", "environment"];
 /// Sections and keys in which nothing is replaced.
-const RAW: [&str; 2] = ["factor", "claim"];
+const RAW: [&str; 3] = ["factor", "claim", "reference"];
 
 /// The values of the factors of one combination.
 pub(super) struct Values<'f, 'd> {

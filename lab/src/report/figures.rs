@@ -7,8 +7,9 @@ use load::report::svg::{Line, Page, Plot, Scale, Spread};
 
 use super::bars::{Bar, Range};
 use super::page::{Cell, PLOT_WIDTH, cells, fits, has_room, left_out, rows};
+use super::papers;
 use super::words::{factors, interval, short, value};
-use crate::outcome::{Figure, Outcome};
+use crate::outcome::{Figure, Outcome, ReferenceOutcome};
 
 /// Tables, and the rows of each.
 const TABLES_MAX: usize = 60;
@@ -124,7 +125,7 @@ fn curves(p: &mut Page, outcome: &Outcome, quantities: &[(&str, &str)]) {
     let mut plots = Vec::new();
     for (quantity, unit) in quantities {
         for (factor, values) in names.iter().filter(|(_, values)| values.len() > 1) {
-            plots.push(curve(&outcome.figures, (quantity, unit), factor, values));
+            plots.push(curve(outcome, (quantity, unit), factor, values));
         }
     }
     if plots.is_empty() {
@@ -164,20 +165,25 @@ fn numeric(text: &str) -> Option<f64> {
     text.parse().ok().filter(|v: &f64| v.is_finite())
 }
 
-fn curve(figures: &[Figure], (quantity, unit): (&str, &str), factor: &str, values: &[&str]) -> Plot {
+/// The name of a line against a factor: the system, and its other factors.
+fn line_name(subject: &str, all: &[Fact], factor: &str) -> String {
+    let rest: Vec<Fact> = all.iter().filter(|f| f.name != factor).cloned().collect();
+    match factors(&rest) {
+        rest if rest.is_empty() => short(subject),
+        rest => format!("{}, {rest}", short(subject)),
+    }
+}
+
+fn curve(outcome: &Outcome, (quantity, unit): (&str, &str), factor: &str, values: &[&str]) -> Plot {
     let numbers: Option<Vec<f64>> = values.iter().map(|v| numeric(v)).collect();
     let mut lines: Vec<(String, Vec<(f64, &Figure)>)> = Vec::new();
     // The second copy of the control is the same system, and would only be in the way.
     let of_it = |f: &&Figure| f.quantity == quantity && !f.subject.ends_with(AGAIN);
-    for figure in figures.iter().filter(of_it) {
+    for figure in outcome.figures.iter().filter(of_it) {
         let Some(at) = figure.factors.iter().find(|f| f.name == factor) else { continue };
         let Some(nth) = values.iter().position(|v| *v == at.value) else { continue };
         let x = numbers.as_ref().and_then(|all| all.get(nth).copied()).unwrap_or(nth as f64);
-        let rest: Vec<Fact> = figure.factors.iter().filter(|f| f.name != factor).cloned().collect();
-        let name = match factors(&rest) {
-            rest if rest.is_empty() => short(&figure.subject),
-            rest => format!("{}, {rest}", short(&figure.subject)),
-        };
+        let name = line_name(&figure.subject, &figure.factors, factor);
         match lines.iter_mut().find(|(known, _)| *known == name) {
             Some((_, points)) => points.push((x, figure)),
             None => lines.push((name, vec![(x, figure)])),
@@ -193,7 +199,14 @@ fn curve(figures: &[Figure], (quantity, unit): (&str, &str), factor: &str, value
     };
     let drawn = if all > LINES_MAX { format!("; {LINES_MAX} of {all} lines") } else { String::new() };
     let text = format!("Median over blocks with its interval{drawn}");
-    let lines = lines.into_iter().take(LINES_MAX).map(to_line).collect();
+    let names: Vec<String> = lines.iter().map(|(name, _)| name.clone()).collect();
+    let place = |value: &str| match &numbers {
+        Some(_) => numeric(value),
+        None => values.iter().position(|known| *known == value).map(|nth| nth as f64),
+    };
+    let name_of = |r: &ReferenceOutcome| line_name(&r.subject, &r.factors, factor);
+    let of_paper = papers::series(outcome, (quantity, factor), &names, name_of, place);
+    let lines = lines.into_iter().take(LINES_MAX).map(to_line).chain(of_paper).collect();
     let unit = if unit.is_empty() { "count" } else { unit };
     let mut plot =
         Plot::over_time(&format!("{} against {}", short(quantity), short(factor)), &text, unit, lines);

@@ -16,6 +16,7 @@ mod figures;
 mod groups;
 mod hlog;
 mod page;
+mod papers;
 mod runs;
 mod series;
 mod text;

@@ -5,7 +5,7 @@ use load::report::svg::{Page, escape, quoted};
 use load::scenario::date_time;
 
 use super::words::{class, count, cut, meaning, short};
-use super::{claims, costs, distribution, figures, groups, runs, series, wrong};
+use super::{claims, costs, distribution, figures, groups, papers, runs, series, wrong};
 use crate::outcome::Outcome;
 use crate::record::RunRecord;
 
@@ -96,6 +96,7 @@ pub fn html(outcome: &Outcome, records: &[RunRecord]) -> String {
     // The contents come before what they lead to, and lead only to what is there.
     let start = p.out.len();
     claims::claims(&mut p, outcome);
+    papers::papers(&mut p, outcome);
     claims::controls(&mut p, outcome);
     figures::figures(&mut p, outcome);
     distribution::distributions(&mut p, &combinations);

@@ -23,6 +23,7 @@ pub fn text(outcome: &Outcome) -> String {
     line(&mut out, "", &counted(outcome));
     outcome.notes.iter().take(LINES_MAX).for_each(|note| line(&mut out, "note: ", &short(note)));
     claims(&mut out, outcome);
+    super::papers::of_text(&mut out, outcome);
     controls(&mut out, outcome);
     figures(&mut out, outcome);
     void(&mut out, outcome);

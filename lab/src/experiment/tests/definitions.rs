@@ -52,10 +52,12 @@ fn quick_experiment_takes_five_minutes_at_most() {
 #[test]
 fn experiments_of_the_guide_are_good() {
     let page = include_str!("../../../../docs/guide/lab.md");
-    let blocks: Vec<&str> =
-        page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    assert!(blocks.len() >= 4, "{}", blocks.len());
-    for block in blocks {
+    let papers = include_str!("../../../../docs/guide/lab-papers.md");
+    let blocks = |page: &'static str| -> Vec<&str> {
+        page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect()
+    };
+    assert!(blocks(page).len() >= 4 && !blocks(papers).is_empty());
+    for block in blocks(page).into_iter().chain(blocks(papers)) {
         let experiment = good(block);
         assert!(experiment.plan().is_ok() && !experiment.question().is_empty(), "{block}");
     }

@@ -5,6 +5,7 @@ mod definitions;
 mod findings;
 mod good;
 mod layers;
+mod paper;
 mod properties;
 
 use super::*;

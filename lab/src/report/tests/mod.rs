@@ -6,7 +6,7 @@ use load::report::{Fact, Latency};
 use roxmltree::Document;
 
 use super::{Relation, comparison, csv, html, text};
-use crate::outcome::{ClaimOutcome, Control, Figure, Outcome, RunLine};
+use crate::outcome::{ClaimOutcome, Control, Figure, Outcome, ReferenceOutcome, RunLine};
 use crate::record::RunRecord;
 use sample::experiment;
 
@@ -61,6 +61,7 @@ fn page_shows_its_parts_in_order() {
         "Does a call cost less",
         "<strong>NO DIFFERENCE SHOWN</strong>",
         "id=\"claims\"",
+        "id=\"paper\"",
         "id=\"control\"",
         "id=\"figures\"",
         "id=\"times\"",
@@ -117,6 +118,22 @@ fn marked() -> Outcome {
             median: Some(1_332.0),
             interval: Some((1_333.0, 1_334.0)),
         }],
+        paper: "m-paper".to_owned(),
+        references: vec![ReferenceOutcome {
+            source: "m-source".to_owned(),
+            what: "m-what".to_owned(),
+            subject: "m-subject".to_owned(),
+            quantity: "m-quantity".to_owned(),
+            over: "m-figure-factor".to_owned(),
+            factors: vec![Fact::new("m-paper-factor", "m-paper-level")],
+            paper: Some(1_661.0),
+            said: String::new(),
+            unit: "m-paper-unit".to_owned(),
+            measured: Some(1_662.0),
+            interval: Some((1_663.0, 1_664.0)),
+            ratio: Some(16.65),
+            note: "m-paper-note".to_owned(),
+        }],
         runs: vec![RunLine {
             id: "m-run".to_owned(),
             block: 1_441,
@@ -133,7 +150,7 @@ fn marked() -> Outcome {
 }
 
 /// The values of [`marked`] that every report shows.
-const SHOWN: [&str; 19] = [
+const SHOWN: [&str; 28] = [
     "m-question",
     "m-verdict",
     "m-reason",
@@ -153,6 +170,15 @@ const SHOWN: [&str; 19] = [
     "m-quantity",
     "1,332 m-figure-unit",
     "m-void",
+    "m-paper",
+    "m-source",
+    "m-what",
+    "m-paper-factor = m-paper-level",
+    "1,661 m-paper-unit",
+    "1,662 m-paper-unit",
+    "1,663 to 1,664 m-paper-unit",
+    "16.65",
+    "m-paper-note",
 ];
 
 #[test]
@@ -219,6 +245,11 @@ fn hostile_text_becomes_no_markup() {
     for control in &mut outcome.controls {
         (control.system, control.quantity, control.factors) = (hostile(), hostile(), facts());
     }
+    outcome.paper = hostile();
+    for reference in &mut outcome.references {
+        (reference.source, reference.what, reference.note) = (hostile(), hostile(), hostile());
+        (reference.said, reference.unit, reference.factors) = (hostile(), hostile(), facts());
+    }
     for (nth, figure) in outcome.figures.iter_mut().enumerate() {
         (figure.subject, figure.quantity, figure.unit) = (hostile(), hostile(), hostile());
         figure.factors = vec![Fact::new(HOSTILE, format!("{HOSTILE}{nth}"))];
@@ -280,6 +311,11 @@ fn values_that_are_no_numbers_are_not_shown() {
         (figure.median, figure.interval, figure.values) =
             (Some(v), Some((v, v)), vec![Some(v), None, Some(1.0)]);
     }
+    for (nth, reference) in outcome.references.iter_mut().enumerate() {
+        let v = Some(odd[nth % odd.len()]);
+        (reference.paper, reference.measured, reference.ratio) = (v, v, v);
+        reference.interval = v.zip(v);
+    }
     for (nth, record) in records.iter_mut().enumerate() {
         let v = odd[nth % odd.len()];
         record.load.windows.measured = v;
@@ -303,6 +339,28 @@ fn values_that_are_no_numbers_are_not_shown() {
     let compared = comparison(&outcome, &outcome);
     assert!(!compared.text().contains("NaN"));
     parsed(&compared.html());
+}
+
+#[test]
+fn series_of_the_paper_is_drawn_beside_ours() {
+    let (mut outcome, records) = experiment(6);
+    let page = html(&outcome, &records);
+    let curve = |page: &str| {
+        let from = page.find("<h3>p99 of setup against rate").expect("a curve");
+        page[from..page[from..].find("</figure>").expect("its end") + from].to_owned()
+    };
+    let drawn = curve(&page);
+    assert!(drawn.contains("strowger, transport = udp, paper"), "{drawn}");
+    // In the colour of our line, which is the first.
+    assert!(drawn.contains("class=\"line dots paper k0\""), "{drawn}");
+    assert!(page.contains("85 % of the time in locks") && page.contains(">no counterpart<"));
+    // The note of a series is written once.
+    assert_eq!(page.matches("Processors of 2012").count(), 1);
+    let shown = text(&outcome);
+    assert!(shown.contains("rate = 50000, transport = udp: paper 4.50 ms, not measured"), "{shown}");
+    outcome.references.clear();
+    let page = html(&outcome, &records);
+    assert!(!curve(&page).contains("paper") && !page.contains("id=\"paper\""));
 }
 
 #[test]

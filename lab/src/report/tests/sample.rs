@@ -2,7 +2,7 @@
 
 use load::report::{Column, Distribution, Fact, LadderReport, Latency, SeriesReport};
 
-use crate::outcome::{ClaimOutcome, Control, Figure, Outcome, RunLine};
+use crate::outcome::{ClaimOutcome, Control, Figure, Outcome, ReferenceOutcome, RunLine};
 use crate::record::{MadeRun, RunRecord};
 
 const SUBJECTS: [&str; 3] = ["strowger", "strowger.again", "kamailio"];
@@ -142,6 +142,32 @@ fn figure(subject: usize, quantity: &str, unit: &str, scale: f64, at: &[Fact], b
     }
 }
 
+/// A series of a paper, with a rate that was not measured, and a figure without counterpart.
+fn references() -> Vec<ReferenceOutcome> {
+    let point = |rate: u32, measured: Option<f64>| ReferenceOutcome {
+        source: "Figure 6".to_owned(),
+        what: "p99 of setup of strowger".to_owned(),
+        subject: "strowger".to_owned(),
+        quantity: "p99 of setup".to_owned(),
+        over: "rate".to_owned(),
+        factors: factors(rate, "udp"),
+        paper: Some(4.5),
+        unit: "ms".to_owned(),
+        measured,
+        interval: measured.map(|v| (v * 0.9, v * 1.1)),
+        ratio: measured.map(|v| v / 4.5),
+        note: "Processors of 2012 had a third of the speed.".to_owned(),
+        ..ReferenceOutcome::default()
+    };
+    let alone = ReferenceOutcome {
+        source: "Table 2".to_owned(),
+        said: "85 % of the time in locks".to_owned(),
+        note: "There are no such locks here.".to_owned(),
+        ..ReferenceOutcome::default()
+    };
+    vec![point(100, Some(2.7)), point(1_000, Some(2.9)), point(50_000, None), alone]
+}
+
 /// The experiment with this number of blocks, and its records.
 pub fn experiment(blocks: u32) -> (Outcome, Vec<RunRecord>) {
     let mut records = Vec::new();
@@ -211,6 +237,8 @@ pub fn experiment(blocks: u32) -> (Outcome, Vec<RunRecord>) {
             absolute,
         ],
         controls: vec![control("p99 of setup", 1.004), control("cpu/call", 0.996)],
+        paper: "A. Author and B. Author, How Servers Grow, 2012".to_owned(),
+        references: references(),
         figures,
         runs: records.iter().map(line).collect(),
         planned: records.len() + 2,
