@@ -35,8 +35,22 @@ pub struct RunRecord {
     pub steady: Option<bool>,
     /// Why the run says nothing about the system; empty if it does.
     pub void: Vec<String>,
+    /// Why only some figures of the run count; empty if all do.
+    pub reserved: Vec<Reservation>,
+    /// Whether the system itself is a reason against the run, as far as can be told.
+    pub of_system: bool,
     /// What is worth knowing, without being a reason against the run.
     pub notes: Vec<String>,
+}
+
+/// A reason for which only some figures of a run count.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Reservation {
+    /// The reason, in a sentence.
+    pub why: String,
+    /// The names of the measures that count all the same, because they are about it.
+    pub only: Vec<String>,
 }
 
 /// Which run a record is of, and when it was made. In JSON its keys are beside those of the record.
@@ -103,6 +117,17 @@ impl RunRecord {
     /// The name by which plan and report call what was measured.
     pub fn subject(&self) -> String {
         format!("{}{}", self.run.system, if self.run.twin { ".again" } else { "" })
+    }
+
+    /// Whether a figure of this run counts.
+    pub fn counts_for(&self, measure: Measure) -> bool {
+        let is_about = |reservation: &Reservation| reservation.only.iter().any(|name| name == measure.name());
+        self.void.is_empty() && self.reserved.iter().all(is_about)
+    }
+
+    /// Why the run says nothing, or not everything: all reasons.
+    pub fn against(&self) -> impl Iterator<Item = &str> {
+        self.void.iter().map(String::as_str).chain(self.reserved.iter().map(|reserved| reserved.why.as_str()))
     }
 
     /// A figure of this run; nothing if the run has none. A void run has figures too: the caller leaves it

@@ -12,6 +12,7 @@ mod certificates;
 mod cli;
 mod generator;
 mod history;
+mod lock;
 mod machine;
 mod process;
 mod processors;
@@ -23,6 +24,7 @@ mod screening;
 mod session;
 mod sip;
 mod systems;
+mod trust;
 mod warm_up;
 
 pub use args::{EXAMPLES, LabCommand};

@@ -154,12 +154,14 @@ named! {
 pub enum Limit {
     /// A value in [`Measure::unit`].
     Value(f64),
-    /// A multiple of the same figure of another system, within the same block.
+    /// A multiple of the same figure of another system, or at other values of factors, within the same block.
     Ratio {
         /// The factor.
         times: f64,
         /// The other system.
         of: String,
+        /// Values of factors that the other side has in place of the claim's own; empty: the same ones.
+        at: Vec<super::Level>,
     },
 }
 
@@ -185,18 +187,47 @@ impl Claim {
     }
 }
 
+impl Claim {
+    /// The other side of a comparison at a combination of factors: its system and its combination.
+    pub fn other_side(&self, own: &super::Combination) -> Option<(&str, super::Combination)> {
+        match &self.limit {
+            Limit::Ratio { of, at, .. } => Some((of, own.with(at))),
+            Limit::Value(_) => None,
+        }
+    }
+
+    /// The systems that are compared; none if the claim is about a value.
+    pub fn compared(&self) -> impl Iterator<Item = &str> {
+        let other = match &self.limit {
+            Limit::Ratio { of, .. } => Some(of.as_str()),
+            Limit::Value(_) => None,
+        };
+        other.into_iter().chain(other.map(|_| self.system.as_str()))
+    }
+}
+
+/// ` where transport = tls and rate = 1000`; nothing without levels.
+fn places(levels: &[super::Level]) -> String {
+    let place = |(nth, level): (usize, &super::Level)| {
+        let word = if nth == 0 { "where" } else { "and" };
+        format!(" {word} {} = {}", level.factor, level.value)
+    };
+    levels.iter().enumerate().map(place).collect()
+}
+
 impl From<&Claim> for statistics::Claim {
     fn from(claim: &Claim) -> statistics::Claim {
         let kind = match (&claim.limit, claim.bound) {
             (Limit::Value(limit), Bound::AtLeast) => Kind::AtLeast { limit: *limit },
             (Limit::Value(limit), _) => Kind::AtMost { limit: *limit },
-            (Limit::Ratio { times, of }, Bound::AtMost) => {
-                Kind::AtMostTimes { of: of.clone(), times: *times }
+            (Limit::Ratio { times, of, at }, bound) => {
+                let (of, times) = (format!("{of}{}", places(at)), *times);
+                match bound {
+                    Bound::AtMost => Kind::AtMostTimes { of, times },
+                    Bound::AtLeast => Kind::AtLeastTimes { of, times },
+                    Bound::Within => Kind::Same { of, within: times },
+                }
             }
-            (Limit::Ratio { times, of }, Bound::AtLeast) => {
-                Kind::AtLeastTimes { of: of.clone(), times: *times }
-            }
-            (Limit::Ratio { times, of }, Bound::Within) => Kind::Same { of: of.clone(), within: *times },
         };
         statistics::Claim {
             metric: claim.quantity.to_string(),
@@ -209,20 +240,20 @@ impl From<&Claim> for statistics::Claim {
 
 impl fmt::Display for Claim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {} {} ", self.quantity, self.system, self.bound.name())?;
+        let own = places(&self.at);
+        let compares_levels = matches!(&self.limit, Limit::Ratio { at, .. } if !at.is_empty());
+        // Values of factors stand beside the side that they are of, where the sides differ in them.
+        let (before, after) = if compares_levels { (own.as_str(), "") } else { ("", own.as_str()) };
+        write!(f, "{} of {}{before} {} ", self.quantity, self.system, self.bound.name())?;
         match &self.limit {
             Limit::Value(value) => match self.quantity.measure.unit() {
                 "" => write!(f, "{value}")?,
                 unit if unit.starts_with(char::is_alphabetic) => write!(f, "{value} {unit}")?,
                 unit => write!(f, "{value}{unit}")?,
             },
-            Limit::Ratio { times, of } => write!(f, "{times} of {of}")?,
+            Limit::Ratio { times, of, at } => write!(f, "{times} of {of}{}", places(at))?,
         }
-        for (nth, level) in self.at.iter().enumerate() {
-            let word = if nth == 0 { "where" } else { "and" };
-            write!(f, " {word} {} = {}", level.factor, level.value)?;
-        }
-        Ok(())
+        f.write_str(after)
     }
 }
 

@@ -264,12 +264,12 @@ mod tests {
             let within = Repetitions::Within(Duration::from_secs(budget));
             Plan::new(ExperimentId::of("x"), 1, within, &subjects(2), &setups(1))
         };
-        // A run takes up to 3 + 30 + 10 seconds, a block of two 86.
+        // A run takes up to 3 + 30 + 1 + 10 seconds, a block of two 88.
         assert_eq!(plan(0).blocks(), 2);
         assert_eq!(plan(600).blocks(), 6);
         assert_eq!(plan(u64::MAX).blocks(), MOST_BLOCKS);
-        assert_eq!(plan(600).estimate().most, Duration::from_secs(516));
-        assert_eq!(plan(600).estimate().least, Duration::from_secs(6 * 2 * 18));
+        assert_eq!(plan(600).estimate().most, Duration::from_secs(528));
+        assert_eq!(plan(600).estimate().least, Duration::from_secs(6 * 2 * 31));
     }
 
     #[test]
@@ -277,7 +277,7 @@ mod tests {
         let mut setups = setups(1);
         setups[0].workload.find_peak = true;
         let plan = Plan::new(ExperimentId::of("x"), 1, Repetitions::Blocks(1), &subjects(1), &setups);
-        assert_eq!(plan.estimate().least, Duration::from_secs(3 + 5 + 15 * 10));
-        assert_eq!(plan.estimate().most, Duration::from_secs(3 + 30 + 50 * 10));
+        assert_eq!(plan.estimate().least, Duration::from_secs(3 + 18 + 15 * 10));
+        assert_eq!(plan.estimate().most, Duration::from_secs(3 + 31 + 50 * 10));
     }
 }

@@ -98,8 +98,8 @@ impl Experiment {
         for setup in &setups {
             check::setup(setup, &origins, &mut extra);
         }
-        let control = check::design(&mut design, &setups, &claims, &origins, &mut extra);
-        let experiment = Experiment::new(design, control, setups, (claims, references), &origins);
+        let controls = check::design(&mut design, &setups, &claims, &origins, &mut extra);
+        let experiment = Experiment::new(design, controls, setups, (claims, references), &origins);
         let refused = check::plan(&experiment, &origins);
         let text = effective::text(&parsed, &*sources.open);
         let mut errors: Vec<ConfigError> = parsed.into_iter().flat_map(Parsed::findings).collect();

@@ -62,8 +62,11 @@ pub(super) fn shown(combinations: &[Combination<'_>]) -> Option<&'static (&'stat
     TIMES.iter().find(|(key, _)| runs().any(|run| of(run, key).is_some()))
 }
 
-/// The distribution of a run, if it has values.
+/// The distribution of a run, if it has values that count.
 pub(super) fn of<'a>(run: &'a RunRecord, key: &str) -> Option<&'a Distribution> {
+    if !run.reserved.is_empty() {
+        return None;
+    }
     run.load.latency(key).map(|latency| latency.main()).filter(|d| d.count > 0 && !d.buckets.is_empty())
 }
 

@@ -64,6 +64,25 @@ impl Schedule {
         Schedule { looks: out, alpha }
     }
 
+    /// The schedule of an experiment that was judged before under this number of shorter plans, and goes on.
+    /// `seen` blocks were looked at.
+    ///
+    /// To extend an experiment after its verdict is to look again, which the schedule before did not plan: it
+    /// spent all of its error. So each extension adds half of the error of the one before, and all plans
+    /// together err at most twice as often as the first one alone ([`Schedule::error_of_all`]).
+    pub fn extended(most_blocks: usize, looks: usize, confidence: f64, plans: u32, seen: usize) -> Schedule {
+        let alpha = (1.0 - sound(confidence)) / 2_f64.powi(i32::try_from(plans).unwrap_or(i32::MAX));
+        let mut schedule = Schedule::new(most_blocks, looks, 1.0 - alpha);
+        schedule.looks.retain(|look| look.last || look.blocks > seen);
+        schedule
+    }
+
+    /// The probability that a verdict of an experiment is wrong which was extended this number of times.
+    pub fn error_of_all(confidence: f64, extensions: u32) -> f64 {
+        let first = 1.0 - sound(confidence);
+        first * (2.0 - 0.5_f64.powi(i32::try_from(extensions).unwrap_or(i32::MAX)))
+    }
+
     /// The confidence of the last look. A plan that is to keep its power calculates with it
     /// ([`super::detectable`]).
     pub fn last_confidence(&self) -> f64 {
@@ -163,6 +182,21 @@ mod tests {
         let looks = Schedule::new(16, 3, 0.95);
         assert_eq!(looks.looks().iter().map(|look| look.blocks).collect::<Vec<_>>(), [12, 16]);
         assert!(looks.last_confidence() > 0.97);
+    }
+
+    #[test]
+    fn extension_after_a_verdict_has_half_of_the_error() {
+        let first = Schedule::new(20, 3, 0.95);
+        let longer = Schedule::extended(40, 3, 0.95, 1, 20);
+        let spent =
+            |schedule: &Schedule| schedule.looks().iter().map(|look| 1.0 - look.confidence).sum::<f64>();
+        assert!((spent(&first) - 0.05).abs() < 1e-9);
+        assert!(spent(&longer) <= 0.025 + 1e-9 && longer.last_confidence() > 0.975);
+        // What was seen is not looked at again.
+        assert!(longer.looks().iter().all(|look| look.blocks > 20), "{longer:?}");
+        assert_eq!(Schedule::extended(20, 3, 0.95, 0, 0), first);
+        let of_all = [0, 1, 2].map(|extensions| Schedule::error_of_all(0.95, extensions));
+        assert!(of_all.iter().zip([0.05, 0.075, 0.0875]).all(|(found, want)| (found - want).abs() < 1e-12));
     }
 
     #[test]

@@ -90,7 +90,7 @@ fn repetitions_and_budget_of_different_layers_do_not_clash() {
         Experiment::read(&sources(text).with_options([option])).unwrap().plan().unwrap().blocks()
     };
     assert_eq!(blocks("budget = '1h'", "repetitions=3"), 3);
-    assert_eq!(blocks("repetitions = 3", "budget=1h"), 41);
+    assert_eq!(blocks("repetitions = 3", "budget=1h"), 40);
 }
 
 #[test]

@@ -83,6 +83,7 @@ fn page_shows_its_parts_in_order() {
 /// An outcome in which every field has a value that occurs nowhere else.
 fn marked() -> Outcome {
     Outcome {
+        looks: Vec::new(),
         version: 1,
         experiment: "m-experiment".to_owned(),
         question: "m-question".to_owned(),
@@ -102,6 +103,7 @@ fn marked() -> Outcome {
             more: Some(1_117),
         }],
         controls: vec![Control {
+            spread_percent: Some(13.7),
             system: "m-control".to_owned(),
             quantity: "m-control-figure".to_owned(),
             factors: vec![Fact::new("m-control-factor", "m-control-level")],
@@ -110,6 +112,8 @@ fn marked() -> Outcome {
             floor_percent: Some(12.4),
         }],
         figures: vec![Figure {
+            pooled: Some(1_335.0),
+            pooled_interval: Some((1_336.0, 1_337.0)),
             subject: "m-subject".to_owned(),
             quantity: "m-quantity".to_owned(),
             unit: "m-figure-unit".to_owned(),
@@ -135,6 +139,7 @@ fn marked() -> Outcome {
             note: "m-paper-note".to_owned(),
         }],
         runs: vec![RunLine {
+            steady: None,
             id: "m-run".to_owned(),
             block: 1_441,
             subject: "m-run-subject".to_owned(),
@@ -150,7 +155,7 @@ fn marked() -> Outcome {
 }
 
 /// The values of [`marked`] that every report shows.
-const SHOWN: [&str; 28] = [
+const SHOWN: [&str; 30] = [
     "m-question",
     "m-verdict",
     "m-reason",
@@ -179,6 +184,8 @@ const SHOWN: [&str; 28] = [
     "1,663 to 1,664 m-paper-unit",
     "16.65",
     "m-paper-note",
+    "all runs together 1,335 m-figure-unit",
+    "1,336 to 1,337 m-figure-unit",
 ];
 
 #[test]
@@ -193,6 +200,7 @@ fn page_shows_every_field() {
         "about 1117 more",
         "11.5 %",
         "12.4 %",
+        "13.7 %",
         "m-run<",
         "1441",
         "m-run-subject",
@@ -218,6 +226,7 @@ fn text_shows_the_essence_in_100_columns() {
         "1441",
         "m-run-factor = m-run-level",
         "m-note",
+        "runs spread by 13.7%",
     ]) {
         assert!(shown.contains(field), "{field} is not in {shown}");
     }
