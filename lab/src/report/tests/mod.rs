@@ -482,17 +482,19 @@ fn pair(a: (f64, f64), b: (f64, f64)) -> (Outcome, Outcome) {
         outcome.figures.truncate(1);
         outcome.figures[0].median = Some(f64::midpoint(low, high));
         outcome.figures[0].interval = Some((low, high));
+        outcome.figures[0].values =
+            (0..8).map(|nth| Some(low + f64::from(nth) * (high - low) / 7.0)).collect();
         outcome
     };
     (outcome(a), outcome(b))
 }
 
 #[test]
-fn comparison_tells_intervals_apart() {
+fn comparison_tells_differences_from_chance() {
     for (a, b, relation, better, words) in [
-        ((1.0, 2.0), (3.0, 4.0), Relation::Higher, Some(false), "intervals are apart: B is worse"),
-        ((3.0, 4.0), (1.0, 2.0), Relation::Lower, Some(true), "intervals are apart: B is better"),
-        ((1.0, 2.0), (2.0, 4.0), Relation::Overlap, None, "intervals overlap: no difference shown"),
+        ((1.0, 2.0), (3.0, 4.0), Relation::Higher, Some(false), "B is worse"),
+        ((3.0, 4.0), (1.0, 2.0), Relation::Lower, Some(true), "B is better"),
+        ((1.0, 2.0), (1.1, 2.2), Relation::NoDifference, None, "no difference shown"),
     ] {
         let (a, b) = pair(a, b);
         let compared = comparison(&a, &b);
@@ -502,8 +504,15 @@ fn comparison_tells_intervals_apart() {
         assert!(compared.to_json().contains("\"change_percent\""));
     }
     let (a, mut b) = pair((1.0, 2.0), (3.0, 4.0));
-    b.figures[0].interval = None;
+    b.figures[0].values.truncate(1);
     assert_eq!(comparison(&a, &b).figures[0].relation, Relation::Unknown);
+    // Medians of many blocks may differ where their own intervals overlap.
+    let (mut a, mut b) = pair((1.0, 2.0), (1.5, 2.5));
+    for (nth, outcome) in [&mut a, &mut b].into_iter().enumerate() {
+        let at = |value: i32| Some(f64::from(value % 40) / 40.0 + 1.0 + nth as f64 / 4.0);
+        outcome.figures[0].values = (0..200).map(at).collect();
+    }
+    assert_eq!(comparison(&a, &b).figures[0].relation, Relation::Higher);
     b.figures[0].subject = "other".to_owned();
     let compared = comparison(&a, &b);
     assert_eq!(
