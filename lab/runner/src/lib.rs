@@ -16,6 +16,7 @@ mod lock;
 mod machine;
 mod process;
 mod processors;
+mod registrations;
 mod relay;
 mod reproduce;
 mod run;

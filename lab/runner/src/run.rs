@@ -190,7 +190,10 @@ impl<'a> Performance<'a> {
         if workload.users == 0 && workload.callees > 0 && needs_callees(system) && workload.answer.is_some() {
             let server = SocketAddr::new(performance.system.target.ip(), PORT);
             let contact = contact(place, workload.transport);
-            sip::register(server, workload.callees, place.ip(), &contact).map_err(named)?;
+            match &workload.registrations {
+                Some(lines) => performance.generator().register(lines, server).map_err(named)?,
+                None => sip::register(server, workload.callees, place.ip(), &contact).map_err(named)?,
+            }
         }
         Ok(performance)
     }

@@ -248,6 +248,16 @@ fn listeners(ip: IpAddr, transport: Transport) -> Vec<String> {
     all
 }
 
+/// A configuration that trusts the certificate of the run, which callees and back ends have as well.
+fn trusting(config: String, ground: &Ground<'_>) -> String {
+    match ground.certificates {
+        Some(certificates) if !config.contains("[tls]") => {
+            format!("{config}\n[tls]\nroots = \"{}\"\n", certificates.chain().display())
+        }
+        _ => config,
+    }
+}
+
 fn data_folder(ground: &Ground<'_>) -> Result<PathBuf, String> {
     let data = ground.folder.join("data");
     fs::create_dir_all(&data).map_err(|error| format!("{}: {error}", data.display()))?;
@@ -274,7 +284,8 @@ fn strowger(
     ground: &Ground<'_>,
 ) -> Result<(PathBuf, Command), String> {
     let program = binary(system, ground);
-    let config = write_config(ground, "strowger.toml", &filled(&system.config, system, ip, ground))?;
+    let own = filled(&system.config, system, ip, ground);
+    let config = write_config(ground, "strowger.toml", &trusting(own, ground))?;
     let mut command = Command::new(&program);
     command.arg(word).arg("--config").arg(config).arg("--data-dir").arg(data_folder(ground)?);
     for listener in listeners(ip, workload.transport) {

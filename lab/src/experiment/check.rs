@@ -106,7 +106,7 @@ fn of_workload(setup: &Setup, origins: &Origins) -> Vec<Wrong> {
         differs.iter().any(|(name, _)| *name == key) && origins.of(&joined("workload", key)).is_some()
     };
     if workload.users > 0 {
-        for key in ["scenario", "rate", "arrivals", "hold", "callees"] {
+        for key in ["scenario", "rows", "registrations", "rate", "arrivals", "hold", "callees"] {
             if written(key) {
                 let what = format!("a population of users has no `{key}`");
                 wrong.push((key, what, "remove it, or remove users"));

@@ -57,7 +57,7 @@ pub(super) fn limit() -> One<String> {
 }
 
 /// `{ factor = value }`.
-fn levels() -> One<Vec<Level>> {
+pub(super) fn levels() -> One<Vec<Level>> {
     let parse = |value: &DeValue<'_>| {
         let DeValue::Table(table) = value else {
             return Err(Fault::new(

@@ -17,6 +17,7 @@ mod keys;
 mod layers;
 mod measuring;
 mod paper;
+mod places;
 mod plan;
 mod read;
 mod reference;

@@ -112,17 +112,19 @@ impl Plan {
         subjects: &[Subject],
         setups: &[Setup],
     ) -> Plan {
-        let one = |setup: &Setup| Estimate::of_run(&setup.measuring, setup.workload.find_peak);
-        let count = u32::try_from(subjects.len()).unwrap_or(u32::MAX);
-        let block =
-            setups.iter().map(|setup| one(setup).times(count)).fold(Estimate::default(), Estimate::plus);
+        let one = |setup: &Setup| {
+            let count = subjects.iter().filter(|subject| runs_at(subject, setup)).count();
+            let each = Estimate::of_run(&setup.measuring, setup.workload.find_peak);
+            each.times(u32::try_from(count).unwrap_or(u32::MAX))
+        };
+        let block = setups.iter().map(one).fold(Estimate::default(), Estimate::plus);
         let blocks = match repetitions {
             Repetitions::Blocks(blocks) => blocks.min(MOST_BLOCKS),
             Repetitions::Within(budget) => fitting(budget, block.most),
         };
         let mut runs = Vec::new();
         for number in 1..=blocks {
-            let mut all = complete(experiment, number, subjects, setups.len());
+            let mut all = complete(experiment, number, subjects, setups);
             shuffle(&mut all, &mut Rng::new(seed, u64::from(number)));
             runs.append(&mut all);
         }
@@ -161,14 +163,22 @@ fn fitting(budget: Duration, block: Duration) -> u32 {
     u32::try_from(fit).unwrap_or(u32::MAX).clamp(FEWEST_BLOCKS, MOST_BLOCKS)
 }
 
-/// Every subject at every setup, once.
-fn complete(experiment: ExperimentId, block: u32, subjects: &[Subject], setups: usize) -> Vec<Run> {
-    let run = |setup: usize, subject: &Subject| {
-        let combination = u32::try_from(setup).map_or(u32::MAX, |setup| setup.saturating_add(1));
-        let id = RunId::new(experiment, block, subject, combination);
-        Run { id, block, subject: subject.clone(), setup }
-    };
-    (0..setups).flat_map(|setup| subjects.iter().map(move |subject| run(setup, subject))).collect()
+/// Whether a subject has a run at a setup.
+fn runs_at(subject: &Subject, setup: &Setup) -> bool {
+    setup.systems.get(&subject.system).is_none_or(|system| system.runs_at(&setup.combination))
+}
+
+/// Every subject at every setup at which it runs, once.
+fn complete(experiment: ExperimentId, block: u32, subjects: &[Subject], setups: &[Setup]) -> Vec<Run> {
+    let mut runs = Vec::new();
+    for (nth, setup) in setups.iter().enumerate() {
+        let combination = u32::try_from(nth).map_or(u32::MAX, |nth| nth.saturating_add(1));
+        for subject in subjects.iter().filter(|subject| runs_at(subject, setup)) {
+            let id = RunId::new(experiment, block, subject, combination);
+            runs.push(Run { id, block, subject: subject.clone(), setup: nth });
+        }
+    }
+    runs
 }
 
 /// Fisher and Yates: each order is equally likely.

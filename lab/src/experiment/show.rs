@@ -140,7 +140,11 @@ fn under<S: Keys>(all: &mut Vec<(String, String)>, path: &str, section: &S) {
 impl Setup {
     /// The setup as TOML that reads as an experiment with this setup alone.
     pub fn to_toml(&self) -> String {
-        rendered(self)
+        let mut own = self.clone();
+        // There are no factors in it, so systems that run elsewhere are left out.
+        own.systems.retain(|_, system| system.runs_at(&self.combination));
+        own.systems.values_mut().for_each(|system| system.at.clear());
+        rendered(&own)
     }
 }
 
@@ -191,7 +195,7 @@ impl Experiment {
             let all = self.references().len();
             lines.push(("references", format!("{with} of {all} have a counterpart here")));
         }
-        let each = plan.subjects().len() * self.setups().len();
+        let each = plan.runs().iter().filter(|run| run.block() == 1).count();
         lines.push(("runs", format!("{} in {} blocks of {each}", plan.runs().len(), plan.blocks())));
         lines.push(("time", time(plan.estimate())));
         lines.push(("shows", self.power_text(plan, spread)));

@@ -1,7 +1,9 @@
 //! `[system.NAME]`: what is measured.
 
+use super::claims::levels;
 use super::forms::{path, template, variable, word};
 use super::keys::keys;
+use super::{Combination, Level};
 use std::path::PathBuf;
 use std::time::Duration;
 use toml_form::form::{HOUR, choice, length, list, number};
@@ -65,12 +67,19 @@ keys! {
         cpus: Vec<u32> = Vec::new(), list(number(0..=4_095)).once("processor").no_default();
         /// How long it may take until it answers.
         start_limit: Duration = Duration::from_secs(10), length(Duration::from_millis(100)..=HOUR);
+        /// Values of factors at which it runs: `{ transport = "udp" }`. Without it: at every combination.
+        at: Vec<Level> = Vec::new(), levels().no_default();
         /// A file with keys of this section, which those written here override.
         file: Option<PathBuf> = None, path().optional();
     }
 }
 
 impl System {
+    /// Whether it runs at this combination of factors.
+    pub fn runs_at(&self, combination: &Combination) -> bool {
+        self.at.iter().all(|level| combination.value(&level.factor) == Some(level.value.as_str()))
+    }
+
     /// Whether it is there for comparison alone: no server, or a bare relay.
     pub fn is_baseline(&self) -> bool {
         matches!(self.kind, SystemKind::None | SystemKind::Relay)

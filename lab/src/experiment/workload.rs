@@ -1,8 +1,9 @@
 //! `[workload]`: what is asked of the systems.
 
-use super::forms::{amount, word};
+use super::forms::{amount, path, word};
 use super::keys::keys;
 use load::scenario::builtin_names;
+use std::path::PathBuf;
 use std::time::Duration;
 use toml_form::error::{Fault, closest};
 use toml_form::form::{HOUR, One, choice, flag, length, list, number, text};
@@ -55,6 +56,11 @@ keys! {
         /// The scenario of the answering side. Without it: `"uas"` if the scenario is a built-in one that
         /// calls.
         answer: Option<String> = Some("uas".to_owned()), scenario().or("none");
+        /// The injection file of a scenario: a line for each call. Without it: callers that call the callees.
+        rows: Option<PathBuf> = None, path().optional();
+        /// An injection file with which the scenario is played before the calls, once for each line, from
+        /// where calls are answered: callees register so. Without it: `callees` users register.
+        registrations: Option<PathBuf> = None, path().optional();
         /// Users of a population in place of the scenario. Not in this version: a plan with it is refused.
         users: u64 = 0, number(0..=100_000_000);
         /// How many times faster than in life the population acts. Needs `users`.

@@ -120,6 +120,23 @@ fn scenario_file_is_part_of_what_is_measured() {
 }
 
 #[test]
+fn injection_files_start_at_the_document_and_are_measured() {
+    let text = "workload.rows = 'calls.csv'\nworkload.registrations = 'calls/own.csv'\n";
+    let own = Sources::new("lab/x.toml", text).with_files(|_| Ok("own".to_owned()));
+    let experiment = Experiment::read(&own).unwrap_or_else(|errors| panic!("{}", listed(&errors)));
+    let setup = &experiment.setups()[0];
+    let inputs: Vec<&str> = setup.inputs.iter().map(|(path, _)| path.as_str()).collect();
+    assert_eq!(inputs, ["lab/calls.csv", "lab/calls/own.csv"]);
+    assert!(
+        experiment.to_toml().contains("registrations = \"lab/calls/own.csv\""),
+        "{}",
+        experiment.to_toml()
+    );
+    let other = Sources::new("lab/x.toml", text).with_files(|_| Ok("other".to_owned()));
+    assert_ne!(Experiment::read(&other).unwrap().id(), experiment.id());
+}
+
+#[test]
 fn mistakes_in_layers_are_reported_together() {
     let text = "measur = 1\n[system.B]\nfile = 'none.toml'\n[system.C]\nconfig_file = 'systems/b.cfg'\n";
     let options = ["workload.rat=1", "workload.rate", "a b=c"];
