@@ -145,19 +145,11 @@ impl Streams {
 
     /// Takes in what waits at listening socket number `index`.
     pub fn accept(&mut self, index: usize, poller: &Poller, now: Time) {
-        for _ in 0..ACCEPT_BUDGET {
-            match self.accept_one(index, poller, now) {
-                Attempt::Accepted | Attempt::Passed => {}
-                Attempt::Exhausted => {
-                    self.counters.tcp_exhausted.one();
-                    self.acceptor.log("no descriptors or memory left: raise `ulimit -n`", now);
-                    self.acceptor.refuse(index, poller, now);
-                    // The kernel says so even if nobody waits, so only epoll can tell if more do.
-                    return;
-                }
-                Attempt::Empty => return,
-            }
-        }
+        // Where no association waits, accept(2) sleeps until the kernel's next tick, 1 to 10 ms, also on a
+        // socket that does not block. epoll reports whether another one waits.
+        let is_sctp =
+            matches!(self.acceptor.sockets.get(index), Some(Some(s)) if s.transport == Transport::Sctp);
+        accept_at_most(self, if is_sctp { 1 } else { ACCEPT_BUDGET }, index, poller, now);
     }
 
     fn accept_one(&mut self, index: usize, poller: &Poller, now: Time) -> Attempt {
@@ -196,7 +188,7 @@ impl Streams {
     pub fn stop_accepting(&mut self, poller: &Poller, now: Time) {
         for index in 0..self.acceptor.sockets.len() {
             if !sharing::shares_socket(self, index) {
-                self.accept(index, poller, now);
+                accept_at_most(self, ACCEPT_BUDGET, index, poller, now);
             }
         }
         for socket in &mut self.acceptor.sockets {
@@ -206,6 +198,23 @@ impl Streams {
             }
         }
         self.acceptor.stopped = true;
+    }
+}
+
+/// Takes in this number of those that wait at listening socket number `index`, or all if they are fewer.
+fn accept_at_most(streams: &mut Streams, budget: usize, index: usize, poller: &Poller, now: Time) {
+    for _ in 0..budget {
+        match streams.accept_one(index, poller, now) {
+            Attempt::Accepted | Attempt::Passed => {}
+            Attempt::Exhausted => {
+                streams.counters.tcp_exhausted.one();
+                streams.acceptor.log("no descriptors or memory left: raise `ulimit -n`", now);
+                streams.acceptor.refuse(index, poller, now);
+                // The kernel says so even if nobody waits, so only epoll can tell if more do.
+                return;
+            }
+            Attempt::Empty => return,
+        }
     }
 }
 
