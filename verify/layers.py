@@ -65,8 +65,7 @@ BELOW = {
     'load-runner': {'wire', 'load', 'worker-runtime', 'control', 'tls'},
     # Experiments as data; they read the reports of the generator.
     'lab': {'load', 'toml-form'},
-    # Its echo server and front end are machines of their own on the runtime.
-    'lab-runner': {'lab', 'load', 'control', 'regular-file', 'wire', 'sip-message', 'worker-runtime'},
+    'lab-runner': {'lab', 'load', 'control', 'regular-file'},
 }
 # Below every crate: it records broken conditions that only a bug can break.
 BELOW_ALL = {'invariant'}

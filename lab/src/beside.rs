@@ -56,7 +56,7 @@ fn factors_of(rest: &[Level], over: Option<&str>, point: &Point) -> Vec<Fact> {
         levels.push(Level { factor: factor.to_owned(), value: value.clone() });
     }
     let combination = Combination::new(levels);
-    combination.levels().iter().map(|level| Fact::new(&*level.factor, &level.value)).collect()
+    combination.facts()
 }
 
 fn row(

@@ -8,10 +8,13 @@ use crate::experiment::{
 };
 use crate::outcome::{ClaimOutcome, Control, Figure, Outcome, RunLine, VERSION};
 use crate::record::RunRecord;
-use crate::statistics::{self, Evidence, Floor, Interval, Paired, Rule, Verdict, median, median_interval};
+use crate::statistics::{
+    self, Evidence, Failures, Floor, Interval, Latencies, Paired, Rule, Spread, Verdict, median,
+    median_interval,
+};
 
 /// Figures that every report has, beside those of the claims.
-const USUAL: [(Measure, Option<Statistic>); 14] = [
+const USUAL: [(Measure, Option<Statistic>); 8] = [
     (Measure::Calls, None),
     (Measure::Success, None),
     (Measure::Setup, Some(Statistic::Percentile(50_000))),
@@ -20,16 +23,13 @@ const USUAL: [(Measure, Option<Statistic>); 14] = [
     (Measure::Cpu, None),
     (Measure::Memory, None),
     (Measure::Retransmissions, None),
-    (Measure::Connect, Some(Statistic::Percentile(50_000))),
-    (Measure::Exchange, Some(Statistic::Percentile(50_000))),
-    (Measure::FirstAnswer, Some(Statistic::Percentile(50_000))),
-    (Measure::Slab, None),
-    (Measure::OwnMemory, None),
-    (Measure::Associations, None),
 ];
 
 /// Facts of the machine that runs of a block share: they are compared with each other.
 const SAME_IN_A_BLOCK: [&str; 3] = ["processor", "kernel", "kernel build"];
+
+/// Runs that a note names; of more it says how many.
+const NAMED: usize = 5;
 
 /// What is judged.
 #[derive(Clone, Copy, Debug)]
@@ -84,10 +84,20 @@ impl<'a> Runs<'a> {
         Runs { blocks: usize::try_from(blocks).unwrap_or(usize::MAX), valid }
     }
 
+    /// Why a run of a system does not count for a claim: the first reason.
+    fn first_against(&self, system: &str, setup: usize, claim: &Claim) -> Option<&'a str> {
+        let of = self.valid.get(&(system.to_owned(), setup))?.values();
+        let mut against = of.filter(|record| !record.counts_for(claim.quantity.measure));
+        against.find_map(|record| record.against().next())
+    }
+
     /// The figure in each block that was begun.
     fn values(&self, subject: &str, setup: usize, quantity: Quantity) -> Vec<Option<f64>> {
         let of = self.valid.get(&(subject.to_owned(), setup));
-        let value = |block: usize| of?.get(&u32::try_from(block).ok()?)?.figure(quantity);
+        let value = |block: usize| {
+            let record = of?.get(&u32::try_from(block).ok()?)?;
+            record.counts_for(quantity.measure).then(|| record.figure(quantity)).flatten()
+        };
         (1..=self.blocks).map(value).collect()
     }
 }
@@ -108,6 +118,7 @@ pub fn judge(case: &Case<'_>, kept: &[Kept<'_>]) -> Outcome {
         |kept: &&Kept<'_>| planned.get(&kept.record.run.id).is_some_and(|run| settles(kept.record, run));
     let kept: Vec<Kept<'_>> = kept.iter().filter(is_planned).copied().collect();
     let kept = kept.as_slice();
+    let about = about(case);
     let runs = Runs::of(kept);
     let judged: usize =
         case.setups.iter().map(|setup| concerned(case.claims, &setup.combination).count()).sum();
@@ -118,17 +129,19 @@ pub fn judge(case: &Case<'_>, kept: &[Kept<'_>]) -> Outcome {
         claims.extend(concerned.map(|claim| of_claim(claim, at, setup, case, &runs, &rule)));
     }
     let quantities = quantities(case);
-    let (mut figures, mut controls) = (Vec::new(), Vec::new());
+    let (mut figures, mut controls, mut biased) = (Vec::new(), Vec::new(), Vec::new());
     for (setup, at) in case.setups.iter().zip(0..) {
         for quantity in &quantities {
             let of_subject = |subject: &Subject| figure(subject, at, setup, *quantity, &runs, &case.rule);
             figures
                 .extend(case.plan.subjects().iter().map(of_subject).filter(|figure| figure.median.is_some()));
-            let twins = case.plan.subjects().iter().filter(|subject| subject.twin);
-            controls.extend(twins.filter_map(|twin| control(twin, at, setup, *quantity, &runs, &case.rule)));
+            let twins = || case.plan.subjects().iter().filter(|subject| subject.twin);
+            controls
+                .extend(twins().filter_map(|twin| control(twin, at, setup, *quantity, &runs, &case.rule)));
+            biased.extend(twins().filter_map(|twin| bias(twin, at, setup, *quantity, &runs, &case.rule)));
         }
     }
-    let (verdict, reason) = overall(&claims, kept, case.plan.runs().len());
+    let (verdict, reason) = overall(&about, &claims, kept, case.plan.runs().len());
     Outcome {
         version: VERSION,
         experiment: case.plan.experiment().to_string(),
@@ -140,9 +153,10 @@ pub fn judge(case: &Case<'_>, kept: &[Kept<'_>]) -> Outcome {
         paper: case.paper.to_owned(),
         references: beside(case.references, case.setups, &figures, case.rule.confidence()),
         figures,
-        runs: kept.iter().map(line).collect(),
+        runs: kept.iter().map(|kept| line(kept, &about)).collect(),
         planned: case.plan.runs().len(),
-        notes: notes(kept),
+        looks: Vec::new(),
+        notes: notes(kept, &about).into_iter().chain(unequal(kept)).chain(biased).collect(),
         machine: kept.last().map(|kept| kept.record.machine.clone()).unwrap_or_default(),
     }
 }
@@ -184,19 +198,22 @@ fn of_claim(
     let unit = claim.quantity.measure.unit();
     let statement = statistics::Claim::from(claim);
     let own = runs.values(&claim.system, at, claim.quantity);
-    let other = statement.kind.other().map(|of| runs.values(of, at, claim.quantity)).unwrap_or_default();
-    // The control of either side will do: the copies differ in nothing.
-    let floor = case.plan.subjects().iter().filter(|subject| subject.twin).find_map(|twin| {
-        let first = runs.values(&twin.system, at, claim.quantity);
-        Floor::of(&first, &runs.values(&twin.to_string(), at, claim.quantity), rule.confidence()).ok()
+    let other_side = claim.other_side(&setup.combination).and_then(|(system, combination)| {
+        let at = case.setups.iter().position(|setup| setup.combination == combination)?;
+        Some((system, at))
     });
+    let other = other_side.map(|(of, at)| runs.values(of, at, claim.quantity)).unwrap_or_default();
+    let sides = [Some((claim.system.as_str(), at)), other_side];
+    let floor = floor(sides.into_iter().flatten(), claim.quantity, case.plan, runs, rule);
     let judged =
         statistics::judge(&statement, &Evidence { own: &own, other: &other, floor: floor.as_ref() }, rule);
+    let not_counted =
+        (judged.verdict == Verdict::Void).then(|| runs.first_against(&claim.system, at, claim)).flatten();
     ClaimOutcome {
         claim: claim.to_string(),
         factors: setup.combination.facts(),
         verdict: judged.verdict.to_string(),
-        reason: judged.reason,
+        reason: judged.reason + &not_counted.map(|why| format!("; a run says: {why}")).unwrap_or_default(),
         measured: judged.measured,
         interval: judged.interval.as_ref().map(ends),
         limit: judged.limit,
@@ -205,6 +222,26 @@ fn of_claim(
         blocks: judged.blocks,
         more: judged.more,
     }
+}
+
+/// What the systems of a comparison show against themselves; nothing if neither runs twice. Where both do, at
+/// their own factors, the larger difference counts.
+fn floor<'s>(
+    sides: impl Iterator<Item = (&'s str, usize)>,
+    quantity: Quantity,
+    plan: &Plan,
+    runs: &Runs<'_>,
+    rule: &Rule,
+) -> Option<Floor> {
+    let of_side = |(system, at): (&str, usize)| {
+        let twin = plan.subjects().iter().find(|subject| subject.twin && subject.system == system)?;
+        let (first, second) =
+            (runs.values(system, at, quantity), runs.values(&twin.to_string(), at, quantity));
+        Some(Floor::of(&first, &second, rule.confidence()).ok())
+    };
+    // A control with too few blocks leaves the noise unknown.
+    let floors: Option<Vec<Floor>> = sides.filter_map(of_side).collect();
+    floors?.into_iter().reduce(Floor::larger)
 }
 
 fn figure(
@@ -218,6 +255,7 @@ fn figure(
     let values = runs.values(&subject.to_string(), at, quantity);
     let known: Vec<f64> = values.iter().copied().flatten().collect();
     let estimate = median_interval(&known, rule.confidence(), 1).ok();
+    let (pooled, pooled_interval) = pooled(subject, at, quantity, runs, rule).unzip();
     Figure {
         subject: subject.to_string(),
         quantity: quantity.to_string(),
@@ -226,7 +264,36 @@ fn figure(
         median: median(&known),
         interval: estimate.map(|estimate| ends(&estimate.interval)),
         values,
+        pooled,
+        pooled_interval: pooled_interval.flatten(),
     }
+}
+
+/// A percentile of all runs together, in milliseconds, with its interval where there are enough runs.
+/// Percentiles of runs have no mean that is a percentile of anything.
+fn pooled(
+    subject: &Subject,
+    at: usize,
+    quantity: Quantity,
+    runs: &Runs<'_>,
+    rule: &Rule,
+) -> Option<(f64, Option<(f64, f64)>)> {
+    let Some(Statistic::Percentile(thousandths)) = quantity.statistic else { return None };
+    let percent = f64::from(thousandths) / 1e3;
+    let of = runs.valid.get(&(subject.to_string(), at))?.values();
+    let counting = of.filter(|record| record.counts_for(quantity.measure));
+    let of_runs: Vec<Latencies> = counting
+        .filter_map(|record| record.load.latency(quantity.measure.name()))
+        .map(|latency| Latencies::from_report(latency.main()))
+        .collect();
+    let milliseconds = |micros: f64| micros / 1e3;
+    if let Ok(found) = Latencies::pooled(&of_runs, percent, rule.confidence(), 1) {
+        let (low, high) = ends(&found.interval);
+        return Some((milliseconds(found.value), Some((milliseconds(low), milliseconds(high)))));
+    }
+    let mut all = Latencies::new();
+    of_runs.iter().for_each(|run| all.merge(run));
+    Some((milliseconds(all.percentile(percent).value?), None))
 }
 
 fn control(
@@ -239,7 +306,8 @@ fn control(
 ) -> Option<Control> {
     let first = runs.values(&twin.system, at, quantity);
     let second = runs.values(&twin.to_string(), at, quantity);
-    let paired = Paired::of(&statistics::pairs(&second, &first), rule.confidence()).ok()?;
+    let pairs = statistics::pairs(&second, &first);
+    let paired = Paired::of(&pairs, rule.confidence()).ok()?;
     let floor = Floor::of(&first, &second, rule.confidence()).ok()?;
     Some(Control {
         system: twin.system.clone(),
@@ -248,31 +316,104 @@ fn control(
         ratio: Some(paired.ratio?.value),
         interval: paired.ratio.map(|ratio| ends(&ratio.interval)),
         floor_percent: floor.ratio().map(|factor| 100.0 * (factor - 1.0)),
+        spread_percent: Spread::measured(&pairs).map(|spread| 100.0 * spread.relative()),
     })
 }
 
-fn line(kept: &Kept<'_>) -> RunLine {
+/// The measures that the experiment is about: those of its claims and of the paper beside it.
+fn about(case: &Case<'_>) -> Vec<Measure> {
+    let referred = case.references.iter().filter_map(|reference| reference.what.as_ref());
+    let quantities = case.claims.iter().map(|claim| claim.quantity);
+    quantities.chain(referred.map(|what| what.quantity)).map(|quantity| quantity.measure).collect()
+}
+
+/// Whether a run says nothing: nothing at all, or nothing of what the experiment is about.
+fn is_void(record: &RunRecord, about: &[Measure]) -> bool {
+    let says_something = about.iter().any(|measure| record.counts_for(*measure));
+    !record.void.is_empty() || (!record.reserved.is_empty() && !says_something)
+}
+
+/// A warning, if a system differs from itself by more than chance explains.
+fn bias(
+    twin: &Subject,
+    at: usize,
+    setup: &Setup,
+    quantity: Quantity,
+    runs: &Runs<'_>,
+    rule: &Rule,
+) -> Option<String> {
+    let (first, second) =
+        (runs.values(&twin.system, at, quantity), runs.values(&twin.to_string(), at, quantity));
+    let why = Floor::of(&first, &second, rule.confidence()).ok()?.bias()?;
+    let place = setup.combination.to_string();
+    let place = if place.is_empty() { place } else { format!(" at {place}") };
+    Some(format!("{quantity} of {}{place}: {why}", twin.system))
+}
+
+/// A warning, if one system fails more often than another. Its second copy is the same system.
+fn unequal(kept: &[Kept<'_>]) -> Option<String> {
+    let mut systems: BTreeMap<&str, Failures> = BTreeMap::new();
+    for record in kept.iter().map(|kept| kept.record) {
+        let failures = systems.entry(&record.run.system).or_insert_with(|| Failures {
+            system: record.run.system.clone(),
+            void: 0,
+            runs: 0,
+        });
+        failures.runs += 1;
+        failures.void += usize::from(record.of_system);
+    }
+    statistics::unequal(&systems.into_values().collect::<Vec<_>>())
+}
+
+fn line(kept: &Kept<'_>, about: &[Measure]) -> RunLine {
     let record = kept.record;
+    let reserved = record.reserved.iter();
+    let (mut void, mut notes) = (record.void.clone(), record.notes.clone());
+    if is_void(record, about) {
+        void.extend(reserved.map(|reserved| reserved.why.clone()));
+    } else {
+        notes.extend(
+            reserved.map(|reserved| format!("{}: only {} count", reserved.why, reserved.only.join(", "))),
+        );
+    }
     RunLine {
         id: record.run.id.clone(),
         block: record.run.block,
         subject: record.subject(),
         factors: record.run.factors.clone(),
         archive: kept.archive.to_owned(),
-        void: record.void.clone(),
-        notes: record.notes.clone(),
+        void,
+        notes,
+        steady: record.steady,
     }
 }
 
-fn notes(kept: &[Kept<'_>]) -> Vec<String> {
-    let void = kept.iter().filter(|kept| !kept.record.void.is_empty()).count();
+fn notes(kept: &[Kept<'_>], about: &[Measure]) -> Vec<String> {
+    let void = kept.iter().filter(|kept| is_void(kept.record, about)).count();
     let mut notes = Vec::new();
     if void > 0 {
         notes.push(format!("{void} of {} runs are void and count for nothing", kept.len()));
     }
-    let unsteady = kept.iter().filter(|kept| kept.record.steady == Some(false)).count();
-    if unsteady > 0 {
-        notes.push(format!("{unsteady} of {} runs were not steady when their measurement began", kept.len()));
+    let partly = || {
+        let counts = kept.iter().map(|kept| kept.record).filter(|record| !is_void(record, about));
+        counts.flat_map(|record| record.reserved.first())
+    };
+    if let Some(first) = partly().next() {
+        let (count, only) = (partly().count(), first.only.join(", "));
+        notes.push(format!("in {count} of {} runs only {only} count, the first: {}", kept.len(), first.why));
+    }
+    let unsteady: Vec<&str> = kept
+        .iter()
+        .filter(|kept| kept.record.steady == Some(false))
+        .map(|kept| kept.record.run.id.as_str())
+        .collect();
+    if !unsteady.is_empty() {
+        let named = unsteady.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+        let more = unsteady.len().saturating_sub(NAMED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let (count, all) = (unsteady.len(), kept.len());
+        notes
+            .push(format!("{count} of {all} runs were never steady before their measurement: {named}{more}"));
     }
     notes
 }
@@ -315,18 +456,23 @@ fn changed_within_a_block(kept: &[Kept<'_>]) -> Option<String> {
 }
 
 /// The verdict about all claims, and why.
-fn overall(claims: &[ClaimOutcome], kept: &[Kept<'_>], planned: usize) -> (String, String) {
+fn overall(
+    about: &[Measure],
+    claims: &[ClaimOutcome],
+    kept: &[Kept<'_>],
+    planned: usize,
+) -> (String, String) {
     if let Some(why) = mixed(kept) {
         return (Verdict::Void.to_string(), why);
     }
-    let valid = kept.iter().filter(|kept| kept.record.void.is_empty()).count();
+    let valid = kept.iter().filter(|kept| !is_void(kept.record, about)).count();
     let of = |verdict: Verdict| {
         let word = verdict.to_string();
         claims.iter().filter(move |claim| claim.verdict == word)
     };
     let told = |claim: &ClaimOutcome| format!("{}: {}", claim.claim, claim.reason);
     if valid == 0 {
-        let why = kept.iter().find_map(|kept| kept.record.void.first());
+        let why = kept.iter().find_map(|kept| kept.record.against().next());
         let why = why.map_or_else(
             || "there are no runs".to_owned(),
             |why| format!("all runs are void, the first: {why}"),
@@ -349,176 +495,4 @@ fn overall(claims: &[ClaimOutcome], kept: &[Kept<'_>], planned: usize) -> (Strin
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use load::report::Fact;
-
-    use super::*;
-    use crate::experiment::{Bound, ExperimentId, Hosts, Limit, Measuring, Repetitions, System, Workload};
-    use crate::record::MadeRun;
-
-    fn setup() -> Setup {
-        let systems = ["A", "B"].map(|name| (name.to_owned(), System::default()));
-        Setup {
-            combination: Combination::default(),
-            measuring: Measuring { measure: Duration::from_secs(1), ..Measuring::default() },
-            hosts: Hosts::default(),
-            systems: systems.into(),
-            workload: Workload::default(),
-            faults: Vec::new(),
-            inputs: Vec::new(),
-        }
-    }
-
-    fn subject(system: &str, twin: bool) -> Subject {
-        Subject { system: system.to_owned(), twin }
-    }
-
-    /// Runs of 100 calls: processor time for each call, microseconds.
-    fn records(plan: &Plan, cost: impl Fn(&Subject, u32) -> f64) -> Vec<RunRecord> {
-        let record = |run: &Run| {
-            let mut record = RunRecord { run: MadeRun::of(run), ..RunRecord::default() };
-            record.load.windows.measured = 1.0;
-            record.load.measured.insert("calls.succeeded".to_owned(), 100);
-            record.load.server_cpu_percent = Some(cost(run.subject(), run.block()) / 100.0);
-            record
-        };
-        plan.runs().iter().map(record).collect()
-    }
-
-    fn claim(times: f64) -> Claim {
-        Claim {
-            quantity: Quantity { measure: Measure::CpuPerCall, statistic: None },
-            system: "B".to_owned(),
-            bound: Bound::AtMost,
-            limit: Limit::Ratio { times, of: "A".to_owned() },
-            at: Vec::new(),
-        }
-    }
-
-    fn outcome(blocks: u32, claims: &[Claim], slower: f64, spoil: impl Fn(&mut RunRecord)) -> Outcome {
-        let subjects = [subject("A", false), subject("A", true), subject("B", false)];
-        let setups = [setup()];
-        let plan = Plan::new(ExperimentId::of("x"), 1, Repetitions::Blocks(blocks), &subjects, &setups);
-        // Blocks differ by much, systems within a block by at most one percent.
-        let cost = |subject: &Subject, block: u32| {
-            let noise = f64::from((block * 7 + u32::from(subject.twin) * 3) % 5) / 500.0;
-            let own = if subject.system == "B" { slower } else { 1.0 };
-            100.0 * f64::from(block) * own * (1.0 + noise)
-        };
-        let mut records = records(&plan, cost);
-        records.iter_mut().for_each(spoil);
-        let kept: Vec<Kept<'_>> = records.iter().map(|record| Kept { record, archive: "" }).collect();
-        let rule = Rule::new(0.95, 6, 1);
-        let (question, paper, references) = ("?", "", &[]);
-        judge(&Case { question, plan: &plan, setups: &setups, claims, paper, references, rule }, &kept)
-    }
-
-    #[test]
-    fn slower_system_fails_its_claim() {
-        let found = outcome(8, &[claim(1.0)], 1.05, |_| {});
-        assert_eq!(found.verdict, "FAIL", "{}", found.reason);
-        assert!(found.claims[0].measured.is_some_and(|ratio| (ratio - 1.05).abs() < 0.01));
-        assert_eq!(found.exit_status(), 1);
-    }
-
-    #[test]
-    fn system_within_its_claim_passes() {
-        let found = outcome(8, &[claim(1.2)], 1.05, |_| {});
-        assert_eq!((found.verdict.as_str(), found.exit_status()), ("PASS", 0), "{}", found.reason);
-        assert!(found.controls.iter().any(|control| control.quantity == "cpu/call"));
-    }
-
-    #[test]
-    fn equal_systems_show_no_difference() {
-        let found = outcome(8, &[claim(1.0)], 1.0, |_| {});
-        assert_eq!(
-            (found.verdict.as_str(), found.exit_status()),
-            ("NO DIFFERENCE SHOWN", 4),
-            "{}",
-            found.reason
-        );
-    }
-
-    #[test]
-    fn void_runs_count_for_nothing() {
-        let spoil = |record: &mut RunRecord| {
-            if record.run.block > 2 && record.run.twin {
-                record.void.push("the system ended during the run".to_owned());
-            }
-        };
-        let found = outcome(8, &[claim(1.0)], 1.05, spoil);
-        assert_eq!((found.verdict.as_str(), found.exit_status()), ("VOID", 3), "{}", found.reason);
-        let all = outcome(8, &[], 1.0, |record| record.void.push("late".to_owned()));
-        assert_eq!(all.verdict, "VOID");
-        assert!(all.reason.contains("late"));
-    }
-
-    #[test]
-    fn runs_of_a_program_that_was_built_again_are_void() {
-        let built = |from: u32| {
-            move |record: &mut RunRecord| {
-                let digest = if record.run.system == "B" && record.run.block >= from { "new" } else { "old" };
-                record.program.push(Fact::new("sha256", digest));
-            }
-        };
-        let found = outcome(8, &[claim(1.2)], 1.05, built(5));
-        assert_eq!(found.verdict, "VOID");
-        assert!(found.reason.starts_with("the runs of B are of different programs"), "{}", found.reason);
-        // Systems may differ from each other.
-        assert_eq!(outcome(8, &[claim(1.2)], 1.05, built(1)).verdict, "PASS");
-    }
-
-    #[test]
-    fn block_of_two_kernels_processors_or_generators_is_void() {
-        for (name, of_machine) in [("kernel", true), ("processor", true), ("generator", false)] {
-            let changed = |within: bool| {
-                move |record: &mut RunRecord| {
-                    let new = if within { record.run.twin } else { record.run.block > 4 };
-                    let fact = Fact::new(name, if new { "new" } else { "old" });
-                    if of_machine { record.machine.push(fact) } else { record.program.push(fact) }
-                }
-            };
-            let found = outcome(8, &[claim(1.2)], 1.05, changed(true));
-            assert_eq!(found.verdict, "VOID");
-            assert!(found.reason.contains(&format!("differ in {name}")), "{}", found.reason);
-            assert_eq!(outcome(8, &[claim(1.2)], 1.05, changed(false)).verdict, "PASS");
-        }
-    }
-
-    #[test]
-    fn record_that_differs_from_its_plan_counts_for_nothing() {
-        let spoil = |record: &mut RunRecord| {
-            if record.run.block == 8 && record.run.twin {
-                record.run.block = 40_000_000;
-            }
-            if record.run.block == 7 && !record.run.twin && record.run.system == "A" {
-                record.run.setup = 3;
-            }
-        };
-        let found = outcome(8, &[claim(1.2)], 1.05, spoil);
-        assert_eq!(found.runs.len(), 8 * 3 - 2);
-        assert!(found.figures.iter().all(|figure| figure.values.len() <= 8));
-    }
-
-    #[test]
-    fn experiment_without_claims_is_measured() {
-        let found = outcome(2, &[], 1.0, |_| {});
-        assert_eq!((found.verdict.as_str(), found.exit_status()), ("MEASURED", 0));
-        let of_b =
-            found.figures.iter().find(|f| f.subject == "B" && f.quantity == "cpu/call").expect("measured");
-        assert_eq!(of_b.values.len(), 2);
-        assert!(found.claims.is_empty());
-    }
-
-    #[test]
-    fn outcome_reads_back_as_it_was_written() {
-        let found = outcome(8, &[claim(1.0)], 1.05, |_| {});
-        let read = Outcome::from_json(&found.to_json()).expect("read");
-        // The last digit of a number may differ.
-        assert_eq!((read.verdict, read.reason, read.runs), (found.verdict, found.reason, found.runs));
-        assert_eq!((read.figures.len(), read.claims.len()), (found.figures.len(), 1));
-        assert!(Outcome::from_json("{}").is_err());
-    }
-}
+mod tests;

@@ -36,10 +36,24 @@ pub struct Outcome {
     pub runs: Vec<RunLine>,
     /// How many runs were planned.
     pub planned: usize,
+    /// The looks at which it was judged, those of shorter plans first.
+    pub looks: Vec<LookMade>,
     /// What is worth knowing beside the verdict.
     pub notes: Vec<String>,
     /// The machine.
     pub machine: Vec<Fact>,
+}
+
+/// A moment at which an experiment was judged. To extend it afterwards is a further look.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LookMade {
+    /// After this number of blocks.
+    pub blocks: usize,
+    /// With intervals of this confidence, before it is shared out among the claims.
+    pub confidence: f64,
+    /// Of a plan of this number of blocks.
+    pub planned: usize,
 }
 
 /// A claim at one combination of factors.
@@ -86,6 +100,8 @@ pub struct Control {
     pub interval: Option<(f64, f64)>,
     /// The least difference that may be claimed, percent; nothing if there are too few blocks.
     pub floor_percent: Option<f64>,
+    /// How much the runs of a system differ within a block: their relative standard deviation, percent.
+    pub spread_percent: Option<f64>,
 }
 
 /// A figure of a system: one value for each block.
@@ -106,6 +122,11 @@ pub struct Figure {
     pub median: Option<f64>,
     /// Its interval; nothing if there are too few values.
     pub interval: Option<(f64, f64)>,
+    /// A percentile of the values of all runs together, from their merged histograms; nothing of other
+    /// figures.
+    pub pooled: Option<f64>,
+    /// Its interval; nothing if there are too few runs.
+    pub pooled_interval: Option<(f64, f64)>,
 }
 
 /// A figure of a paper beside ours.
@@ -158,6 +179,8 @@ pub struct RunLine {
     pub void: Vec<String>,
     /// What is worth knowing.
     pub notes: Vec<String>,
+    /// Whether the warm-up ended because everything was steady; nothing if it had a fixed length.
+    pub steady: Option<bool>,
 }
 
 impl Outcome {

@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use load::report::{Distribution, Fact, Report, SeriesReport};
 
-use crate::associations::Associations;
 use crate::experiment::{Measure, Quantity, Run, Statistic};
 use crate::statistics::{median, needs};
 
@@ -34,12 +33,24 @@ pub struct RunRecord {
     pub faults: Vec<(f64, String)>,
     /// Whether the warm-up ended because everything was steady; `None` if it had a fixed length.
     pub steady: Option<bool>,
-    /// What associations cost; nothing where the run made calls.
-    pub associations: Option<Associations>,
     /// Why the run says nothing about the system; empty if it does.
     pub void: Vec<String>,
+    /// Why only some figures of the run count; empty if all do.
+    pub reserved: Vec<Reservation>,
+    /// Whether the system itself is a reason against the run, as far as can be told.
+    pub of_system: bool,
     /// What is worth knowing, without being a reason against the run.
     pub notes: Vec<String>,
+}
+
+/// A reason for which only some figures of a run count.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Reservation {
+    /// The reason, in a sentence.
+    pub why: String,
+    /// The names of the measures that count all the same, because they are about it.
+    pub only: Vec<String>,
 }
 
 /// Which run a record is of, and when it was made. In JSON its keys are beside those of the record.
@@ -108,6 +119,17 @@ impl RunRecord {
         format!("{}{}", self.run.system, if self.run.twin { ".again" } else { "" })
     }
 
+    /// Whether a figure of this run counts.
+    pub fn counts_for(&self, measure: Measure) -> bool {
+        let is_about = |reservation: &Reservation| reservation.only.iter().any(|name| name == measure.name());
+        self.void.is_empty() && self.reserved.iter().all(is_about)
+    }
+
+    /// Why the run says nothing, or not everything: all reasons.
+    pub fn against(&self) -> impl Iterator<Item = &str> {
+        self.void.iter().map(String::as_str).chain(self.reserved.iter().map(|reserved| reserved.why.as_str()))
+    }
+
     /// A figure of this run; nothing if the run has none. A void run has figures too: the caller leaves it
     /// out.
     pub fn figure(&self, quantity: Quantity) -> Option<f64> {
@@ -129,9 +151,6 @@ impl RunRecord {
             Measure::Memory => load.server_memory_mib,
             Measure::Peak => load.peak.as_ref()?.load,
             Measure::Recovery => self.recovery(),
-            Measure::Slab => self.associations.as_ref()?.slab(),
-            Measure::OwnMemory => self.associations.as_ref()?.own_bytes,
-            Measure::Associations => Some(self.associations.as_ref()?.held as f64),
             _ => None,
         }
     }

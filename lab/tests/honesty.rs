@@ -4,8 +4,8 @@
 //! system, in an order that is drawn for each block.
 
 use lab::statistics::{
-    Claim, Evidence, Floor, Goal, Judgement, Kind, Observed, Rule, Schedule, Share, Spread, Step, Tolerance,
-    Verdict, judge, repetitions_for, screen, step,
+    Claim, Evidence, Floor, Goal, Judgement, Kind, Observed, Rule, Schedule, Share, Spread, Tolerance,
+    Verdict, judge, repetitions_for, screen,
 };
 use load::population::Rng;
 use load::population::statistics::normal_quantile;
@@ -138,10 +138,10 @@ fn sequential(seed: u64, factor: f64) -> (Verdict, usize) {
     loop {
         measured.run_block(&mut rng, normal, factor);
         let blocks = measured.system.len();
-        let Some(look) = schedule.after(blocks) else { continue };
-        let judged = measured.no_slower(look.confidence);
-        if step(&look, std::slice::from_ref(&judged), None) != Step::GoOn {
-            return (judged.verdict, blocks);
+        let Some(look) = schedule.looks().iter().find(|look| look.blocks == blocks) else { continue };
+        let verdict = measured.no_slower(look.confidence).verdict;
+        if look.last || matches!(verdict, Verdict::Pass | Verdict::Fail) {
+            return (verdict, blocks);
         }
     }
 }

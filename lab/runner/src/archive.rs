@@ -14,6 +14,10 @@ use sha2::{Digest, Sha256};
 
 /// How the name of an archive ends.
 pub const EXTENSION: &str = "run.tgz";
+/// How the name of an archive ends that is being written.
+pub const PARTIAL: &str = "run.partial";
+/// Digits of the hash in the name of an archive.
+const DIGITS: usize = 12;
 /// The list of the other files with their hashes.
 const MANIFEST: &str = "manifest";
 /// A run's files are smaller than this, all together: more is no archive of ours.
@@ -89,9 +93,25 @@ impl Archive {
     /// # Errors
     /// If the file cannot be written.
     pub fn write(&self, folder: &Path, stem: &str) -> io::Result<PathBuf> {
-        let path = folder.join(format!("{stem}-{}.{EXTENSION}", &self.hash()[..12]));
-        let partial = path.with_extension("partial");
-        let mut tar = tar::Builder::new(GzEncoder::new(File::create(&partial)?, Compression::default()));
+        let name = format!("{stem}-{}", self.digits());
+        let (path, partial) =
+            (folder.join(format!("{name}.{EXTENSION}")), folder.join(format!("{name}.{PARTIAL}")));
+        let written = self.write_into(&partial).and_then(|()| fs::rename(&partial, &path));
+        if let Err(error) = written {
+            // What is not whole is of no use, and may be what filled the disk.
+            let _ = fs::remove_file(&partial);
+            return Err(error);
+        }
+        Ok(path)
+    }
+
+    /// The beginning of its hash, as it stands in its name.
+    fn digits(&self) -> String {
+        self.hash().chars().take(DIGITS).collect()
+    }
+
+    fn write_into(&self, path: &Path) -> io::Result<()> {
+        let mut tar = tar::Builder::new(GzEncoder::new(File::create(path)?, Compression::default()));
         let manifest = self.manifest();
         let all = std::iter::once((MANIFEST, manifest.as_bytes()));
         for (name, bytes) in
@@ -105,9 +125,7 @@ impl Archive {
         }
         let mut file = tar.into_inner()?.finish()?;
         file.flush()?;
-        file.sync_all()?;
-        fs::rename(&partial, &path)?;
-        Ok(path)
+        file.sync_all()
     }
 
     /// Reads an archive and checks each file.
@@ -137,8 +155,20 @@ impl Archive {
         if archive.manifest().as_bytes() != manifest {
             return Err(damaged("its files are not those of its manifest".to_owned()));
         }
+        // A file under another name has no hash in it.
+        if digits_of(path).is_some_and(|digits| digits != archive.digits()) {
+            return Err(damaged("its contents have another hash than its name".to_owned()));
+        }
         Ok(archive)
     }
+}
+
+/// The digits of a hash in the name of an archive, if it has some.
+fn digits_of(path: &Path) -> Option<&str> {
+    let stem = path.file_name()?.to_str()?.strip_suffix(EXTENSION)?.strip_suffix('.')?;
+    let (_, digits) = stem.rsplit_once('-')?;
+    let is_hash = digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_hash.then_some(digits)
 }
 
 /// SHA-256 of a file, as hexadecimal digits.
@@ -202,6 +232,32 @@ mod tests {
         }
         tar.into_inner().expect("whole").finish().expect("whole");
         assert!(matches!(Archive::read(&path), Err(ArchiveError::Damaged(..))));
+    }
+
+    #[test]
+    fn archive_under_the_name_of_another_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = sample().write(folder.path(), "1-a").expect("written");
+        let mut other = sample();
+        other.put("experiment.toml", "question = \"other\"\n");
+        let others = other.write(folder.path(), "1-a").expect("written");
+        fs::rename(&others, &path).expect("renamed");
+        let error = Archive::read(&path).expect_err("its name has another hash");
+        assert!(error.to_string().contains("another hash than its name"), "{error}");
+        // A name without a hash is no contradiction.
+        let renamed = folder.path().join("one.run.tgz");
+        fs::rename(&path, &renamed).expect("renamed");
+        assert_eq!(Archive::read(&renamed).expect("read"), other);
+    }
+
+    #[test]
+    fn archive_that_cannot_be_written_leaves_no_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        // A folder is in the place of the archive.
+        let name = format!("1-a-{}.{EXTENSION}", sample().digits());
+        fs::create_dir_all(folder.path().join(&name).join("full")).expect("made");
+        assert!(sample().write(folder.path(), "1-a").is_err());
+        assert_eq!(fs::read_dir(folder.path()).expect("listed").count(), 1);
     }
 
     #[test]

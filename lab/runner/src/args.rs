@@ -5,15 +5,13 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::serve::ServeArgs;
-
 /// What follows the help of `strowger lab`.
 pub const EXAMPLES: &str = "Examples:
   strowger lab plan lab/quick.toml
       what would run, in which order, how long it takes, and which effect it can show
   strowger lab run lab/quick.toml
       run it; results are in quick.lab/, the page to read is quick.lab/report.html
-  strowger lab run lab/quick.toml --set workload.rate=2000 --set repetitions=12
+  strowger lab run lab/quick.toml --set workload.rate=2000 --set repetitions=12 --out fast.lab
       the same with other values
   strowger lab report quick.lab
       judge the runs again and write the report anew
@@ -63,10 +61,6 @@ pub enum LabServer {
         /// The other side
         callee: SocketAddr,
     },
-    /// Send back what comes
-    Echo(ServeArgs),
-    /// Read SIP requests and answer 200, without memory of them
-    FrontEnd(ServeArgs),
 }
 
 /// The form of what is printed.
@@ -119,6 +113,9 @@ pub struct RunArgs {
     /// Keep the runs and the report here [default: NAME.lab]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Run although another experiment runs on this machine: each disturbs the other
+    #[arg(long)]
+    pub share_machine: bool,
     /// Print text or JSON
     #[arg(long, value_enum, default_value_t)]
     pub output: Output,
@@ -158,6 +155,12 @@ pub struct ReproduceArgs {
     /// Run it this number of times
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub times: u32,
+    /// Start the programs that the archive names, with its arguments and configuration
+    #[arg(long)]
+    pub trust: bool,
+    /// Run although another experiment runs on this machine: each disturbs the other
+    #[arg(long)]
+    pub share_machine: bool,
     /// Print text or JSON
     #[arg(long, value_enum, default_value_t)]
     pub output: Output,

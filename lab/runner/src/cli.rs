@@ -1,27 +1,26 @@
 //! What the commands of `strowger lab` do.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use control::say;
-use lab::experiment::{ConfigError, Experiment, Sources};
-use lab::outcome::Outcome;
+use lab::experiment::{ConfigError, Experiment, Sources, of_shorter_plans};
+use lab::outcome::{LookMade, Outcome};
 use lab::record::RunRecord;
 use lab::report;
+use lab::statistics::Spread;
 use serde::{Deserialize, Serialize};
 
 use crate::archive::Archive;
 use crate::args::{
     CompareArgs, ExperimentArgs, LabCommand, LabServer, Output, PlanArgs, ReportArgs, RunArgs,
 };
-use crate::associations::{NO_SCTP, kernel_has_sctp};
-use crate::serve::{self, Role};
 use crate::session::{self, Asked, Work};
-use crate::{history, relay, reproduce};
+use crate::{history, lock, relay, reproduce};
 
 /// Wrong usage, or a part did not start.
 const USAGE: u8 = 2;
@@ -48,10 +47,6 @@ pub fn run(command: &LabCommand) -> ExitCode {
             relay::run(*own, *caller, *callee, ready)
                 .map(|()| 0)
                 .map_err(|error| format!("relay at {own}: {error}"))
-        }
-        LabCommand::Serve { server: LabServer::Echo(args) } => serve::run(args, Role::Echo).map(|()| 0),
-        LabCommand::Serve { server: LabServer::FrontEnd(args) } => {
-            serve::run(args, Role::FrontEnd).map(|()| 0)
         }
     };
     match done {
@@ -143,12 +138,10 @@ fn personal(args: &ExperimentArgs) -> Option<PathBuf> {
 fn plan(args: &PlanArgs) -> Result<u8, String> {
     let (experiment, _) = read(&args.experiment)?;
     let plan = experiment.plan().map_err(lines)?;
+    let spread = spread_in(&folder_of(&args.experiment.file), &experiment);
     match args.output {
-        Output::Json => say::out(format_args!("{:#}\n", experiment.plan_json(&plan))),
-        Output::Text => say::out(format_args!("{}", experiment.plan_text(&plan))),
-    }
-    if args.output == Output::Text && needs_sctp(&experiment) && !kernel_has_sctp() {
-        say::out(format_args!("\nIt cannot be run here: {NO_SCTP}\n"));
+        Output::Json => say::out(format_args!("{:#}\n", experiment.plan_json(&plan, spread))),
+        Output::Text => say::out(format_args!("{}", experiment.plan_text(&plan, spread))),
     }
     if args.show_origin {
         say::out(format_args!("\n{}", experiment.settings_text()));
@@ -156,35 +149,44 @@ fn plan(args: &PlanArgs) -> Result<u8, String> {
     Ok(0)
 }
 
-/// Whether a system has sockets of SCTP.
-fn needs_sctp(experiment: &Experiment) -> bool {
-    let systems = experiment.setups().iter().flat_map(|setup| setup.systems.values());
-    systems.into_iter().any(|system| system.serves_associations() && system.sockets.need_sctp())
+/// How much runs spread in the results of the same experiment, if they are in the usual folder: the most of
+/// all figures that are claimed about.
+fn spread_in(folder: &Path, experiment: &Experiment) -> Option<Spread> {
+    let outcome =
+        outcome_of(folder).ok().filter(|outcome| outcome.experiment == experiment.id().to_string())?;
+    let claimed: BTreeSet<String> =
+        experiment.claims().iter().map(|claim| claim.quantity.to_string()).collect();
+    let controls = outcome.controls.iter().filter(|control| claimed.contains(&control.quantity));
+    let percent = controls.filter_map(|control| control.spread_percent).max_by(f64::total_cmp)?;
+    let blocks = outcome.looks.last().map_or(0, |look| look.blocks);
+    Some(Spread::Measured { relative: percent / 100.0, blocks })
 }
 
-/// What is run.
-fn work(experiment: &Experiment) -> Result<Work, String> {
+/// What is run. `made`: the looks of the outcome that is there.
+fn work(experiment: &Experiment, made: &[LookMade]) -> Result<Work, String> {
+    let plan = experiment.plan().map_err(lines)?;
+    let blocks = usize::try_from(plan.blocks()).unwrap_or(usize::MAX);
     Ok(Work {
         question: experiment.question().to_owned(),
         seed: experiment.seed(),
-        plan: experiment.plan().map_err(lines)?,
+        plan,
         setups: experiment.setups().to_vec(),
         claims: experiment.claims().to_vec(),
         paper: (experiment.paper().to_owned(), experiment.references().to_vec()),
-        schedule: experiment.schedule(),
+        schedule: experiment.schedule(made),
+        earlier: of_shorter_plans(made, blocks).to_vec(),
     })
 }
 
 fn run_experiment(args: &RunArgs) -> Result<u8, String> {
     let (experiment, texts) = read(&args.experiment)?;
-    let work = work(&experiment)?;
-    if needs_sctp(&experiment) && !kernel_has_sctp() {
-        return Err(format!("{}: {NO_SCTP}", args.experiment.file.display()));
-    }
+    // What cannot be run leaves no folder.
+    experiment.plan().map_err(lines)?;
     let out = args.out.clone().unwrap_or_else(|| folder_of(&args.experiment.file));
     fs::create_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
-    let kept = serde_json::to_string_pretty(&texts).unwrap_or_default();
-    write(&out.join(TEXTS), &kept)?;
+    let _in_use = (lock::folder(&out)?, lock::machine(args.share_machine)?);
+    keep_texts(&texts, &experiment, &out)?;
+    let work = work(&experiment, &looks_in(&out)?)?;
     let own = std::env::current_exe().map_err(|error| format!("this program's own file: {error}"))?;
     let asked = Asked::listen().map_err(|error| format!("signals: {error}"))?;
     let mut tell = |line: &str| say::err(format_args!("{line}"));
@@ -194,6 +196,35 @@ fn run_experiment(args: &RunArgs) -> Result<u8, String> {
     tell(&format!("{} runs, {least} to {most} min; results in {}", work.plan.runs().len(), out.display()));
     let (outcome, records) = session::run(&work, &own, &out, &asked, &mut tell)?;
     finish(&out, &outcome, &records, args.output)
+}
+
+/// Keeps the texts of an experiment beside its runs. A folder has the runs of one experiment: those of
+/// another could not be judged any more.
+fn keep_texts(texts: &Texts, experiment: &Experiment, out: &Path) -> Result<(), String> {
+    let file = out.join(TEXTS);
+    if file.exists() {
+        let other = texts_in(out)?.read_again().map_err(|why| {
+            format!("{}: cannot be read any more: {why}\nname another folder (--out)", file.display())
+        })?;
+        if other.id() != experiment.id() {
+            return Err(format!(
+                "{}: results of another experiment ({}, and this is {}): its settings, seed or factors differ; name \
+                 another folder (--out), or remove this one",
+                out.display(),
+                other.id(),
+                experiment.id()
+            ));
+        }
+    }
+    write(&file, &serde_json::to_string_pretty(texts).unwrap_or_default())
+}
+
+/// The texts of the experiment in a folder of results.
+fn texts_in(folder: &Path) -> Result<Texts, String> {
+    let file = folder.join(TEXTS);
+    let failed =
+        |why: &dyn std::fmt::Display| format!("{}: {why}; name a folder of `lab run`", file.display());
+    serde_json::from_str(&text_of(&file)?).map_err(|error| failed(&error))
 }
 
 /// `quick.lab` for `lab/quick.toml`, where the program runs.
@@ -220,14 +251,38 @@ fn finish(out: &Path, outcome: &Outcome, records: &[RunRecord], output: Output) 
 }
 
 fn report_again(args: &ReportArgs) -> Result<u8, String> {
-    let file = args.folder.join(TEXTS);
-    let failed =
-        |why: &dyn std::fmt::Display| format!("{}: {why}; name a folder of `lab run`", file.display());
-    let texts: Texts = serde_json::from_str(&text_of(&file)?).map_err(|error| failed(&error))?;
-    let work = work(&texts.read_again()?)?;
+    let texts = texts_in(&args.folder)?;
+    let _in_use = lock::folder(&args.folder)?;
+    let work = work(&texts.read_again()?, &looks_in(&args.folder)?)?;
     let mut tell = |line: &str| say::err(format_args!("{line}"));
     let (outcome, records) = session::judge_kept(&work, &args.folder, &mut tell);
+    keeps_what_was_judged(&args.folder, &outcome)?;
     finish(&args.folder, &outcome, &records, args.output)
+}
+
+/// The looks of the outcome in a folder of results; none if it has not been judged.
+fn looks_in(folder: &Path) -> Result<Vec<LookMade>, String> {
+    if folder.join(OUTCOME).exists() { Ok(outcome_of(folder)?.looks) } else { Ok(Vec::new()) }
+}
+
+/// Refuses to replace an outcome by one of fewer runs, such as where archives were moved away.
+fn keeps_what_was_judged(folder: &Path, outcome: &Outcome) -> Result<(), String> {
+    let path = folder.join(OUTCOME);
+    if !path.exists() {
+        return Ok(());
+    }
+    let before = outcome_of(folder)?;
+    let there: BTreeSet<&str> = outcome.runs.iter().map(|run| run.id.as_str()).collect();
+    let gone = before.runs.iter().filter(|run| !there.contains(run.id.as_str()));
+    let missing: Vec<&str> = gone.map(|run| run.archive.as_str()).collect();
+    let Some(first) = missing.first() else { return Ok(()) };
+    Err(format!(
+        "{}: it is from {} runs, and the archives of {} of them are not here, the first {first}: bring them back, or \
+         remove the file to judge without them",
+        path.display(),
+        before.runs.len(),
+        missing.len()
+    ))
 }
 
 /// The outcome in a folder of results.

@@ -114,8 +114,11 @@ impl Generator<'_> {
         Ok(())
     }
 
-    /// The injection file: caller, its password, callee. Nobody calls themselves.
+    /// The injection file, if none is written: caller, its password, callee. Nobody calls themselves.
     fn rows(&self) -> Result<PathBuf, String> {
+        if let Some(path) = &self.workload.rows {
+            return Ok(path.clone());
+        }
         let path = self.folder.join("calls.csv");
         let callees = self.workload.callees.max(1);
         let callers = if self.workload.authenticate { callees } else { CALLERS };

@@ -7,24 +7,25 @@
 mod addresses;
 mod archive;
 mod args;
-mod associations;
 mod backends;
 mod certificates;
 mod cli;
 mod generator;
 mod history;
+mod lock;
 mod machine;
 mod process;
 mod processors;
+mod registrations;
 mod relay;
 mod reproduce;
 mod run;
 mod sampler;
 mod screening;
-mod serve;
 mod session;
 mod sip;
 mod systems;
+mod trust;
 mod warm_up;
 
 pub use args::{EXAMPLES, LabCommand};

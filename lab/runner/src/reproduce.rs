@@ -5,7 +5,7 @@ use std::path::Path;
 use control::say;
 use lab::experiment::{Quantity, Sources};
 use lab::record::RunRecord;
-use lab::statistics::{Tolerance, median};
+use lab::statistics::median;
 use serde::Serialize;
 
 use crate::archive::Archive;
@@ -13,6 +13,7 @@ use crate::args::{Output, ReproduceArgs};
 use crate::cli::{read_sources, record_of, text_of};
 use crate::run::{Bench, NoRun};
 use crate::session::{Asked, EXPERIMENT};
+use crate::{lock, trust};
 
 /// A figure then and now.
 #[derive(Debug, Serialize)]
@@ -33,6 +34,8 @@ struct Reproduced {
     /// Facts of machine and program that differ.
     differs: Vec<String>,
     void: Vec<String>,
+    /// A person asked to end before the last run.
+    stopped: bool,
 }
 
 /// Runs it again.
@@ -50,25 +53,30 @@ pub fn run(args: &ReproduceArgs) -> Result<u8, String> {
     let run = plan.runs().iter().find(|run| run.subject().system == then.run.system);
     let run = run.ok_or_else(|| format!("{}: no system {}", args.archive.display(), then.run.system))?;
     let setup = experiment.setups().get(run.setup()).ok_or("the archive has no experiment")?;
+    if !args.trust {
+        trust::check(&args.archive, &then.run.system, setup)?;
+    }
+    let _in_use = lock::machine(args.share_machine)?;
     let asked = Asked::listen().map_err(|error| format!("signals: {error}"))?;
     let own = std::env::current_exe().map_err(|error| format!("this program's own file: {error}"))?;
-    let scratch = std::env::temp_dir().join(format!("strowger-lab-{}", std::process::id()));
-    let mut bench = Bench::new(&own, scratch.clone(), &asked, Tolerance::default())?;
+    let folder = trust::private_folder(&std::env::temp_dir())?;
+    let mut bench = Bench::new(&own, folder.clone(), &asked)?;
     let mut now = Vec::new();
     for time in 1..=args.times {
         say::err(format_args!("run {time} of {}", args.times));
         match bench.perform(run, setup, then.run.seed) {
             Ok(finished) => now.push(finished.record),
             Err(NoRun::Stopped) => break,
-            Err(NoRun::Failed(why)) => return Err(format!("{why}; its files are in {}", scratch.display())),
+            Err(NoRun::Failed(why)) => return Err(format!("{why}; its files are in {}", folder.display())),
         }
     }
-    let _ = std::fs::remove_dir(&scratch);
+    let _ = std::fs::remove_dir(&folder);
     let found = Reproduced {
         id: then.run.id.clone(),
         figures: figures(&then, &now),
         differs: now.first().map(|now| differences(&then, now)).unwrap_or_default(),
-        void: now.iter().flat_map(|record| record.void.clone()).collect(),
+        void: now.iter().flat_map(|record| against(&then, record)).collect(),
+        stopped: now.len() < usize::try_from(args.times).unwrap_or(usize::MAX),
     };
     match args.output {
         Output::Json => {
@@ -76,7 +84,23 @@ pub fn run(args: &ReproduceArgs) -> Result<u8, String> {
         }
         Output::Text => print(&found),
     }
-    Ok(if found.void.is_empty() { 0 } else { 3 })
+    Ok(found.exit_status())
+}
+
+impl Reproduced {
+    /// 0, or 3 where a run says nothing or is missing.
+    fn exit_status(&self) -> u8 {
+        if self.void.is_empty() && !self.stopped { 0 } else { 3 }
+    }
+}
+
+/// Why a run says nothing. Of what the archived run had too, such as failed calls in an overload, it says as
+/// much as that one.
+fn against(then: &RunRecord, now: &RunRecord) -> Vec<String> {
+    let had = |only: &[String]| then.reserved.iter().any(|reserved| reserved.only == only);
+    let new =
+        now.reserved.iter().filter(|reserved| !had(&reserved.only)).map(|reserved| reserved.why.clone());
+    now.void.iter().cloned().chain(new).collect()
 }
 
 /// The experiment of an archive. Its relative paths start where the program runs, as they did when it was
@@ -145,12 +169,37 @@ fn print(found: &Reproduced) {
     for why in &found.void {
         say::out(format_args!("  void: {why}\n"));
     }
+    if found.stopped {
+        say::out(format_args!("  STOPPED before its last run\n"));
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use lab::experiment::Experiment;
+    use lab::record::Reservation;
+
+    #[test]
+    fn reproduction_that_was_stopped_is_no_success() {
+        let found = |void: &[&str], stopped: bool| {
+            let void = void.iter().map(|why| (*why).to_owned()).collect();
+            Reproduced { id: String::new(), figures: Vec::new(), differs: Vec::new(), void, stopped }
+                .exit_status()
+        };
+        assert_eq!((found(&[], false), found(&[], true), found(&["late"], false)), (0, 3, 3));
+    }
+
+    #[test]
+    fn failed_calls_are_no_news_where_the_archived_run_had_them() {
+        let failing = |why: &str| RunRecord {
+            reserved: vec![Reservation { why: why.to_owned(), only: vec!["success".to_owned()] }],
+            ..RunRecord::default()
+        };
+        assert_eq!(against(&failing("9 of 10 calls failed"), &failing("8 of 10 calls failed")), [""; 0]);
+        let new = against(&RunRecord::default(), &failing("8 of 10 calls failed"));
+        assert_eq!(new, ["8 of 10 calls failed"]);
+    }
 
     #[test]
     fn paths_of_an_archive_start_where_the_program_runs() {

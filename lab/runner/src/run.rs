@@ -7,7 +7,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lab::experiment::{FaultKind, FaultPlace, Run, Setup, System, Transport, WarmUp};
+use lab::experiment::{FaultKind, FaultPlace, Run, SETTLE, Setup, System, Transport, WarmUp};
 use lab::record::{MadeRun, RunRecord, VERSION};
 use lab::statistics::Tolerance;
 use load::report::Fact;
@@ -15,7 +15,6 @@ use rustix::process::Signal;
 
 use crate::addresses::{Addresses, PORT};
 use crate::archive::hash_of_file;
-use crate::associations;
 use crate::certificates::Certificates;
 use crate::generator::{Generator, contact};
 use crate::machine;
@@ -27,8 +26,6 @@ use crate::sip::{self, DOMAIN};
 use crate::systems::{self, Ground, Running, Stopped};
 use crate::warm_up;
 
-/// The measuring generator has this long to reach its rate, after a warm-up of its own.
-const SETTLE: Duration = Duration::from_secs(1);
 /// How long the generator may take beyond the time of its calls: calls under way end, the report is written.
 const GENERATOR_ENDS: Duration = Duration::from_secs(90);
 /// A search for the peak has its own limits; this ends one that hangs.
@@ -50,8 +47,6 @@ pub struct Bench<'a> {
     pub addresses: Addresses,
     /// Set when the person asked to end.
     pub stop: &'a dyn Stop,
-    /// What is tolerated in a run that counts.
-    pub tolerance: Tolerance,
     /// SHA-256 of the program that is this build, the generator.
     pub generator: String,
     /// A number that the runs of one session share.
@@ -97,18 +92,13 @@ impl<'a> Bench<'a> {
     ///
     /// # Errors
     /// If this program cannot be read.
-    pub fn new(
-        own: &Path,
-        scratch: PathBuf,
-        stop: &'a dyn Stop,
-        tolerance: Tolerance,
-    ) -> Result<Bench<'a>, String> {
+    pub fn new(own: &Path, scratch: PathBuf, stop: &'a dyn Stop) -> Result<Bench<'a>, String> {
         let generator = hash_of_file(own).map_err(|error| format!("{}: {error}", own.display()))?;
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let session = u64::try_from(since.as_micros()).unwrap_or(u64::MAX);
         let addresses = Addresses::new(std::process::id());
         let processors = Machine::here()?;
-        Ok(Bench { own: own.to_owned(), scratch, addresses, stop, tolerance, generator, session, processors })
+        Ok(Bench { own: own.to_owned(), scratch, addresses, stop, generator, session, processors })
     }
 
     /// Performs a run.
@@ -119,11 +109,7 @@ impl<'a> Bench<'a> {
         let folder = self.scratch.join(run.id().to_string());
         let failed = |error: std::io::Error| NoRun::Failed(format!("{}: {error}", folder.display()));
         fs::create_dir_all(&folder).map_err(failed)?;
-        let mut finished = if setup.workload.associations > 0 {
-            associations::perform(self, run, setup, seed, &folder)
-        } else {
-            Performance::begin(self, run, setup, seed, &folder).and_then(Performance::measure)
-        };
+        let mut finished = Performance::begin(self, run, setup, seed, &folder).and_then(Performance::measure);
         if let Ok(Finished { record, .. }) = &mut finished {
             record.run.session = self.session;
             record.program.push(Fact::new(GENERATOR, &self.generator));
@@ -145,7 +131,6 @@ struct Performance<'a> {
     own: &'a Path,
     folder: &'a Path,
     stop: &'a dyn Stop,
-    tolerance: Tolerance,
     system: Running,
     sampler: Sampler,
     certificates: Option<Certificates>,
@@ -193,7 +178,6 @@ impl<'a> Performance<'a> {
             own: &bench.own,
             folder,
             stop: bench.stop,
-            tolerance: bench.tolerance,
             system: running,
             sampler,
             certificates,
@@ -206,7 +190,10 @@ impl<'a> Performance<'a> {
         if workload.users == 0 && workload.callees > 0 && needs_callees(system) && workload.answer.is_some() {
             let server = SocketAddr::new(performance.system.target.ip(), PORT);
             let contact = contact(place, workload.transport);
-            sip::register(server, workload.callees, place.ip(), &contact).map_err(named)?;
+            match &workload.registrations {
+                Some(lines) => performance.generator().register(lines, server).map_err(named)?,
+                None => sip::register(server, workload.callees, place.ip(), &contact).map_err(named)?,
+            }
         }
         Ok(performance)
     }
@@ -247,8 +234,8 @@ impl<'a> Performance<'a> {
         let mut generator = self.start_generator(Duration::ZERO, measuring.warm_up_limit)?;
         let begun = Instant::now();
         let from = self.sampler.begun().elapsed().as_secs_f64();
-        let mut steady = false;
-        while begun.elapsed() < measuring.warm_up_limit && !steady {
+        let mut left = Some("there was no sample".to_owned());
+        while begun.elapsed() < measuring.warm_up_limit && left.is_some() {
             if self.stop.is_asked() {
                 return Err(NoRun::Stopped);
             }
@@ -256,13 +243,15 @@ impl<'a> Performance<'a> {
                 break;
             }
             thread::sleep(Duration::from_millis(200));
-            steady = warm_up::is_steady(&self.sampler.so_far(), from);
+            left = warm_up::unsteady(&self.sampler.so_far(), from);
         }
         generator.signal(Signal::INT);
         generator.wait_until(Instant::now() + STOP, || self.stop.is_asked());
         generator.stop(STOP);
         // A measuring generator that fails must not be taken for this one.
         let _ = fs::remove_file(self.generator().report_file());
+        let steady = left.is_none();
+        self.notes.extend(left.map(|why| format!("the warm-up ended at its limit, {why}")));
         Ok(Some(steady))
     }
 
@@ -314,10 +303,7 @@ impl<'a> Performance<'a> {
             ..RunRecord::default()
         };
         let datagrams = self.setup.workload.transport == Transport::Udp;
-        // Where back ends are slow, requests are repeated: that is what is measured.
-        let slow = self.setup.workload.has_capacity();
-        let retransmissions = if slow { 1.0 } else { self.tolerance.retransmissions };
-        let tolerance = Tolerance { retransmissions, ..self.tolerance };
+        let tolerance = tolerance(self.setup);
         screening::screen(&mut record, ended, datagrams, &system_log, &tolerance);
         record.void.extend(void);
         Ok(Finished { record, system_log, load_log })
@@ -379,6 +365,20 @@ impl<'a> Performance<'a> {
         }
         Ok(())
     }
+}
+
+/// What a run may have whose figures all count.
+fn tolerance(setup: &Setup) -> Tolerance {
+    // A request may be repeated more than once, so all of them are no share of 1.
+    let share = |percent: f64| if percent >= 100.0 { f64::INFINITY } else { percent / 100.0 };
+    // Where back ends are slow, requests are repeated: that is what is measured.
+    let repeated = if setup.workload.has_capacity() {
+        f64::INFINITY
+    } else {
+        share(setup.measuring.tolerated_retransmissions)
+    };
+    let errors = share(setup.measuring.tolerated_failures);
+    Tolerance { errors, retransmissions: repeated, ..Tolerance::default() }
 }
 
 /// Whether callees register at it: neither where there is no server, nor at a balancer.

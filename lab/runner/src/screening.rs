@@ -1,7 +1,8 @@
 //! The facts that make a run void (paper 003 section 2.4: errors, retransmissions and exceptions come before
 //! figures).
 
-use lab::record::RunRecord;
+use lab::experiment::Measure;
+use lab::record::{Reservation, RunRecord};
 use lab::statistics::{self, Fact, Observed, Share, SteadyRule, Tolerance};
 
 /// Words in a system's log that show an error of its own. Compared without regard to case.
@@ -34,7 +35,17 @@ pub fn screen(record: &mut RunRecord, ended: bool, datagrams: bool, system_log: 
     // What the generator did may be the cause of everything else.
     let mut found: Vec<&Fact> = screened.void.iter().collect();
     found.sort_by_key(|fact| (!matches!(fact, Fact::GeneratorVoid { .. }), fact.is_of_system()));
-    let mut void: Vec<String> = found.iter().map(ToString::to_string).collect();
+    record.of_system = ended || found.iter().any(|fact| fact.is_of_system());
+    let mut void = Vec::new();
+    for fact in found {
+        match only(fact) {
+            [] => void.push(fact.to_string()),
+            only => record.reserved.push(Reservation {
+                why: fact.to_string(),
+                only: only.iter().map(|measure| measure.name().to_owned()).collect(),
+            }),
+        }
+    }
     if let Some(first) = alarms.clone().next() {
         record.notes.push(format!("the first error in the log of the system: {first}"));
     }
@@ -52,18 +63,27 @@ pub fn screen(record: &mut RunRecord, ended: bool, datagrams: bool, system_log: 
             }
         }
     }
-    if record.steady == Some(false) {
-        record.notes.push("the warm-up ended at its limit: something was not steady yet".to_owned());
-    }
     record.void = void;
+}
+
+/// The measures that are about a fact: they count all the same.
+fn only(fact: &Fact) -> &'static [Measure] {
+    match fact {
+        Fact::Errors(_) => &[Measure::Success, Measure::Failures, Measure::Calls, Measure::Peak],
+        Fact::Retransmissions(_) => {
+            &[Measure::Retransmissions, Measure::Success, Measure::Failures, Measure::Calls, Measure::Peak]
+        }
+        _ => &[],
+    }
 }
 
 /// What is tolerated where faults are injected.
 fn of_faults() -> Tolerance {
     Tolerance {
-        errors: 1.0,
-        retransmissions: 1.0,
-        lost: 1.0,
+        errors: f64::INFINITY,
+        // A request may be repeated more than once.
+        retransmissions: f64::INFINITY,
+        lost: f64::INFINITY,
         restarts: u64::MAX,
         drift: true,
         ..Tolerance::default()
@@ -103,7 +123,7 @@ fn is_alarm(line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use load::report::{Column, SeriesReport};
+    use load::report::{Column, MetricRow, SeriesReport};
 
     fn screened(prepare: impl FnOnce(&mut RunRecord), ended: bool, log: &str) -> Vec<String> {
         let mut record = RunRecord { window: (0.0, 2.0), ..RunRecord::default() };
@@ -137,6 +157,25 @@ mod tests {
     }
 
     #[test]
+    fn failed_calls_spare_the_figures_about_them() {
+        let mut record = RunRecord::default();
+        for (key, value) in [("calls.begun", 100.0), ("calls.failed", 9.0)] {
+            let (key, value) = (key.to_owned(), Some(value));
+            record.load.metrics.push(MetricRow { key, value, ..MetricRow::default() });
+        }
+        screen(&mut record, false, true, "", &Tolerance::default());
+        assert_eq!(record.void, [""; 0]);
+        assert!(record.of_system);
+        let counts = |measure: Measure| record.counts_for(measure);
+        assert!(counts(Measure::Success) && counts(Measure::Calls));
+        assert!(!counts(Measure::CpuPerCall) && !counts(Measure::Setup) && !counts(Measure::Retransmissions));
+        // As many as the experiment tolerates.
+        let mut record = RunRecord { load: record.load, ..RunRecord::default() };
+        screen(&mut record, false, true, "", &Tolerance { errors: 0.09, ..Tolerance::default() });
+        assert!(record.counts_for(Measure::CpuPerCall));
+    }
+
+    #[test]
     fn lost_packets_make_a_run_void_unless_it_has_faults() {
         assert_eq!(screened(lossy, false, "").len(), 1);
         let with_fault = |record: &mut RunRecord| {
@@ -144,6 +183,20 @@ mod tests {
             record.faults.push((1.0, "kill".to_owned()));
         };
         assert!(screened(with_fault, false, "").is_empty());
+    }
+
+    #[test]
+    fn more_repetitions_than_requests_are_no_void_run_with_faults() {
+        let repeated = |record: &mut RunRecord| {
+            record.load.measured.insert("requests_sent.INVITE".to_owned(), 134);
+            let (key, value) = ("retransmissions".to_owned(), Some(140.0));
+            record.load.metrics.push(MetricRow { key, value, ..MetricRow::default() });
+            record.faults.push((1.0, "kill".to_owned()));
+        };
+        let mut record = RunRecord::default();
+        repeated(&mut record);
+        screen(&mut record, false, true, "", &Tolerance::default());
+        assert!(record.counts_for(Measure::CpuPerCall), "{:?}", record.reserved);
     }
 
     #[test]

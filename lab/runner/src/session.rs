@@ -10,15 +10,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lab::experiment::{Claim, Measure, Plan, Reference, Run, Setup};
+use lab::experiment::{CONFIDENCE, Claim, Plan, Reference, Run, Setup};
 use lab::judgement::{Case, Kept, judge, settles};
-use lab::outcome::Outcome;
+use lab::outcome::{LookMade, Outcome};
 use lab::record::RunRecord;
-use lab::statistics::{Look, Rule, Schedule, Tolerance};
+use lab::statistics::{Look, Rule, Schedule};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::archive::{Archive, EXTENSION, hash_of_file};
+use crate::archive::{Archive, EXTENSION, PARTIAL, hash_of_file};
 use crate::process;
 use crate::run::{Bench, Finished, GENERATOR, NoRun, Stop};
 
@@ -46,6 +46,8 @@ pub struct Work {
     pub paper: (String, Vec<Reference>),
     /// After which blocks it is judged: it ends early when all claims are decided.
     pub schedule: Schedule,
+    /// Looks under shorter plans, before it was extended.
+    pub earlier: Vec<LookMade>,
 }
 
 /// A run that is kept.
@@ -111,7 +113,8 @@ pub fn run(
 ) -> Result<(Outcome, Vec<RunRecord>), String> {
     fs::create_dir_all(out).map_err(|error| format!("{}: {error}", out.display()))?;
     let scratch = out.join("scratch");
-    let mut bench = Bench::new(own, scratch.clone(), stop, tolerance(work))?;
+    remove_partial(out, &work.plan.experiment().to_string());
+    let mut bench = Bench::new(own, scratch.clone(), stop)?;
     let done = of_today(kept(out, work, tell), &bench.generator, tell);
     let mut done = whole_blocks(work, done, tell);
     let missing = work.plan.runs().iter().filter(|run| !done.contains_key(&run.id().to_string())).count();
@@ -163,11 +166,15 @@ pub fn judge_kept(work: &Work, out: &Path, tell: &mut dyn FnMut(&str)) -> (Outco
 /// The outcome at the look that ended the experiment. While runs are missing it says STOPPED.
 fn concluded(work: &Work, done: &BTreeMap<String, Done>) -> Outcome {
     if let Some(look) = ending(work, done) {
-        return judged(work, done, look);
+        let mut outcome = judged(work, done, look);
+        outcome.looks = looks(work, look.blocks);
+        outcome.notes.extend(extended(work));
+        return outcome;
     }
     let blocks = done.values().map(|done| done.record.run.block).max().unwrap_or(0);
     let look = work.schedule.ended(usize::try_from(blocks).unwrap_or(usize::MAX));
     let mut outcome = judged(work, done, look);
+    outcome.looks = looks(work, whole(work, done));
     outcome.notes.push(format!(
         "{} of {} runs are there: the same `lab run` goes on",
         outcome.runs.len(),
@@ -176,6 +183,33 @@ fn concluded(work: &Work, done: &BTreeMap<String, Done>) -> Outcome {
     outcome.reason = format!("stopped before its end; until then {}: {}", outcome.verdict, outcome.reason);
     outcome.verdict = "STOPPED".to_owned();
     outcome
+}
+
+/// Blocks of the plan that are there without a gap.
+fn whole(work: &Work, done: &BTreeMap<String, Done>) -> usize {
+    let missing = work.plan.runs().iter().find(|run| !done.contains_key(&run.id().to_string()));
+    let blocks = missing.map_or(work.plan.blocks(), |run| run.block().saturating_sub(1));
+    usize::try_from(blocks).unwrap_or(usize::MAX)
+}
+
+/// The looks that were made by now, those of shorter plans first.
+fn looks(work: &Work, blocks: usize) -> Vec<LookMade> {
+    let planned = usize::try_from(work.plan.blocks()).unwrap_or(usize::MAX);
+    let own = work.schedule.looks().iter().filter(|look| look.blocks <= blocks);
+    let own = own.map(|look| LookMade { blocks: look.blocks, confidence: look.confidence, planned });
+    work.earlier.iter().copied().chain(own).collect()
+}
+
+/// What is said of an experiment that was extended after a verdict.
+fn extended(work: &Work) -> Option<String> {
+    let plans = work.earlier.chunk_by(|one, other| one.planned == other.planned).count();
+    let error = Schedule::error_of_all(CONFIDENCE, u32::try_from(plans).ok().filter(|plans| *plans > 0)?);
+    Some(format!(
+        "it was judged {} times before it was extended: with all looks together, a verdict is wrong in up to {:.1} of \
+         100 experiments",
+        work.earlier.len(),
+        100.0 * error
+    ))
 }
 
 /// The look at which the experiment ends: the first at which all claims are decided, or the last. Nothing
@@ -223,23 +257,6 @@ fn judged(work: &Work, done: &BTreeMap<String, Done>, look: Look) -> Outcome {
         rule,
     };
     judge(&case, &kept)
-}
-
-/// Failed calls and repeated messages make no run void where a claim or a reference is about them.
-pub(crate) fn tolerance(work: &Work) -> Tolerance {
-    let claimed = work.claims.iter().map(|claim| claim.quantity.measure);
-    let referred =
-        work.paper.1.iter().filter_map(|reference| Some(reference.what.as_ref()?.quantity.measure));
-    let all: Vec<Measure> = claimed.chain(referred).collect();
-    let about = |measures: &[Measure]| all.iter().any(|measure| measures.contains(measure));
-    let usual = Tolerance::default();
-    let failing = about(&[Measure::Success, Measure::Failures, Measure::Peak]);
-    let repeating = failing || about(&[Measure::Retransmissions]);
-    Tolerance {
-        errors: if failing { 1.0 } else { usual.errors },
-        retransmissions: if repeating { 1.0 } else { usual.retransmissions },
-        ..usual
-    }
 }
 
 /// Whether no further block can change a verdict that was claimed for.
@@ -366,12 +383,25 @@ fn whole_blocks(
     done
 }
 
+/// Removes archives of an experiment that were never finished, because their session was killed. Nobody else
+/// writes into the folder meanwhile.
+fn remove_partial(out: &Path, experiment: &str) {
+    for path in files(out, experiment, PARTIAL) {
+        let _ = fs::remove_file(path);
+    }
+}
+
 /// The archives of an experiment in a folder, by name.
 fn archives(out: &Path, experiment: &str) -> Vec<PathBuf> {
+    files(out, experiment, EXTENSION)
+}
+
+/// The files of an experiment with this extension, by name.
+fn files(out: &Path, experiment: &str, extension: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(out).into_iter().flatten().flatten().map(|entry| entry.path());
     let is_ours = |path: &PathBuf| {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        name.starts_with(experiment) && name.ends_with(&format!(".{EXTENSION}"))
+        name.starts_with(experiment) && name.ends_with(&format!(".{extension}"))
     };
     let mut all: Vec<PathBuf> = entries.filter(is_ours).collect();
     all.sort();
@@ -387,9 +417,10 @@ fn left(begun: Instant, made: u32, missing: usize) -> Duration {
 /// What is said when a run is over.
 fn line(nth: usize, work: &Work, run: &Run, done: &Done, left: Duration) -> String {
     let record = &done.record;
-    let said = match record.void.first() {
-        Some(why) => format!("VOID: {why}"),
-        None => {
+    let said = match (record.void.first(), record.reserved.first()) {
+        (Some(why), _) => format!("VOID: {why}"),
+        (None, Some(reserved)) => format!("{}: only {} count", reserved.why, reserved.only.join(", ")),
+        (None, None) => {
             let calls = record.load.metric("calls.begun").unwrap_or(0.0);
             let cpu = record.load.server_cpu_percent.map(|percent| format!(", {percent:.1} % of a core"));
             format!("{calls:.0} calls{}", cpu.unwrap_or_default())
@@ -414,7 +445,7 @@ fn minutes(time: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use lab::experiment::{Experiment, Sources};
+    use lab::experiment::{Experiment, Sources, of_shorter_plans};
     use lab::record::MadeRun;
     use load::report::Fact;
 
@@ -432,7 +463,8 @@ mod tests {
             setups: experiment.setups().to_vec(),
             claims: experiment.claims().to_vec(),
             paper: (experiment.paper().to_owned(), experiment.references().to_vec()),
-            schedule: experiment.schedule(),
+            schedule: experiment.schedule(&[]),
+            earlier: Vec::new(),
         }
     }
 
@@ -472,6 +504,19 @@ mod tests {
     }
 
     #[test]
+    fn archive_that_was_never_finished_is_removed() {
+        let out = tempfile::tempdir().expect("a folder");
+        for name in ["ab-b1-A-0.run.partial", "ab-b1-A-0.run.tgz", "cd-b1-A-0.run.partial", "ab.txt"] {
+            fs::write(out.path().join(name), "").expect("written");
+        }
+        remove_partial(out.path(), "ab");
+        let mut left: Vec<_> =
+            fs::read_dir(out.path()).expect("listed").flatten().map(|entry| entry.file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["ab-b1-A-0.run.tgz", "ab.txt", "cd-b1-A-0.run.partial"]);
+    }
+
+    #[test]
     fn runs_of_another_generator_are_left_out() {
         let work = work(TEXT);
         let mut done = all(&work, |_| 1.0);
@@ -497,6 +542,28 @@ mod tests {
             outcome.reason
         );
         assert!(outcome.runs.iter().all(|run| run.block as usize <= first.blocks));
+    }
+
+    #[test]
+    fn extension_counts_the_looks_before_it() {
+        let short = work(&TEXT.replace("repetitions = 20", "repetitions = 8"));
+        let first = concluded(&short, &all(&short, |_| 1.0));
+        assert_eq!((first.verdict.as_str(), first.looks.len()), ("PASS", 1), "{}", first.reason);
+        assert!(!first.notes.iter().any(|note| note.contains("extended")));
+        let experiment = Experiment::read(&Sources::new("x.toml", TEXT)).expect("it is good");
+        let mut long = work(TEXT);
+        (long.schedule, long.earlier) = (experiment.schedule(&first.looks), first.looks.clone());
+        assert!(long.schedule.last_confidence() > 0.97 && work(TEXT).schedule.looks()[0].blocks > 8);
+        let second = concluded(&long, &all(&long, |_| 1.0));
+        assert!(
+            second.notes.iter().any(|note| note.contains("wrong in up to 7.5 of 100")),
+            "{:?}",
+            second.notes
+        );
+        // Judged again, it has the same looks: its own are no looks before it.
+        let made = of_shorter_plans(&second.looks, 20);
+        assert_eq!(made, first.looks);
+        assert_eq!(experiment.schedule(&second.looks), long.schedule);
     }
 
     #[test]

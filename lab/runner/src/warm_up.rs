@@ -1,27 +1,30 @@
 //! When a warm-up is over.
 
-use lab::statistics::{Steadiness, SteadyRule, all_steady};
+use lab::experiment::STEADY_WINDOW;
+use lab::statistics::{Steadiness, SteadyRule, steady};
 use load::report::SeriesReport;
 
-/// Samples of a window, and how far a series may drift within it as a part of its level.
-const WINDOW: usize = 8;
+/// How far a series may drift within a window, as a part of its level.
 const DRIFT: f64 = 0.05;
 
-/// Whether processor time and memory of the system have become steady since `from`, seconds since the first
-/// sample. The rate of calls needs no look: it is that of the schedule.
-pub fn is_steady(samples: &SeriesReport, from: f64) -> bool {
-    let since = |key: &str| -> Vec<f64> {
+/// What of the system is not steady since `from`, seconds since the first sample, and how: its processor time
+/// or its memory. Nothing if both are. The rate of calls needs no look: it is that of the schedule.
+pub fn unsteady(samples: &SeriesReport, from: f64) -> Option<String> {
+    let rule = SteadyRule::new(STEADY_WINDOW, DRIFT);
+    [("system.cpu", "processor time"), ("system.memory", "memory")].into_iter().find_map(|(key, name)| {
         let pairs = samples.time.iter().zip(samples.column(key));
-        pairs.filter(|(at, _)| **at >= from).filter_map(|(_, value)| *value).collect()
-    };
-    let (cpu, memory) = (since("system.cpu"), since("system.memory"));
-    let found = all_steady([cpu.as_slice(), memory.as_slice()], &SteadyRule::new(WINDOW, DRIFT));
-    matches!(found, Steadiness::Since { .. })
+        let since: Vec<f64> = pairs.filter(|(at, _)| **at >= from).filter_map(|(_, value)| *value).collect();
+        match steady(&since, &rule) {
+            Steadiness::Since { .. } => None,
+            other => Some(format!("{name}: {other}")),
+        }
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lab::experiment::LEAST_WARM_UP;
     use load::report::Column;
 
     fn samples(memory: impl Fn(usize) -> f64) -> SeriesReport {
@@ -40,8 +43,24 @@ mod tests {
 
     #[test]
     fn warm_up_ends_when_processor_time_and_memory_are_steady() {
-        assert!(is_steady(&samples(|_| 70.0), 10.0));
-        assert!(!is_steady(&samples(|at| 70.0 + 5.0 * at as f64), 10.0), "memory grows");
-        assert!(!is_steady(&samples(|_| 70.0), 25.0), "too few samples");
+        assert_eq!(unsteady(&samples(|_| 70.0), 10.0), None);
+        let grows = unsteady(&samples(|at| 70.0 + 5.0 * at as f64), 10.0).expect("memory grows");
+        assert!(grows.starts_with("memory: never steady: the last window drifts by +"), "{grows}");
+    }
+
+    #[test]
+    fn least_warm_up_of_a_plan_is_what_a_series_needs() {
+        let until = |seconds: u64| {
+            let mut samples = samples(|_| 70.0);
+            // A sample is there when its second is over; the first begins within a second.
+            samples.time.retain(|at| *at + 2.0 <= 10.0 + seconds as f64);
+            unsteady(&samples, 10.0)
+        };
+        let least = LEAST_WARM_UP.as_secs();
+        assert_eq!(until(least), None);
+        assert_eq!(
+            until(least - 1).as_deref(),
+            Some("processor time: too short: 15 intervals, and 16 are needed")
+        );
     }
 }

@@ -1,13 +1,12 @@
 //! What only shows when all settings are known.
 
-use super::associations;
 use super::design::Design;
 use super::keys::{joined, shown};
 use super::layers::{Layer, Origin, Origins};
 use super::read::numbered;
 use super::{
-    Claim, Experiment, FaultKind, FaultPlace, FaultStep, Host, Limit, Repetitions, Setup, System, SystemKind,
-    Transport, Workload,
+    Claim, Experiment, FaultKind, FaultPlace, FaultStep, Host, LEAST_WARM_UP, Repetitions, Setup, System,
+    SystemKind, Transport, WarmUp, Workload,
 };
 use std::time::Duration;
 use toml_form::error::{ConfigError, Fault, closest};
@@ -40,6 +39,17 @@ pub(super) fn setup(setup: &Setup, origins: &Origins, errors: &mut Vec<ConfigErr
             wrong(&format!("system.{name}.{key}"), what, mend);
         }
     }
+    if setup.measuring.warm_up == WarmUp::Steady && setup.measuring.warm_up_limit < LEAST_WARM_UP {
+        let limit = show_duration(setup.measuring.warm_up_limit);
+        let (what, least) =
+            (format!("no series is found steady within {limit}"), show_duration(LEAST_WARM_UP));
+        let key = if origins.of("warm_up_limit").is_some() { "warm_up_limit" } else { "warm_up" };
+        wrong(
+            key,
+            what,
+            &format!("write warm_up_limit = \"{least}\" or more, or a length: warm_up = \"{limit}\""),
+        );
+    }
     for (key, what, mend) in of_workload(setup, origins) {
         wrong(&format!("workload.{key}"), what, mend);
     }
@@ -51,7 +61,7 @@ pub(super) fn setup(setup: &Setup, origins: &Origins, errors: &mut Vec<ConfigErr
 }
 
 /// A key, what is wrong with it, and the mend.
-pub(super) type Wrong = (&'static str, String, &'static str);
+type Wrong = (&'static str, String, &'static str);
 
 fn of_system(system: &System) -> Vec<Wrong> {
     let mut wrong = Vec::new();
@@ -84,7 +94,6 @@ fn of_system(system: &System) -> Vec<Wrong> {
     if !system.config.is_empty() && system.is_baseline() {
         wrong.push(("config", format!("a system of kind \"{kind}\" has no configuration"), "remove config"));
     }
-    wrong.extend(associations::of_system(system));
     wrong
 }
 
@@ -97,7 +106,7 @@ fn of_workload(setup: &Setup, origins: &Origins) -> Vec<Wrong> {
         differs.iter().any(|(name, _)| *name == key) && origins.of(&joined("workload", key)).is_some()
     };
     if workload.users > 0 {
-        for key in ["scenario", "rate", "arrivals", "hold", "callees"] {
+        for key in ["scenario", "rows", "registrations", "rate", "arrivals", "hold", "callees"] {
             if written(key) {
                 let what = format!("a population of users has no `{key}`");
                 wrong.push((key, what, "remove it, or remove users"));
@@ -110,7 +119,6 @@ fn of_workload(setup: &Setup, origins: &Origins) -> Vec<Wrong> {
             "add users, or remove it",
         ));
     }
-    wrong.extend(associations::of_workload(setup, written));
     wrong.extend(of_backends(setup, written));
     if workload.find_peak && written("arrivals") {
         let what = "a search for the peak has arrivals of its own".to_owned();
@@ -268,14 +276,14 @@ fn not_yet(fault: &FaultStep, setup: &Setup) -> Vec<(&'static str, Fault)> {
     wrong
 }
 
-/// Checks the design, and decides which system runs twice.
+/// Checks the design, and decides which systems run twice.
 pub(super) fn design(
     design: &mut Design,
     setups: &[Setup],
     claims: &[Claim],
     origins: &Origins,
     errors: &mut Vec<ConfigError>,
-) -> String {
+) -> Vec<String> {
     match origins.layer("repetitions").cmp(&origins.layer("budget")) {
         std::cmp::Ordering::Equal if origins.layer("budget") != Layer::Default => {
             let fault = Fault::new("`repetitions` beside `budget`", "remove one of them");
@@ -284,27 +292,46 @@ pub(super) fn design(
         std::cmp::Ordering::Less => design.repetitions = None,
         _ => design.budget = design.budget.filter(|_| design.repetitions.is_none()),
     }
-    let Some(systems) = setups.first().map(|setup| &setup.systems) else { return String::new() };
-    if let Some(control) = &design.control {
-        if !systems.contains_key(control) {
-            let mend = match closest(control, systems.keys().map(String::as_str)) {
-                Some(near) => format!("did you mean \"{near}\"?"),
-                None => format!("one of {}", systems.keys().cloned().collect::<Vec<_>>().join(", ")),
-            };
-            errors.push(at(
-                origins,
-                "control",
-                Fault::new(format!("no system \"{}\"", quoted(control)), mend),
-            ));
-        }
-        return control.clone();
+    let Some(systems) = setups.first().map(|setup| &setup.systems) else { return Vec::new() };
+    let unknown = design.control.as_ref().filter(|control| !systems.contains_key(*control));
+    if let Some(control) = unknown {
+        let mend = match closest(control, systems.keys().map(String::as_str)) {
+            Some(near) => format!("did you mean \"{near}\"?"),
+            None => format!("one of {}", systems.keys().cloned().collect::<Vec<_>>().join(", ")),
+        };
+        errors.push(at(origins, "control", Fault::new(format!("no system \"{}\"", quoted(control)), mend)));
     }
-    let compared = claims.iter().find_map(|claim| match &claim.limit {
-        Limit::Ratio { of, .. } => Some(of.clone()),
-        Limit::Value(_) => None,
-    });
     let under_test =
         || systems.iter().find(|(_, system)| !system.is_baseline()).map(|(name, _)| name.clone());
     let first = || systems.keys().next().cloned();
-    compared.or_else(under_test).or_else(first).unwrap_or_default()
+    let mut controls: Vec<String> = design.control.iter().cloned().collect();
+    add_controls(&mut controls, claims);
+    if controls.is_empty() {
+        controls.extend(under_test().or_else(first));
+    }
+    controls
+}
+
+/// Adds systems until each claim that compares has one on either side: another system's noise says nothing of
+/// theirs. The system that most claims need comes first; of several the one that is compared with.
+fn add_controls(controls: &mut Vec<String>, claims: &[Claim]) {
+    loop {
+        let is_open = |claim: &&Claim| {
+            claim.compared().next().is_some()
+                && !claim.compared().any(|system| controls.iter().any(|c| c == system))
+        };
+        let open = || claims.iter().filter(is_open);
+        let uses =
+            |system: &str| open().filter(|claim| claim.compared().any(|other| other == system)).count();
+        let all = open().flat_map(Claim::compared);
+        let mut best: Option<(usize, &str)> = None;
+        for system in all {
+            let count = uses(system);
+            if best.is_none_or(|(most, _)| count > most) {
+                best = Some((count, system));
+            }
+        }
+        let Some((_, next)) = best.map(|(count, system)| (count, system.to_owned())) else { return };
+        controls.push(next);
+    }
 }

@@ -22,18 +22,6 @@ named! {
         Refresh = "rrd-refresh",
         /// Requests other than INVITE to their final response, milliseconds.
         Transaction = "transaction",
-        /// Set-up of an association or connection, milliseconds.
-        Connect = "connect",
-        /// Request on an association to its answer, milliseconds.
-        Exchange = "exchange",
-        /// From the beginning of the set-up to the answer, milliseconds.
-        FirstAnswer = "first-answer",
-        /// Memory of the kernel for each association at the server, bytes.
-        Slab = "slab/association",
-        /// Memory of the server's process for each association, bytes.
-        OwnMemory = "memory/association",
-        /// Associations that were open at the end.
-        Associations = "associations",
         /// Calls that succeeded in a second.
         Calls = "calls/s",
         /// Share of the calls that succeeded, percent.
@@ -67,22 +55,6 @@ impl Measure {
                 | Measure::Registration
                 | Measure::Refresh
                 | Measure::Transaction
-                | Measure::Connect
-                | Measure::Exchange
-                | Measure::FirstAnswer
-        )
-    }
-
-    /// Whether only runs have it that open associations.
-    pub const fn is_of_associations(self) -> bool {
-        matches!(
-            self,
-            Measure::Connect
-                | Measure::Exchange
-                | Measure::FirstAnswer
-                | Measure::Slab
-                | Measure::OwnMemory
-                | Measure::Associations
         )
     }
 
@@ -94,7 +66,6 @@ impl Measure {
             Measure::Success | Measure::Cpu => "%",
             Measure::CpuPerCall => "us",
             Measure::Memory => "MiB",
-            Measure::Slab | Measure::OwnMemory => "B",
             Measure::Recovery => "s",
             _ => "",
         }
@@ -103,16 +74,6 @@ impl Measure {
     /// What it is, in words.
     pub fn meaning(self) -> &'static str {
         match self {
-            Measure::Connect => "Set-up of an association or connection: `connect()`",
-            Measure::Exchange => "Request on an association to its answer",
-            Measure::FirstAnswer => "From the beginning of the set-up of an association to the answer on it",
-            Measure::Slab => {
-                "Slab memory of the kernel for each association at the server; only root can read it"
-            }
-            Measure::OwnMemory => "Memory of the server's process (PSS) for each association",
-            Measure::Associations => {
-                "Associations that were open at the end; with `find_peak`: before a refusal"
-            }
             Measure::Calls => "Calls that succeeded in a second",
             Measure::Success => "Share of the calls that succeeded",
             Measure::Failures => "Calls that failed",
@@ -132,7 +93,7 @@ impl Measure {
 
     /// Whether more of it is better.
     pub const fn more_is_better(self) -> bool {
-        matches!(self, Measure::Calls | Measure::Success | Measure::Peak | Measure::Associations)
+        matches!(self, Measure::Calls | Measure::Success | Measure::Peak)
     }
 }
 
@@ -193,12 +154,14 @@ named! {
 pub enum Limit {
     /// A value in [`Measure::unit`].
     Value(f64),
-    /// A multiple of the same figure of another system, within the same block.
+    /// A multiple of the same figure of another system, or at other values of factors, within the same block.
     Ratio {
         /// The factor.
         times: f64,
         /// The other system.
         of: String,
+        /// Values of factors that the other side has in place of the claim's own; empty: the same ones.
+        at: Vec<super::Level>,
     },
 }
 
@@ -224,18 +187,47 @@ impl Claim {
     }
 }
 
+impl Claim {
+    /// The other side of a comparison at a combination of factors: its system and its combination.
+    pub fn other_side(&self, own: &super::Combination) -> Option<(&str, super::Combination)> {
+        match &self.limit {
+            Limit::Ratio { of, at, .. } => Some((of, own.with(at))),
+            Limit::Value(_) => None,
+        }
+    }
+
+    /// The systems that are compared; none if the claim is about a value.
+    pub fn compared(&self) -> impl Iterator<Item = &str> {
+        let other = match &self.limit {
+            Limit::Ratio { of, .. } => Some(of.as_str()),
+            Limit::Value(_) => None,
+        };
+        other.into_iter().chain(other.map(|_| self.system.as_str()))
+    }
+}
+
+/// ` where transport = tls and rate = 1000`; nothing without levels.
+fn places(levels: &[super::Level]) -> String {
+    let place = |(nth, level): (usize, &super::Level)| {
+        let word = if nth == 0 { "where" } else { "and" };
+        format!(" {word} {} = {}", level.factor, level.value)
+    };
+    levels.iter().enumerate().map(place).collect()
+}
+
 impl From<&Claim> for statistics::Claim {
     fn from(claim: &Claim) -> statistics::Claim {
         let kind = match (&claim.limit, claim.bound) {
             (Limit::Value(limit), Bound::AtLeast) => Kind::AtLeast { limit: *limit },
             (Limit::Value(limit), _) => Kind::AtMost { limit: *limit },
-            (Limit::Ratio { times, of }, Bound::AtMost) => {
-                Kind::AtMostTimes { of: of.clone(), times: *times }
+            (Limit::Ratio { times, of, at }, bound) => {
+                let (of, times) = (format!("{of}{}", places(at)), *times);
+                match bound {
+                    Bound::AtMost => Kind::AtMostTimes { of, times },
+                    Bound::AtLeast => Kind::AtLeastTimes { of, times },
+                    Bound::Within => Kind::Same { of, within: times },
+                }
             }
-            (Limit::Ratio { times, of }, Bound::AtLeast) => {
-                Kind::AtLeastTimes { of: of.clone(), times: *times }
-            }
-            (Limit::Ratio { times, of }, Bound::Within) => Kind::Same { of: of.clone(), within: *times },
         };
         statistics::Claim {
             metric: claim.quantity.to_string(),
@@ -248,20 +240,20 @@ impl From<&Claim> for statistics::Claim {
 
 impl fmt::Display for Claim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {} {} ", self.quantity, self.system, self.bound.name())?;
+        let own = places(&self.at);
+        let compares_levels = matches!(&self.limit, Limit::Ratio { at, .. } if !at.is_empty());
+        // Values of factors stand beside the side that they are of, where the sides differ in them.
+        let (before, after) = if compares_levels { (own.as_str(), "") } else { ("", own.as_str()) };
+        write!(f, "{} of {}{before} {} ", self.quantity, self.system, self.bound.name())?;
         match &self.limit {
             Limit::Value(value) => match self.quantity.measure.unit() {
                 "" => write!(f, "{value}")?,
                 unit if unit.starts_with(char::is_alphabetic) => write!(f, "{value} {unit}")?,
                 unit => write!(f, "{value}{unit}")?,
             },
-            Limit::Ratio { times, of } => write!(f, "{times} of {of}")?,
+            Limit::Ratio { times, of, at } => write!(f, "{times} of {of}{}", places(at))?,
         }
-        for (nth, level) in self.at.iter().enumerate() {
-            let word = if nth == 0 { "where" } else { "and" };
-            write!(f, " {word} {} = {}", level.factor, level.value)?;
-        }
-        Ok(())
+        f.write_str(after)
     }
 }
 
@@ -273,8 +265,7 @@ mod tests {
     fn distributions_are_latencies_of_the_generator() {
         for (name, measure) in Measure::ALL {
             let latency = load::metrics::Measure::from_key(name).filter(|m| !m.is_duration());
-            let own = measure.is_of_associations();
-            assert_eq!(measure.is_distribution() && !own, latency.is_some(), "{name}");
+            assert_eq!(measure.is_distribution(), latency.is_some(), "{name}");
             assert!(!measure.meaning().is_empty(), "{name}");
         }
     }

@@ -19,7 +19,8 @@ keys! {
     /// `[[claim]]`: what the measurements are to show.
     pub struct ClaimKeys = "[[claim]]" {
         /// The claim as a sentence, in place of all other keys: `p99 of setup of A at most 60 ms at 4000/s`,
-        /// `calls/s of A at least 1.25 of B`, `cpu/call of B within 5% of A where transport = tcp`.
+        /// `calls/s of A at least 1.25 of B`, `cpu/call of B within 5% of A where transport = tcp`,
+        /// `cpu/call of A where transport = tls at most 2 of A where transport = udp`.
         that: Option<String> = None, sentence_as_written().optional();
         /// What is measured: `"p99 of setup"`, `"cpu/call"`.
         metric: Option<String> = None, sentence().optional();
@@ -33,6 +34,8 @@ keys! {
         within: Option<String> = None, limit().optional();
         /// The system that it is compared with, within each block.
         relative_to: Option<String> = None, sentence().optional();
+        /// Values of factors that the other side has: `{ transport = "udp" }`. Needs them in `at` too.
+        relative_at: Vec<Level> = Vec::new(), levels().no_default();
         /// Values of factors at which it is judged: `{ rate = 4000 }`. Without it: at every combination.
         at: Vec<Level> = Vec::new(), levels().no_default();
     }
@@ -54,7 +57,7 @@ pub(super) fn limit() -> One<String> {
 }
 
 /// `{ factor = value }`.
-fn levels() -> One<Vec<Level>> {
+pub(super) fn levels() -> One<Vec<Level>> {
     let parse = |value: &DeValue<'_>| {
         let DeValue::Table(table) = value else {
             return Err(Fault::new(
@@ -118,7 +121,7 @@ fn claim(
     known: Known<'_>,
 ) -> Result<Claim, (Span, Fault)> {
     if let Some(sentence) = &keys.that {
-        let others = ["metric", "of", "at_most", "at_least", "within", "relative_to", "at"];
+        let others = ["metric", "of", "at_most", "at_least", "within", "relative_to", "relative_at", "at"];
         if let Some(other) = others.into_iter().find(|key| section.has(key)) {
             let fault = Fault::new(format!("`{other}` beside a sentence"), "remove one of them");
             return Err((section.span_of(other), fault));
@@ -175,12 +178,23 @@ fn composed(keys: &ClaimKeys) -> Result<(String, Parts), Fault> {
     if let Some(system) = &keys.of {
         add("of", format!("of {system}"));
     }
+    let places = |key: &'static str, levels: &[Level], add: &mut dyn FnMut(&'static str, String)| {
+        for level in levels {
+            add(key, format!("where {} = {}", level.factor, level.value));
+        }
+    };
+    // Where the sides have different values, each has its own beside it.
+    let apart = !keys.relative_at.is_empty();
+    if apart {
+        places("at", &keys.at, &mut add);
+    }
     add(key, format!("{words} {limit}"));
-    if let Some(other) = &keys.relative_to {
-        add("relative_to", format!("of {other}"));
+    match &keys.relative_to {
+        Some(other) => add("relative_to", format!("of {other}")),
+        None if apart => add("relative_at", "of".to_owned()),
+        None => {}
     }
-    for level in &keys.at {
-        add("at", format!("where {} = {}", level.factor, level.value));
-    }
+    let (key, levels) = if apart { ("relative_at", &keys.relative_at) } else { ("at", &keys.at) };
+    places(key, levels, &mut add);
     Ok((sentence, parts))
 }

@@ -21,8 +21,8 @@ keys! {
         budget: Option<Duration> = None, length(Duration::from_secs(60)..=DAY.saturating_mul(7)).optional();
         /// What is random follows from this number: the order of runs, the times of calls.
         seed: u64 = 1, number(0..=i64::MAX.unsigned_abs());
-        /// The system that runs twice in each block, the A/A control. Without it: the one that claims compare
-        /// with, or else the first.
+        /// A system that runs twice in each block, the A/A control. Without it: the one that most claims
+        /// compare, or else the first. More systems run twice where a claim compares none of these.
         control: Option<String> = None, name().optional();
     }
 }

@@ -101,6 +101,9 @@ fn over(keys: &mut Keys, table: &DeTable<'_>, document: &Document, open: Open<'_
             {
                 (name, quoted(document.resolved(Path::new(path.as_ref())).display()))
             }
+            ("rows" | "registrations", DeValue::String(path)) if !path.starts_with("${") => {
+                (name, quoted(document.resolved(Path::new(path.as_ref())).display()))
+            }
             (name, other) => (name, written(other)),
         };
         keys.insert(name.to_owned(), text);

@@ -48,6 +48,14 @@ impl Combination {
         &self.0
     }
 
+    /// The combination with these values in place of its own.
+    #[must_use]
+    pub fn with(&self, levels: &[Level]) -> Combination {
+        let own =
+            self.0.iter().map(|own| levels.iter().find(|other| other.factor == own.factor).unwrap_or(own));
+        Combination(own.cloned().collect())
+    }
+
     /// Each factor with its value, as a record and an outcome have it.
     pub fn facts(&self) -> Vec<Fact> {
         self.0.iter().map(|level| Fact::new(&*level.factor, &level.value)).collect()

@@ -1,6 +1,6 @@
 //! How a run is warmed up and measured, where its parts are, and how often it is repeated.
 
-use super::forms::{host, warm_up};
+use super::forms::{amount, host, warm_up};
 use super::keys::keys;
 use std::fmt;
 use std::time::Duration;
@@ -30,10 +30,17 @@ keys! {
         /// How long calls are made before the measurement: until rate and processor time are steady, or for a
         /// fixed time.
         warm_up: WarmUp = WarmUp::Steady, warm_up();
-        /// How long a warm-up until steady may take. A run that is not steady by then says so.
+        /// How long a warm-up until steady may take, 17 s or more: shorter series of samples show nothing. A
+        /// run that is not steady by then is measured all the same; it is named in the report.
         warm_up_limit: Duration = Duration::from_secs(30), length(Duration::from_secs(1)..=HOUR);
         /// Length of the measurement.
         measure: Duration = Duration::from_secs(10), length(Duration::from_secs(1)..=DAY);
+        /// Percent of the calls that may fail in a run whose figures all count. With more, only those about
+        /// failed calls do: success, failures, calls/s and peak.
+        tolerated_failures: f64 = 0.01, amount(0.0..=100.0);
+        /// Percent of the requests that may be repeated in a run whose figures all count. With more, only the
+        /// retransmissions and those about failed calls do.
+        tolerated_retransmissions: f64 = 0.01, amount(0.0..=100.0);
     }
 }
 
@@ -42,13 +49,22 @@ impl Measuring {
     pub fn warm_up_bounds(&self) -> (Duration, Duration) {
         match self.warm_up {
             WarmUp::Fixed(length) => (length, length),
-            WarmUp::Steady => (LEAST_WARM_UP.min(self.warm_up_limit), self.warm_up_limit),
+            WarmUp::Steady => {
+                let most = self.warm_up_limit.saturating_add(SETTLE);
+                (LEAST_WARM_UP.saturating_add(SETTLE).min(most), most)
+            }
         }
     }
 }
 
-/// A warm-up until steady has samples of this length at least.
-pub const LEAST_WARM_UP: Duration = Duration::from_secs(5);
+/// Samples of a window in which a series is to be steady, one a second. A statement needs two windows.
+pub const STEADY_WINDOW: usize = 8;
+/// A warm-up until steady takes this long at least: two windows, and the rest of the second in which it
+/// begins.
+pub const LEAST_WARM_UP: Duration = Duration::from_secs(2 * STEADY_WINDOW as u64 + 1);
+/// The generator that measures has this long to reach its rate after a warm-up until steady, which has a
+/// generator of its own.
+pub const SETTLE: Duration = Duration::from_secs(1);
 
 /// A machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

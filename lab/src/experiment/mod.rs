@@ -3,7 +3,6 @@
 //! An experiment compares systems under a workload. Factors vary the workload or the systems; every block of
 //! the plan has each system once at each combination of factors, and one system twice (the A/A control).
 
-mod associations;
 mod check;
 mod claim;
 mod claims;
@@ -18,6 +17,7 @@ mod keys;
 mod layers;
 mod measuring;
 mod paper;
+mod places;
 mod plan;
 mod read;
 mod reference;
@@ -36,15 +36,16 @@ pub use factor::{Combination, Level};
 pub use fault::{FaultKind, FaultPlace, FaultStep};
 pub use identity::{ExperimentId, NotAnId, RunId};
 pub use layers::{Layer, Origin, Setting};
-pub use measuring::{Host, Hosts, LEAST_WARM_UP, Measuring, Repetitions, WarmUp};
+pub use measuring::{Host, Hosts, LEAST_WARM_UP, Measuring, Repetitions, SETTLE, STEADY_WINDOW, WarmUp};
 pub use paper::{Counterpart, Point, Reference};
 pub use plan::{Estimate, Plan, Run, Subject};
 pub use read::Sources;
 pub use reference::fill_reference;
-pub use system::{PLACEHOLDERS, Sockets, System, SystemKind};
+pub use system::{PLACEHOLDERS, System, SystemKind};
 pub use toml_form::error::ConfigError;
 pub use workload::{ArrivalTimes, Connections, Transport, Workload};
 
+use crate::outcome::LookMade;
 use crate::statistics::{Detectable, Goal, NoInterval, Rule, Schedule, Spread, detectable};
 use layers::Origins;
 use std::collections::BTreeMap;
@@ -73,7 +74,7 @@ pub struct Setup {
 pub struct Experiment {
     id: ExperimentId,
     design: Design,
-    control: String,
+    controls: Vec<String>,
     setups: Vec<Setup>,
     claims: Vec<Claim>,
     references: Vec<Reference>,
@@ -89,20 +90,26 @@ const POWER: f64 = 0.8;
 /// Moments at most at which claims are judged.
 pub const LOOKS: usize = 3;
 
+/// The looks under other plans than one of this number of blocks, until its own begin.
+pub fn of_shorter_plans(made: &[LookMade], blocks: usize) -> &[LookMade] {
+    let own = made.iter().position(|look| look.planned == blocks).unwrap_or(made.len());
+    made.get(..own).unwrap_or_default()
+}
+
 impl Experiment {
     fn new(
         design: Design,
-        control: String,
+        controls: Vec<String>,
         mut setups: Vec<Setup>,
         (claims, references): (Vec<Claim>, Vec<Reference>),
         origins: &Origins,
     ) -> Experiment {
-        let mut settings = show::settings(&design, &control, &setups, &claims, origins);
+        let mut settings = show::settings(&design, &controls, &setups, &claims, origins);
         settings.extend(show::references(&references, origins));
         setups.iter_mut().for_each(|setup| setup.faults.sort_by_key(|fault| fault.at));
-        let id = ExperimentId::of(&show::canonical(design.seed, &control, &setups));
+        let id = ExperimentId::of(&show::canonical(design.seed, &controls, &setups));
         let (text, refused) = (String::new(), Vec::new());
-        Experiment { id, design, control, setups, claims, references, settings, text, refused }
+        Experiment { id, design, controls, setups, claims, references, settings, text, refused }
     }
 
     /// Its name, the same for all experiments that measure the same.
@@ -120,9 +127,9 @@ impl Experiment {
         self.design.seed
     }
 
-    /// The system that runs twice in each block.
-    pub fn control(&self) -> &str {
-        &self.control
+    /// The systems that run twice in each block. Each claim that compares has one of them on a side.
+    pub fn controls(&self) -> &[String] {
+        &self.controls
     }
 
     /// What the runs are made of, for each combination of factors.
@@ -150,13 +157,13 @@ impl Experiment {
         &self.settings
     }
 
-    /// Every system, and the twin of the control.
+    /// Every system, and the twins of the controls.
     pub fn subjects(&self) -> Vec<Subject> {
         let names = self.setups.first().into_iter().flat_map(|setup| setup.systems.keys());
         let mut subjects = Vec::new();
         for system in names {
             subjects.push(Subject { system: system.clone(), twin: false });
-            if *system == self.control {
+            if self.controls.contains(system) {
                 subjects.push(Subject { system: system.clone(), twin: true });
             }
         }
@@ -206,9 +213,14 @@ impl Experiment {
     }
 
     /// When the experiment may stop because all claims are decided. Earlier looks cost confidence at the last
-    /// one.
-    pub fn schedule(&self) -> Schedule {
-        Schedule::new(usize::try_from(self.planned().blocks()).unwrap_or(usize::MAX), LOOKS, CONFIDENCE)
+    /// one. `made`: looks at which it was judged already, those of shorter plans first; each such plan costs
+    /// confidence too.
+    pub fn schedule(&self, made: &[LookMade]) -> Schedule {
+        let blocks = usize::try_from(self.planned().blocks()).unwrap_or(usize::MAX);
+        let earlier = of_shorter_plans(made, blocks);
+        let plans = u32::try_from(earlier.chunk_by(|one, other| one.planned == other.planned).count());
+        let seen = earlier.iter().map(|look| look.blocks).max().unwrap_or(0);
+        Schedule::extended(blocks, LOOKS, CONFIDENCE, plans.unwrap_or(u32::MAX), seen)
     }
 
     /// Its runs, in order.

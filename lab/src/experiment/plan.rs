@@ -66,8 +66,6 @@ pub struct Estimate {
 
 /// What a run takes besides warm-up and measurement: start, probe, registrations, end.
 const OVERHEAD: Duration = Duration::from_secs(3);
-/// The same of a run that opens associations: it waits until memory has settled.
-const ASSOCIATIONS_OVERHEAD: Duration = Duration::from_secs(6);
 /// Trials of a search for the peak: the fewest and the most that are usual.
 const TRIALS: (u32, u32) = (15, 50);
 /// Blocks of a plan at most.
@@ -83,12 +81,6 @@ impl Estimate {
             OVERHEAD.saturating_add(warm_up).saturating_add(measuring.measure.saturating_mul(trials))
         };
         Estimate { least: with(least, fewest), most: with(most, most_trials) }
-    }
-
-    /// They may take longer than their rate says: each waits for the one before.
-    fn of_associations(seconds: f64) -> Estimate {
-        let least = ASSOCIATIONS_OVERHEAD + Duration::from_secs_f64(seconds);
-        Estimate { least, most: least + Duration::from_secs_f64(seconds) }
     }
 
     fn plus(self, other: Estimate) -> Estimate {
@@ -120,20 +112,19 @@ impl Plan {
         subjects: &[Subject],
         setups: &[Setup],
     ) -> Plan {
-        let one = |setup: &Setup| match setup.workload.associations {
-            0 => Estimate::of_run(&setup.measuring, setup.workload.find_peak),
-            count => Estimate::of_associations(f64::from(count) / setup.workload.rate),
+        let one = |setup: &Setup| {
+            let count = subjects.iter().filter(|subject| runs_at(subject, setup)).count();
+            let each = Estimate::of_run(&setup.measuring, setup.workload.find_peak);
+            each.times(u32::try_from(count).unwrap_or(u32::MAX))
         };
-        let count = u32::try_from(subjects.len()).unwrap_or(u32::MAX);
-        let block =
-            setups.iter().map(|setup| one(setup).times(count)).fold(Estimate::default(), Estimate::plus);
+        let block = setups.iter().map(one).fold(Estimate::default(), Estimate::plus);
         let blocks = match repetitions {
             Repetitions::Blocks(blocks) => blocks.min(MOST_BLOCKS),
             Repetitions::Within(budget) => fitting(budget, block.most),
         };
         let mut runs = Vec::new();
         for number in 1..=blocks {
-            let mut all = complete(experiment, number, subjects, setups.len());
+            let mut all = complete(experiment, number, subjects, setups);
             shuffle(&mut all, &mut Rng::new(seed, u64::from(number)));
             runs.append(&mut all);
         }
@@ -172,14 +163,22 @@ fn fitting(budget: Duration, block: Duration) -> u32 {
     u32::try_from(fit).unwrap_or(u32::MAX).clamp(FEWEST_BLOCKS, MOST_BLOCKS)
 }
 
-/// Every subject at every setup, once.
-fn complete(experiment: ExperimentId, block: u32, subjects: &[Subject], setups: usize) -> Vec<Run> {
-    let run = |setup: usize, subject: &Subject| {
-        let combination = u32::try_from(setup).map_or(u32::MAX, |setup| setup.saturating_add(1));
-        let id = RunId::new(experiment, block, subject, combination);
-        Run { id, block, subject: subject.clone(), setup }
-    };
-    (0..setups).flat_map(|setup| subjects.iter().map(move |subject| run(setup, subject))).collect()
+/// Whether a subject has a run at a setup.
+fn runs_at(subject: &Subject, setup: &Setup) -> bool {
+    setup.systems.get(&subject.system).is_none_or(|system| system.runs_at(&setup.combination))
+}
+
+/// Every subject at every setup at which it runs, once.
+fn complete(experiment: ExperimentId, block: u32, subjects: &[Subject], setups: &[Setup]) -> Vec<Run> {
+    let mut runs = Vec::new();
+    for (nth, setup) in setups.iter().enumerate() {
+        let combination = u32::try_from(nth).map_or(u32::MAX, |nth| nth.saturating_add(1));
+        for subject in subjects.iter().filter(|subject| runs_at(subject, setup)) {
+            let id = RunId::new(experiment, block, subject, combination);
+            runs.push(Run { id, block, subject: subject.clone(), setup: nth });
+        }
+    }
+    runs
 }
 
 /// Fisher and Yates: each order is equally likely.
@@ -275,12 +274,12 @@ mod tests {
             let within = Repetitions::Within(Duration::from_secs(budget));
             Plan::new(ExperimentId::of("x"), 1, within, &subjects(2), &setups(1))
         };
-        // A run takes up to 3 + 30 + 10 seconds, a block of two 86.
+        // A run takes up to 3 + 30 + 1 + 10 seconds, a block of two 88.
         assert_eq!(plan(0).blocks(), 2);
         assert_eq!(plan(600).blocks(), 6);
         assert_eq!(plan(u64::MAX).blocks(), MOST_BLOCKS);
-        assert_eq!(plan(600).estimate().most, Duration::from_secs(516));
-        assert_eq!(plan(600).estimate().least, Duration::from_secs(6 * 2 * 18));
+        assert_eq!(plan(600).estimate().most, Duration::from_secs(528));
+        assert_eq!(plan(600).estimate().least, Duration::from_secs(6 * 2 * 31));
     }
 
     #[test]
@@ -288,7 +287,7 @@ mod tests {
         let mut setups = setups(1);
         setups[0].workload.find_peak = true;
         let plan = Plan::new(ExperimentId::of("x"), 1, Repetitions::Blocks(1), &subjects(1), &setups);
-        assert_eq!(plan.estimate().least, Duration::from_secs(3 + 5 + 15 * 10));
-        assert_eq!(plan.estimate().most, Duration::from_secs(3 + 30 + 50 * 10));
+        assert_eq!(plan.estimate().least, Duration::from_secs(3 + 18 + 15 * 10));
+        assert_eq!(plan.estimate().most, Duration::from_secs(3 + 31 + 50 * 10));
     }
 }

@@ -7,7 +7,7 @@ use super::factor::{self, Factor};
 use super::keys::{Keys, joined, read_over};
 use super::layers::{Layer, Origins};
 use super::setup::SetupReader;
-use super::{Combination, Experiment, Setup, check, effective, paper};
+use super::{Combination, Experiment, Setup, check, effective, paper, places};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use toml_form::error::{ConfigError, Fault};
@@ -98,8 +98,9 @@ impl Experiment {
         for setup in &setups {
             check::setup(setup, &origins, &mut extra);
         }
-        let control = check::design(&mut design, &setups, &claims, &origins, &mut extra);
-        let experiment = Experiment::new(design, control, setups, (claims, references), &origins);
+        let controls = check::design(&mut design, &setups, &claims, &origins, &mut extra);
+        places::check(&setups, &claims, &origins, &mut extra);
+        let experiment = Experiment::new(design, controls, setups, (claims, references), &origins);
         let refused = check::plan(&experiment, &origins);
         let text = effective::text(&parsed, &*sources.open);
         let mut errors: Vec<ConfigError> = parsed.into_iter().flat_map(Parsed::findings).collect();

@@ -1,4 +1,5 @@
-//! Claims as sentences: `p99 of setup of A at most 60 ms at 4000/s`, `cpu/call of B within 5% of A`.
+//! Claims as sentences: `p99 of setup of A at most 60 ms at 4000/s`, `cpu/call of B within 5% of A`,
+//! `cpu/call of A where transport = tls at most 2 of A where transport = udp`.
 
 use super::Setup;
 use super::claim::{Bound, Claim, Limit, Measure, Quantity, Statistic};
@@ -65,16 +66,20 @@ pub(super) fn parse(text: &str, known: Known<'_>) -> Result<Claim, Wrong> {
     let mut words = Words { text, at: 0 };
     let quantity = quantity(&mut words)?;
     let system = system(&mut words, known)?;
+    let own = places(&mut words, known)?;
     let bound = bound(&mut words)?;
-    let limit = limit(&mut words, quantity, bound, known)?;
-    if let Limit::Ratio { of, .. } = &limit
-        && *of == system
-    {
-        let at = text.rfind(of.as_str()).unwrap_or(0);
-        let mend = "name another system; the A/A control compares a system with itself";
-        return Err(Wrong { at, fault: Fault::new(format!("{of} is compared with itself"), mend) });
+    let mut limit = limit(&mut words, quantity, bound, (&system, !own.is_empty()), known)?;
+    if let Limit::Ratio { of, at, .. } = &mut limit {
+        let place = words.place();
+        if !own.is_empty() {
+            *at = places(&mut words, known)?;
+        }
+        differs((&system, &own), (of, at)).map_err(|fault| {
+            let begin = if at.is_empty() { text.rfind(of.as_str()).unwrap_or(0) } else { place };
+            Wrong { at: begin, fault }
+        })?;
     }
-    let at = levels(&mut words, known)?;
+    let at = levels(&mut words, own, known)?;
     Ok(Claim { quantity, system, bound, limit, at })
 }
 
@@ -101,7 +106,7 @@ pub(super) fn figure(text: &str, known: Known<'_>) -> Result<Counterpart, Wrong>
         }
         relative_to = Some(other);
     }
-    let at = levels(&mut words, known)?;
+    let at = levels(&mut words, Vec::new(), known)?;
     Ok(Counterpart { quantity, system, relative_to, at })
 }
 
@@ -122,6 +127,42 @@ pub(super) fn of_paper(text: &str, unit: Option<&str>, of: &Counterpart) -> Resu
         Some(_) => times(number, unit, Bound::AtMost),
         None => value(number, unit, of.quantity.measure),
     }
+}
+
+/// Whether both sides of a comparison differ, and how the values of factors are written.
+fn differs(own: (&str, &[Level]), other: (&str, &[Level])) -> Result<(), Fault> {
+    let mine = |level: &Level| own.1.iter().find(|mine| mine.factor == level.factor);
+    if let Some(level) = other.1.iter().find(|level| mine(level).is_none()) {
+        let mend = format!("write `where {} = VALUE` before the limit too", level.factor);
+        return Err(Fault::new(format!("`{}` has a value on one side only", level.factor), mend));
+    }
+    if own.0 == other.0 && other.1.iter().all(|level| mine(level) == Some(level)) {
+        let mend = "name another system; or write values of factors on both sides, such as `of A where transport = \
+                    tls at most 2 of A where transport = udp`";
+        return Err(Fault::new(format!("{} is compared with itself", own.0), mend));
+    }
+    Ok(())
+}
+
+/// `where transport = tls and rate = 1000` beside a side of a comparison; empty without it.
+fn places(words: &mut Words<'_>, known: Known<'_>) -> Result<Vec<Level>, Wrong> {
+    let mut levels: Vec<Level> = Vec::new();
+    while words.take("where") || (!levels.is_empty() && words.take("and")) {
+        let place = words.place();
+        let level = level(words, known)?;
+        add(&mut levels, level, place)?;
+    }
+    Ok(levels)
+}
+
+/// Adds a level of a factor that has none yet.
+fn add(levels: &mut Vec<Level>, level: Level, place: usize) -> Result<(), Wrong> {
+    if levels.iter().any(|other| other.factor == level.factor) {
+        let fault = Fault::new(format!("`{}` has two values", level.factor), "write two claims");
+        return Err(Wrong { at: place, fault });
+    }
+    levels.push(level);
+    Ok(())
 }
 
 /// The words of a sentence, one after the other.
@@ -279,7 +320,16 @@ fn bound(words: &mut Words<'_>) -> Result<Bound, Wrong> {
 }
 
 /// `60 ms`, `1.25 of B`, `5% of B`.
-fn limit(words: &mut Words<'_>, quantity: Quantity, bound: Bound, known: Known<'_>) -> Result<Limit, Wrong> {
+///
+/// `own`: the system of the claim, and whether values of factors stand beside it. Those beside the other side
+/// are read by [`places`].
+fn limit(
+    words: &mut Words<'_>,
+    quantity: Quantity,
+    bound: Bound,
+    own: (&str, bool),
+    known: Known<'_>,
+) -> Result<Limit, Wrong> {
     let start = words.place();
     let word = words.next();
     let digits = word.len() - word.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
@@ -301,14 +351,16 @@ fn limit(words: &mut Words<'_>, quantity: Quantity, bound: Bound, known: Known<'
         glued => (glued, start + digits),
     };
     if words.take("of") {
-        let of = named(words, known)?;
+        // `of where transport = udp` is of the same system.
+        let same = own.1 && words.peek().eq_ignore_ascii_case("where");
+        let of = if same { own.0.to_owned() } else { named(words, known)? };
         let times = times(number, unit, bound).map_err(|fault| Wrong { at: place, fault })?;
         if !(times.is_finite() && times > 0.0) || (bound == Bound::Within && times <= 1.0) {
             let fault =
                 Fault::new("no factor that can be judged", "write one such as `1.05 of A`, or `5% of A`");
             return Err(Wrong { at: start, fault });
         }
-        return Ok(Limit::Ratio { times, of });
+        return Ok(Limit::Ratio { times, of, at: Vec::new() });
     }
     if bound == Bound::Within {
         return words.wrong("`within` compares two systems", "write `within 1.05 of A`, or `at most`");
@@ -339,7 +391,6 @@ fn value(number: f64, unit: &str, measure: Measure) -> Result<f64, Fault> {
         "s" => &[("s", 1.0, 1.0), ("ms", 1.0, 1e3), ("min", 60.0, 1.0)],
         "%" => &[("%", 1.0, 1.0), ("percent", 1.0, 1.0)],
         "MiB" => &[("MiB", 1.0, 1.0), ("KiB", 1.0, 1_024.0), ("GiB", 1_024.0, 1.0)],
-        "B" => &[("B", 1.0, 1.0), ("KiB", 1_024.0, 1.0)],
         "/s" => &[("/s", 1.0, 1.0), ("calls/s", 1.0, 1.0), ("", 1.0, 1.0)],
         _ => &[("", 1.0, 1.0), ("calls/s", 1.0, 1.0), ("/s", 1.0, 1.0), ("users", 1.0, 1.0)],
     };
@@ -354,9 +405,8 @@ fn value(number: f64, unit: &str, measure: Measure) -> Result<f64, Fault> {
     Err(Fault::new(what, format!("one of {}", names.join(", "))))
 }
 
-/// `at 4000/s`, `where transport = tcp and rate = 4000`, or nothing.
-fn levels(words: &mut Words<'_>, known: Known<'_>) -> Result<Vec<Level>, Wrong> {
-    let mut levels: Vec<Level> = Vec::new();
+/// `at 4000/s`, `where transport = tcp and rate = 4000`, or nothing; in addition to those that are known.
+fn levels(words: &mut Words<'_>, mut levels: Vec<Level>, known: Known<'_>) -> Result<Vec<Level>, Wrong> {
     while !words.peek().is_empty() {
         let place = words.place();
         let level = if words.take("at") {
@@ -370,12 +420,9 @@ fn levels(words: &mut Words<'_>, known: Known<'_>) -> Result<Vec<Level>, Wrong> 
                 "remove it, or write `where FACTOR = VALUE`",
             );
         };
-        let Some(level) = level else { continue };
-        if levels.iter().any(|other| other.factor == level.factor) {
-            let fault = Fault::new(format!("`{}` has two values", level.factor), "write two claims");
-            return Err(Wrong { at: place, fault });
+        if let Some(level) = level {
+            add(&mut levels, level, place)?;
         }
-        levels.push(level);
     }
     levels.sort();
     if known

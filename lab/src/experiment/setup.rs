@@ -11,7 +11,7 @@ use super::substitute::Values;
 use super::{Combination, FaultStep, Setup, System, Workload};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use toml_form::error::{ConfigError, Fault};
@@ -210,15 +210,22 @@ impl<'d> SetupReader<'_, 'd> {
 
     /// Digests of scenario files: other calls are another measurement.
     fn digest_scenarios(&mut self, setup: &mut Setup) {
-        let Workload { scenario, answer, .. } = &setup.workload;
-        let named = [("workload.scenario", Some(scenario)), ("workload.answer", answer.as_ref())];
-        for (key, path) in
-            named.into_iter().filter_map(|(key, path)| Some((key, path.filter(|p| is_file(p))?)))
-        {
-            match (self.open)(Path::new(path)) {
-                Ok(text) => setup.inputs.push((path.clone(), super::ExperimentId::of(&text).to_string())),
+        let Workload { scenario, answer, rows, registrations, .. } = &setup.workload;
+        let file = |name: &String| Some(name).filter(|name| is_file(name)).map(PathBuf::from);
+        let named = [
+            ("workload.scenario", file(scenario)),
+            ("workload.answer", answer.as_ref().and_then(file)),
+            ("workload.rows", rows.clone()),
+            ("workload.registrations", registrations.clone()),
+        ];
+        for (key, path) in named.into_iter().filter_map(|(key, path)| Some((key, path?))) {
+            match (self.open)(&path) {
+                Ok(text) => {
+                    let digest = super::ExperimentId::of(&text).to_string();
+                    setup.inputs.push((path.display().to_string(), digest));
+                }
                 Err(why) => {
-                    let fault = unreadable(Path::new(path), &why);
+                    let fault = unreadable(&path, &why);
                     self.extra.push(super::check::at(self.origins, key, fault));
                 }
             }
@@ -244,6 +251,11 @@ fn resolve_scenarios(document: &Document, section: &Section<'_, '_>, workload: &
     };
     if section.has("scenario") {
         resolved(&mut workload.scenario);
+    }
+    for (key, file) in [("rows", &mut workload.rows), ("registrations", &mut workload.registrations)] {
+        if let Some(path) = file.as_mut().filter(|_| section.has(key)) {
+            *path = document.resolved(path);
+        }
     }
     match (&mut workload.answer, section.has("answer")) {
         (Some(answer), true) => resolved(answer),

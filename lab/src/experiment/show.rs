@@ -16,8 +16,8 @@ use toml_form::form::quoted;
 const ASSUMED: Spread = Spread::Assumed { relative: 0.02 };
 
 /// Everything that changes a measurement, as one text.
-pub(super) fn canonical(seed: u64, control: &str, setups: &[Setup]) -> String {
-    let mut out = format!("seed = {seed}\ncontrol = {}\n", quoted(control));
+pub(super) fn canonical(seed: u64, controls: &[String], setups: &[Setup]) -> String {
+    let mut out = format!("seed = {seed}\ncontrol = {}\n", listed(controls));
     for setup in setups {
         out.extend(["\n# ", &setup.combination.to_string(), "\n", &rendered(setup)]);
         for (path, digest) in &setup.inputs {
@@ -25,6 +25,11 @@ pub(super) fn canonical(seed: u64, control: &str, setups: &[Setup]) -> String {
         }
     }
     out
+}
+
+/// `"A", "B"`.
+fn listed(names: &[String]) -> String {
+    names.iter().map(quoted).collect::<Vec<_>>().join(", ")
 }
 
 /// The setup as TOML, without factors: each has its value.
@@ -54,7 +59,7 @@ fn section<S: Keys>(out: &mut String, header: &str, section: &S) {
 /// Every setting, with where it was written. One that factors vary has all its values.
 pub(super) fn settings(
     design: &Design,
-    control: &str,
+    controls: &[String],
     setups: &[Setup],
     claims: &[Claim],
     origins: &Origins,
@@ -67,7 +72,7 @@ pub(super) fn settings(
     for (key, value) in shown(design).filter(|(key, _)| *key != "control") {
         add(key.to_owned(), value);
     }
-    add("control".to_owned(), quoted(control));
+    add("control".to_owned(), listed(controls));
     let Some(first) = setups.first() else { return all };
     for level in first.combination.levels() {
         add(
@@ -135,15 +140,20 @@ fn under<S: Keys>(all: &mut Vec<(String, String)>, path: &str, section: &S) {
 impl Setup {
     /// The setup as TOML that reads as an experiment with this setup alone.
     pub fn to_toml(&self) -> String {
-        rendered(self)
+        let mut own = self.clone();
+        // There are no factors in it, so systems that run elsewhere are left out.
+        own.systems.retain(|_, system| system.runs_at(&self.combination));
+        own.systems.values_mut().for_each(|system| system.at.clear());
+        rendered(&own)
     }
 }
 
 impl Experiment {
     /// The plan for people: what is compared, how long it takes, what it can show, the order of the runs.
-    pub fn plan_text(&self, plan: &Plan) -> String {
+    /// `measured`: how much runs spread in results that are there.
+    pub fn plan_text(&self, plan: &Plan, measured: Option<Spread>) -> String {
         let mut out = String::new();
-        for (name, text) in self.head(plan) {
+        for (name, text) in self.head(plan, measured.unwrap_or(ASSUMED)) {
             out.push_str(&format!("{name:<11} {text}\n"));
         }
         out.push_str("\nblock  order\n");
@@ -161,15 +171,16 @@ impl Experiment {
         self.settings().iter().map(line).collect()
     }
 
-    fn head(&self, plan: &Plan) -> Vec<(&'static str, String)> {
+    fn head(&self, plan: &Plan, spread: Spread) -> Vec<(&'static str, String)> {
         let mut lines = Vec::new();
         if !self.question().is_empty() {
             lines.push(("question", self.question().to_owned()));
         }
         lines.push(("experiment", format!("{}, seed {}", self.id(), self.seed())));
         let subjects: Vec<String> = plan.subjects().iter().map(ToString::to_string).collect();
-        let control = self.control();
-        lines.push(("systems", format!("{} (A/A control: {control} runs twice)", subjects.join(", "))));
+        let (controls, run) =
+            (self.controls().join(" and "), if self.controls().len() == 1 { "runs" } else { "run" });
+        lines.push(("systems", format!("{} (A/A control: {controls} {run} twice)", subjects.join(", "))));
         let levels = self.setups().first().map_or(&[][..], |setup| setup.combination.levels());
         for level in levels {
             let of = |setup: &Setup| setup.combination.value(&level.factor).map(str::to_owned);
@@ -184,16 +195,16 @@ impl Experiment {
             let all = self.references().len();
             lines.push(("references", format!("{with} of {all} have a counterpart here")));
         }
-        let each = plan.subjects().len() * self.setups().len();
+        let each = plan.runs().iter().filter(|run| run.block() == 1).count();
         lines.push(("runs", format!("{} in {} blocks of {each}", plan.runs().len(), plan.blocks())));
         lines.push(("time", time(plan.estimate())));
-        lines.push(("shows", self.power_text(plan)));
+        lines.push(("shows", self.power_text(plan, spread)));
         lines
     }
 
     /// What the blocks can show, in words.
-    fn power_text(&self, plan: &Plan) -> String {
-        match self.detectable(ASSUMED) {
+    fn power_text(&self, plan: &Plan, spread: Spread) -> String {
+        match self.detectable(spread) {
             Ok(detectable) => detectable.to_string(),
             Err(_) => {
                 let (fewest, verdicts) = (self.fewest_blocks(), self.judged().max(1));
@@ -214,7 +225,7 @@ impl Experiment {
     }
 
     /// The plan for programs.
-    pub fn plan_json(&self, plan: &Plan) -> Value {
+    pub fn plan_json(&self, plan: &Plan, measured: Option<Spread>) -> Value {
         let factors = |run: &Run| -> Value {
             let levels = self.setups().get(run.setup()).map_or(&[][..], |setup| setup.combination.levels());
             levels.iter().map(|level| (level.factor.clone(), Value::from(level.value.clone()))).collect()
@@ -232,14 +243,14 @@ impl Experiment {
             "experiment": self.id().to_string(),
             "question": self.question(),
             "seed": self.seed(),
-            "control": self.control(),
+            "controls": self.controls(),
             "blocks": plan.blocks(),
             "fewest_blocks": self.fewest_blocks(),
             "seconds": {
                 "least": plan.estimate().least.as_secs_f64(),
                 "most": plan.estimate().most.as_secs_f64(),
             },
-            "detectable": self.detectable(ASSUMED).ok(),
+            "detectable": self.detectable(measured.unwrap_or(ASSUMED)).ok(),
             "claims": self.claims().iter().map(ToString::to_string).collect::<Vec<_>>(),
             "paper": self.paper(),
             "references": self.references().iter().map(ToString::to_string).collect::<Vec<_>>(),

@@ -80,6 +80,12 @@ pub(super) fn why(claim: &ClaimOutcome) -> String {
     out
 }
 
+/// How much runs differ by themselves; empty if that is not known.
+pub(super) fn spread(control: &Control) -> String {
+    let known = control.spread_percent.is_some();
+    if known { format!("runs spread by {}", percent(control.spread_percent)) } else { String::new() }
+}
+
 /// A row for each figure of each system that was measured twice in a block.
 pub(super) fn controls(p: &mut Page, outcome: &Outcome) {
     p.section("control", "Control: a system against itself");
@@ -122,7 +128,7 @@ pub(super) fn controls(p: &mut Page, outcome: &Outcome) {
                 Cell::Text("n", &value(control.ratio, "x")),
                 Cell::Text("n", &interval(control.interval, "x")),
                 Cell::Drawing(&drawing),
-                Cell::Text("n", &least),
+                Cell::Two("n", &least, &spread(control)),
             ],
         );
     });

@@ -46,17 +46,17 @@ impl Comparison {
     /// What a row says, in words.
     fn words(&self, row: &FigureRow) -> &'static str {
         let (apart, better) = match row.relation {
-            Relation::Unknown => return "no interval, no statement",
-            Relation::Overlap => return "intervals overlap: no difference shown",
+            Relation::Unknown => return "too few blocks, no statement",
+            Relation::NoDifference => return "no difference shown",
             Relation::Higher => ("B is higher", row.better),
             Relation::Lower => ("B is lower", row.better),
         };
         match (self.same_machine, better) {
-            (false, _) => "intervals are apart, but so are the machines: no claim",
-            (true, Some(true)) => "intervals are apart: B is better",
-            (true, Some(false)) => "intervals are apart: B is worse",
-            (true, None) if apart == "B is higher" => "intervals are apart: B is higher",
-            (true, None) => "intervals are apart: B is lower",
+            (false, _) => "they differ, but so do the machines: no claim",
+            (true, Some(true)) => "B is better",
+            (true, Some(false)) => "B is worse",
+            (true, None) if apart == "B is higher" => "B is higher",
+            (true, None) => "B is lower",
         }
     }
 

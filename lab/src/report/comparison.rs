@@ -7,6 +7,10 @@ use load::report::Fact;
 use super::page::{answer, title, word};
 use super::words::more_is_better;
 use crate::outcome::{Figure, Outcome};
+use crate::statistics::Unpaired;
+
+/// The confidence of all relations together.
+const CONFIDENCE: f64 = 0.95;
 
 /// Two outcomes as a comparison shows them.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -53,17 +57,18 @@ pub struct Difference {
     pub b: Option<String>,
 }
 
-/// How two figures lie to each other.
+/// How two figures lie to each other. The runs of two results have no common blocks, so their values are
+/// compared as samples ([`Unpaired`]). All figures share the probability of an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Relation {
-    /// The second is above the first: the intervals do not overlap.
+    /// The second is above the first, beyond chance.
     Higher,
-    /// The second is below the first: the intervals do not overlap.
+    /// The second is below the first, beyond chance.
     Lower,
-    /// The intervals overlap.
-    Overlap,
-    /// A side has no interval.
+    /// Chance explains what differs.
+    NoDifference,
+    /// A side has too few values.
     Unknown,
 }
 
@@ -84,9 +89,9 @@ pub struct FigureRow {
     pub b: (Option<f64>, Option<(f64, f64)>),
     /// The second minus the first, percent of the first.
     pub change_percent: Option<f64>,
-    /// Whether the intervals overlap.
+    /// How they lie to each other.
     pub relation: Relation,
-    /// Whether the second is better; nothing if the intervals overlap or neither direction is better.
+    /// Whether the second is better; nothing if no difference is shown or neither direction is better.
     pub better: Option<bool>,
 }
 
@@ -138,12 +143,26 @@ fn same(a: &Figure, b: &Figure) -> bool {
 }
 
 fn figures(a: &[Figure], b: &[Figure]) -> Vec<FigureRow> {
-    let of_a = a.iter().map(|figure| row(Some(figure), b.iter().find(|other| same(figure, other))));
+    let of_both = a.iter().filter(|figure| b.iter().any(|other| same(figure, other))).count();
+    let confidence = 1.0 - (1.0 - CONFIDENCE) / of_both.max(1) as f64;
+    let of_a =
+        a.iter().map(|figure| row(Some(figure), b.iter().find(|other| same(figure, other)), confidence));
     let only_b = b.iter().filter(|figure| !a.iter().any(|other| same(figure, other)));
-    of_a.chain(only_b.map(|figure| row(None, Some(figure)))).flatten().collect()
+    of_a.chain(only_b.map(|figure| row(None, Some(figure), confidence))).flatten().collect()
 }
 
-fn row(a: Option<&Figure>, b: Option<&Figure>) -> Option<FigureRow> {
+/// How the second of two samples lies to the first.
+fn relation(a: &Figure, b: &Figure, confidence: f64) -> Relation {
+    let known = |figure: &Figure| -> Vec<f64> { figure.values.iter().copied().flatten().collect() };
+    match Unpaired::of(&known(b), &known(a), confidence).map(|found| found.shift.interval) {
+        Ok(shift) if shift.low() > 0.0 => Relation::Higher,
+        Ok(shift) if shift.high() < 0.0 => Relation::Lower,
+        Ok(_) => Relation::NoDifference,
+        Err(_) => Relation::Unknown,
+    }
+}
+
+fn row(a: Option<&Figure>, b: Option<&Figure>, confidence: f64) -> Option<FigureRow> {
     let of = a.or(b)?;
     let shown = |figure: Option<&Figure>| {
         let median = figure.and_then(|f| f.median).filter(|v| v.is_finite());
@@ -151,13 +170,8 @@ fn row(a: Option<&Figure>, b: Option<&Figure>) -> Option<FigureRow> {
             figure.and_then(|f| f.interval).filter(|(low, high)| low.is_finite() && high.is_finite());
         (median, interval)
     };
+    let relation = a.zip(b).map_or(Relation::Unknown, |(a, b)| relation(a, b, confidence));
     let (a, b) = (shown(a), shown(b));
-    let relation = match (a.1, b.1) {
-        (Some(a), Some(b)) if b.0 > a.1 => Relation::Higher,
-        (Some(a), Some(b)) if b.1 < a.0 => Relation::Lower,
-        (Some(_), Some(_)) => Relation::Overlap,
-        _ => Relation::Unknown,
-    };
     let more = more_is_better(&of.quantity);
     let change = a.0.zip(b.0).filter(|(a, _)| *a != 0.0).map(|(a, b)| (b - a) * 100.0 / a.abs());
     Some(FigureRow {
@@ -172,7 +186,7 @@ fn row(a: Option<&Figure>, b: Option<&Figure>) -> Option<FigureRow> {
         better: match relation {
             Relation::Higher => more,
             Relation::Lower => more.map(|more| !more),
-            Relation::Overlap | Relation::Unknown => None,
+            Relation::NoDifference | Relation::Unknown => None,
         },
     })
 }

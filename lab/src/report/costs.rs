@@ -84,7 +84,10 @@ pub(super) fn costs(p: &mut Page, combinations: &[Combination<'_>]) {
         .iter()
         .flat_map(|c| c.groups.iter().map(move |g| (c, g)))
         .filter(|(_, g)| !g.runs.is_empty())
-        .map(|(c, g)| (c, g, g.runs.iter().map(|run| Costs::of(run)).collect()))
+        .map(|(c, g)| {
+            let counting = g.runs.iter().filter(|run| run.reserved.is_empty());
+            (c, g, counting.map(|run| Costs::of(run)).collect())
+        })
         .collect();
     let known = |cost: &Cost| groups.iter().any(|(_, _, runs)| runs.iter().any(|run| cost.2(run).is_some()));
     let columns: Vec<&Cost> = COLUMNS.iter().filter(|cost| known(cost)).collect();

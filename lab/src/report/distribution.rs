@@ -12,12 +12,11 @@ use crate::record::RunRecord;
 use crate::statistics::Latencies;
 
 /// The first of these that any run has is shown, with what it is.
-const TIMES: [(&str, &str); 5] = [
+const TIMES: [(&str, &str); 4] = [
     ("setup", "Setup times: INVITE to its 2xx, ringing included"),
     ("response", "Response times: first request of a call to the first response other than 100"),
     ("rrd-first", "Registration times"),
     ("transaction", "Times of requests other than INVITE"),
-    ("first-answer", "Times from the begin of the set-up of an association to the answer on it"),
 ];
 /// Points of a curve to one nine.
 const STEPS: u32 = 24;
@@ -63,8 +62,11 @@ pub(super) fn shown(combinations: &[Combination<'_>]) -> Option<&'static (&'stat
     TIMES.iter().find(|(key, _)| runs().any(|run| of(run, key).is_some()))
 }
 
-/// The distribution of a run, if it has values.
+/// The distribution of a run, if it has values that count.
 pub(super) fn of<'a>(run: &'a RunRecord, key: &str) -> Option<&'a Distribution> {
+    if !run.reserved.is_empty() {
+        return None;
+    }
     run.load.latency(key).map(|latency| latency.main()).filter(|d| d.count > 0 && !d.buckets.is_empty())
 }
 

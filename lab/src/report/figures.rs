@@ -108,15 +108,28 @@ fn row(p: &mut Page, name: Option<&str>, figure: &Figure, range: Option<Range>) 
     let (subject, factors) = (short(&figure.subject), factors(&figure.factors));
     let (median, interval) = (value(figure.median, &figure.unit), interval(figure.interval, &figure.unit));
     let blocks = format!("{have} of {}", figure.values.len());
+    let pooled = pooled(figure);
     let mut all: Vec<Cell<'_>> = name.map(|name| Cell::Text("", name)).into_iter().collect();
     all.extend([
         Cell::Two("at", &subject, &factors),
-        Cell::Text("n", &median),
+        Cell::Two("n", &median, &pooled),
         Cell::Text("n", &interval),
         Cell::Drawing(&drawing),
         Cell::Text("n", &blocks),
     ]);
     cells(p, &all);
+}
+
+/// The percentile of all runs together with its interval; empty where there is none.
+pub(super) fn pooled(figure: &Figure) -> String {
+    if figure.pooled.is_none() {
+        return String::new();
+    }
+    let range = match figure.pooled_interval {
+        None => String::new(),
+        range => format!(" ({})", interval(range, &figure.unit)),
+    };
+    format!("all runs together {}{range}", value(figure.pooled, &figure.unit))
 }
 
 /// A figure against a factor, for each figure and each factor of more than one value.

@@ -5,7 +5,7 @@ use load::report::svg::{Page, escape, quoted};
 use load::scenario::date_time;
 
 use super::words::{class, count, cut, meaning, short};
-use super::{associations, claims, costs, distribution, figures, groups, papers, runs, series, wrong};
+use super::{claims, costs, distribution, figures, groups, papers, runs, series, wrong};
 use crate::outcome::Outcome;
 use crate::record::RunRecord;
 
@@ -99,7 +99,6 @@ pub fn html(outcome: &Outcome, records: &[RunRecord]) -> String {
     papers::papers(&mut p, outcome);
     claims::controls(&mut p, outcome);
     figures::figures(&mut p, outcome);
-    associations::associations(&mut p, &combinations);
     distribution::distributions(&mut p, &combinations);
     series::series(&mut p, &combinations);
     costs::costs(&mut p, &combinations);

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use load::report::plain;
 
-use super::claims::why;
-use super::figures::quantities;
+use super::claims::{spread, why};
+use super::figures::{pooled, quantities};
 use super::page::{answer, counted, title, word};
 use super::words::{count, factors, interval, percent, short, value};
 use crate::outcome::{Figure, Outcome};
@@ -114,8 +114,10 @@ fn controls(out: &mut String, outcome: &Outcome) {
             None => "too few blocks for a least difference".to_owned(),
             least => format!("least difference {}", percent(least)),
         };
+        let spread = spread(control);
+        let spread = if spread.is_empty() { spread } else { format!(", {spread}") };
         let figure = format!(
-            "{}, {}{}: {} ({}), {least}",
+            "{}, {}{}: {} ({}), {least}{spread}",
             short(&control.system),
             short(&control.quantity),
             at(&control.factors),
@@ -144,11 +146,13 @@ fn figures(out: &mut String, outcome: &Outcome) {
         let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).min(58);
         for (figure, name) in of_it.iter().zip(&names).take(left) {
             let have = figure.values.iter().flatten().count();
+            let pooled = pooled(figure);
             let values = format!(
-                "{} ({}), {}",
+                "{} ({}), {}{}{pooled}",
                 value(figure.median, unit),
                 interval(figure.interval, unit),
-                count(have, "block")
+                count(have, "block"),
+                if pooled.is_empty() { "" } else { "; " }
             );
             // A name that is too long has a line of its own.
             if name.chars().count() > width {

@@ -31,15 +31,34 @@ pub struct ChangeRule {
 pub const LONGEST_HISTORY: usize = 1_000;
 /// Values on either side of a change at least: a single one may be an outlier.
 const FEWEST: usize = 3;
-/// Random orders that a split is compared with.
-const ORDERS: usize = 999;
+/// Random orders that a split is compared with: the fewest and the most. The smaller the error is to be, the
+/// more it takes to show it.
+const ORDERS: (usize, usize) = (999, 99_999);
+/// Orders that are as sharp by chance at the limit of the error: with fewer, chance would decide.
+const BY_CHANCE: f64 = 10.0;
+
+/// More than [`ORDERS`] can show is not asked for.
+const MOST_CONFIDENCE: f64 = 0.999_9;
 
 impl ChangeRule {
-    /// Changes with this confidence (0.5 to 0.999), and by at least this part of the level before: 0.02 for 2
-    /// %.
+    /// Changes with this confidence (0.5 to 0.9999), and by at least this part of the level before: 0.02 for
+    /// 2 %.
     pub fn new(confidence: f64, least: f64, seed: u64) -> ChangeRule {
-        let confidence = if confidence.is_nan() { 0.99 } else { confidence.clamp(0.5, 0.999) };
+        let confidence = if confidence.is_nan() { 0.99 } else { confidence.clamp(0.5, MOST_CONFIDENCE) };
         ChangeRule { confidence, least: if least.is_nan() { 0.0 } else { least.max(0.0) }, seed }
+    }
+
+    /// The rule for each of several histories, such that all together have the confidence of this one
+    /// (Bonferroni).
+    #[must_use]
+    pub fn among(self, histories: usize) -> ChangeRule {
+        let each = (1.0 - self.confidence) / histories.max(1) as f64;
+        ChangeRule { confidence: (1.0 - each).min(MOST_CONFIDENCE), ..self }
+    }
+
+    /// How many random orders are drawn.
+    fn orders(&self) -> usize {
+        ((BY_CHANCE / (1.0 - self.confidence)) as usize).clamp(ORDERS.0, ORDERS.1)
     }
 }
 
@@ -89,14 +108,18 @@ fn split(values: &[f64], rule: &ChangeRule, stream: u64) -> Option<(usize, f64)>
         return None;
     }
     let mut rng = Rng::new(rule.seed, stream);
-    let mut as_sharp = 0_usize;
-    for _ in 0..ORDERS {
+    let (mut as_sharp, orders) = (0_usize, rule.orders());
+    let most = (1.0 - rule.confidence + 1e-12) * (orders + 1) as f64;
+    for _ in 0..orders {
         shuffle(&mut ranks, &mut rng);
         // The order of summation differs, so equal splits may differ in the last bit.
         as_sharp += usize::from(sharpest(&ranks).is_some_and(|(_, s)| s >= sharpness * (1.0 - 1e-9)));
+        // Whatever the other orders are, this is no change.
+        if (as_sharp + 1) as f64 > most {
+            return None;
+        }
     }
-    let p = (as_sharp + 1) as f64 / (ORDERS + 1) as f64;
-    (p <= 1.0 - rule.confidence + 1e-12).then_some((at, p))
+    Some((at, (as_sharp + 1) as f64 / (orders + 1) as f64))
 }
 
 /// Where the ranks of both parts differ most: the split, and by how many deviations of the rank sum.
@@ -150,6 +173,22 @@ mod tests {
         assert!(at.len() == 2 && at[0].abs_diff(20) <= 1 && at[1].abs_diff(40) <= 1, "{found:?}");
         assert!((found[0].after - 110.0).abs() < 2.0 && (found[1].before - 110.0).abs() < 2.0, "{found:?}");
         assert!(found.iter().all(|c| c.p <= 0.01));
+    }
+
+    #[test]
+    fn many_histories_share_the_error_of_one() {
+        let rule = ChangeRule::new(0.95, 0.0, 1);
+        let experiments = |rule: ChangeRule| {
+            let any = |nth: &u64| {
+                (0..20).any(|one| !changes(&history(nth * 20 + one, &[(24, 100.0)]), &rule).is_empty())
+            };
+            (0..20).filter(any).count()
+        };
+        // Each with a confidence of 95 %, most experiments of 20 figures would have a change.
+        assert!(experiments(rule) >= 8, "{}", experiments(rule));
+        assert!(experiments(rule.among(20)) <= 3, "{}", experiments(rule.among(20)));
+        let planted = history(5, &[(15, 100.0), (15, 110.0)]);
+        assert_eq!(changes(&planted, &rule.among(20)).len(), 1);
     }
 
     #[test]

@@ -1,12 +1,8 @@
 //! Two systems side by side.
 
-use load::population::Rng;
 use serde::{Deserialize, Serialize};
 
-use super::interval::{
-    Estimate, FEWEST_RESAMPLED, Interval, Method, NoInterval, drawn, least, resampled, resampled_confidence,
-    sound, within_limits,
-};
+use super::interval::{Estimate, Interval, Method, NoInterval, least, sound, within_limits};
 use super::ranks::{Depth, mann_whitney, signed_depth, signed_rank, sum_depth};
 use super::sample::{MOST_VALUES, middle, sorted, usable};
 
@@ -145,32 +141,6 @@ fn apart(own: &[f64], other: &[f64], confidence: f64) -> Result<Estimate, NoInte
     })
 }
 
-/// The quotient of two medians and its interval by the bootstrap, which draws from each sample by itself.
-///
-/// This is the figure that a reader calculates from two reports. [`Unpaired::ratio`] is the better estimate
-/// where the laws of both samples have the same form.
-pub fn ratio_of_medians(
-    own: &[f64],
-    other: &[f64],
-    confidence: f64,
-    seed: u64,
-) -> Result<Estimate, NoInterval> {
-    let (own, other) = (sorted(own), sorted(other));
-    within_limits(own.len().min(other.len()), FEWEST_RESAMPLED)?;
-    within_limits(own.len().max(other.len()), FEWEST_RESAMPLED)?;
-    if own.iter().chain(&other).any(|v| *v <= 0.0) {
-        return Err(NoInterval::NotPositive);
-    }
-    let ratio = |a: &[f64], b: &[f64]| middle(a).unwrap_or(1.0) / middle(b).unwrap_or(1.0);
-    let mut rng = Rng::new(seed, 0);
-    let (low, high) = resampled(confidence, || {
-        let a = drawn(&own, &mut rng);
-        ratio(&a, &drawn(&other, &mut rng))
-    });
-    let interval = Interval::new(low, high, resampled_confidence(confidence), Method::Bootstrap);
-    Ok(Estimate { value: ratio(&own, &other), interval })
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -227,19 +197,6 @@ mod tests {
     }
 
     #[test]
-    fn ratio_of_medians_is_that_of_the_samples() {
-        let other: Vec<f64> = (1..=15).map(|v| 100.0 + f64::from(v)).collect();
-        let own: Vec<f64> = other.iter().map(|v| v * 1.5).collect();
-        let found = ratio_of_medians(&own, &other, 0.95, 1).unwrap();
-        assert_eq!(found.value, 1.5);
-        assert!(found.interval.low() < 1.5 && found.interval.low() > 1.35, "{found:?}");
-        assert!(found.interval.high() > 1.5 && found.interval.high() < 1.65, "{found:?}");
-        let few = ratio_of_medians(&own[..9], &other, 0.95, 1);
-        assert_eq!(few, Err(NoInterval::TooFew { have: 9, need: 10 }));
-        assert_eq!(ratio_of_medians(&[0.0; 10], &other, 0.95, 1), Err(NoInterval::NotPositive));
-    }
-
-    #[test]
     fn zero_has_a_shift_and_no_ratio() {
         let found = Paired::of(&[(0.0, 1.0); 6], 0.95).unwrap();
         assert_eq!((found.shift.value, found.ratio), (-1.0, None));
@@ -259,9 +216,6 @@ mod tests {
             if let Ok(found) = Paired::of(&pairs, confidence) {
                 prop_assert!(found.shift.interval.contains(found.shift.value));
                 prop_assert!(found.ratio.is_none_or(|r| r.value.is_finite() && r.interval.contains(r.value)));
-            }
-            if let Ok(found) = ratio_of_medians(&own, &other, confidence, 1) {
-                prop_assert!(found.interval.half_width().is_finite());
             }
             if let Ok(found) = Unpaired::of(&own, &other, confidence) {
                 prop_assert!(found.shift.interval.contains(found.shift.value));

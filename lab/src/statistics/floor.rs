@@ -26,6 +26,14 @@ impl Floor {
         Ok(Floor { shift: furthest(interval.low(), interval.high()), log_ratio, control })
     }
 
+    /// The larger of two floors: that of a comparison whose sides have a control each.
+    #[must_use]
+    pub fn larger(self, other: Floor) -> Floor {
+        let log_ratio = self.log_ratio.zip(other.log_ratio).map(|(one, other)| one.max(other));
+        let control = if other.log_ratio > self.log_ratio { other.control } else { self.control };
+        Floor { shift: self.shift.max(other.shift), log_ratio, control }
+    }
+
     /// The least difference that may be claimed, in the unit of the metric.
     pub fn shift(&self) -> f64 {
         self.shift
@@ -103,6 +111,16 @@ mod tests {
             "{:?}",
             of(1.2)
         );
+    }
+
+    #[test]
+    fn larger_of_two_floors_has_the_larger_of_each() {
+        let of = |noise: f64| {
+            let system: Vec<_> = (0..8).map(|i| Some(100.0 + noise * f64::from(i % 3))).collect();
+            Floor::of(&system, &[Some(100.0); 8], 0.95).unwrap()
+        };
+        assert_eq!(of(1.0).larger(of(4.0)), of(4.0));
+        assert_eq!(of(4.0).larger(of(1.0)), of(4.0));
     }
 
     #[test]

@@ -100,8 +100,6 @@ pub enum NoInterval {
         /// The largest number.
         most: usize,
     },
-    /// A value is zero or negative, so there is no quotient.
-    NotPositive,
 }
 
 impl fmt::Display for NoInterval {
@@ -111,7 +109,6 @@ impl fmt::Display for NoInterval {
             NoInterval::TooMany { have, most } => {
                 write!(f, "{have} values are too many: {most} are compared")
             }
-            NoInterval::NotPositive => f.write_str("a value is zero or negative, so there is no quotient"),
         }
     }
 }

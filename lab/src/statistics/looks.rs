@@ -4,7 +4,6 @@ use load::population::statistics::{normal_cdf, normal_quantile};
 use serde::{Deserialize, Serialize};
 
 use super::interval::{least, sound};
-use super::judge::{Judgement, Verdict};
 
 /// A moment at which claims are judged.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -64,6 +63,25 @@ impl Schedule {
         Schedule { looks: out, alpha }
     }
 
+    /// The schedule of an experiment that was judged before under this number of shorter plans, and goes on.
+    /// `seen` blocks were looked at.
+    ///
+    /// To extend an experiment after its verdict is to look again, which the schedule before did not plan: it
+    /// spent all of its error. So each extension adds half of the error of the one before, and all plans
+    /// together err at most twice as often as the first one alone ([`Schedule::error_of_all`]).
+    pub fn extended(most_blocks: usize, looks: usize, confidence: f64, plans: u32, seen: usize) -> Schedule {
+        let alpha = (1.0 - sound(confidence)) / 2_f64.powi(i32::try_from(plans).unwrap_or(i32::MAX));
+        let mut schedule = Schedule::new(most_blocks, looks, 1.0 - alpha);
+        schedule.looks.retain(|look| look.last || look.blocks > seen);
+        schedule
+    }
+
+    /// The probability that a verdict of an experiment is wrong which was extended this number of times.
+    pub fn error_of_all(confidence: f64, extensions: u32) -> f64 {
+        let first = 1.0 - sound(confidence);
+        first * (2.0 - 0.5_f64.powi(i32::try_from(extensions).unwrap_or(i32::MAX)))
+    }
+
     /// The confidence of the last look. A plan that is to keep its power calculates with it
     /// ([`super::detectable`]).
     pub fn last_confidence(&self) -> f64 {
@@ -73,11 +91,6 @@ impl Schedule {
     /// All looks, in order.
     pub fn looks(&self) -> &[Look] {
         &self.looks
-    }
-
-    /// The look after this number of blocks, if there is one.
-    pub fn after(&self, blocks: usize) -> Option<Look> {
-        self.looks.iter().copied().find(|look| look.blocks == blocks)
     }
 
     /// The last look of an experiment that ends earlier than planned, because its time is over. It spends all
@@ -94,44 +107,10 @@ fn spending(part: f64, alpha: f64) -> f64 {
     2.0 * normal_cdf(normal_quantile(alpha / 2.0) / part.max(1e-9).sqrt())
 }
 
-/// What follows a look.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Step {
-    /// The experiment goes on to the next look.
-    GoOn,
-    /// Every claim has PASS or FAIL.
-    AllDecided,
-    /// Every interval is as narrow as was asked for.
-    NarrowEnough,
-    /// All planned blocks are done.
-    BlocksSpent,
-}
-
-/// Decides after a look. `narrow` is half of the width of an interval that is narrow enough, as a part of its
-/// value: 0.01 for 1 %; none if that is no reason to stop.
-pub fn step(look: &Look, judged: &[Judgement], narrow: Option<f64>) -> Step {
-    let decided = |j: &Judgement| matches!(j.verdict, Verdict::Pass | Verdict::Fail);
-    let is_narrow = |j: &Judgement, part: f64| {
-        let found = j.interval.zip(j.measured);
-        found.is_some_and(|(interval, measured)| interval.half_width() <= part * measured.abs())
-    };
-    if !judged.is_empty() && judged.iter().all(decided) {
-        Step::AllDecided
-    } else if narrow.is_some_and(|part| !judged.is_empty() && judged.iter().all(|j| is_narrow(j, part))) {
-        Step::NarrowEnough
-    } else if look.last {
-        Step::BlocksSpent
-    } else {
-        Step::GoOn
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::{Claim, Evidence, Kind, Rule, judge};
     use super::*;
 
     /// At half of the blocks: 2 (1 - Phi(1.96 / sqrt(1/2))) = 2 (1 - Phi(2.7718)), by a table of the normal
@@ -147,7 +126,6 @@ mod tests {
         let looks = Schedule::new(24, 3, 0.95);
         let at: Vec<(usize, bool)> = looks.looks().iter().map(|l| (l.blocks, l.last)).collect();
         assert_eq!(at, [(12, false), (18, false), (24, true)]);
-        assert_eq!((looks.after(12), looks.after(13)), (Some(looks.looks()[0]), None));
         let single = Schedule::new(10, 1, 0.95);
         assert_eq!(single.looks().len(), 1);
         assert!((single.looks()[0].confidence - 0.95).abs() < 1e-12);
@@ -166,28 +144,26 @@ mod tests {
     }
 
     #[test]
+    fn extension_after_a_verdict_has_half_of_the_error() {
+        let first = Schedule::new(20, 3, 0.95);
+        let longer = Schedule::extended(40, 3, 0.95, 1, 20);
+        let spent =
+            |schedule: &Schedule| schedule.looks().iter().map(|look| 1.0 - look.confidence).sum::<f64>();
+        assert!((spent(&first) - 0.05).abs() < 1e-9);
+        assert!(spent(&longer) <= 0.025 + 1e-9 && longer.last_confidence() > 0.975);
+        // What was seen is not looked at again.
+        assert!(longer.looks().iter().all(|look| look.blocks > 20), "{longer:?}");
+        assert_eq!(Schedule::extended(20, 3, 0.95, 0, 0), first);
+        let of_all = [0, 1, 2].map(|extensions| Schedule::error_of_all(0.95, extensions));
+        assert!(of_all.iter().zip([0.05, 0.075, 0.0875]).all(|(found, want)| (found - want).abs() < 1e-12));
+    }
+
+    #[test]
     fn experiment_that_ends_early_spends_what_is_left() {
         let looks = Schedule::new(24, 3, 0.95);
         assert!((looks.ended(11).confidence - 0.95).abs() < 1e-12);
         let spent = 1.0 - looks.looks()[0].confidence;
         assert!((looks.ended(13).confidence - (1.0 - (0.05 - spent))).abs() < 1e-12);
-    }
-
-    #[test]
-    fn experiment_stops_when_decided_narrow_or_spent() {
-        let judged = |limit: f64| {
-            let own: Vec<_> = (0..10).map(|i| Some(100.0 + f64::from(i))).collect();
-            let kind = Kind::AtMost { limit };
-            let claim = Claim { metric: "p99".into(), unit: "ms".into(), system: "new".into(), kind };
-            judge(&claim, &Evidence { own: &own, other: &[], floor: None }, &Rule::new(0.95, 6, 1))
-        };
-        let look = Look { blocks: 10, confidence: 0.99, last: false };
-        assert_eq!(step(&look, &[judged(200.0), judged(50.0)], None), Step::AllDecided);
-        assert_eq!(step(&look, &[judged(104.0)], None), Step::GoOn);
-        assert_eq!(step(&look, &[judged(104.0)], Some(0.05)), Step::NarrowEnough);
-        assert_eq!(step(&look, &[judged(104.0)], Some(0.01)), Step::GoOn);
-        assert_eq!(step(&Look { last: true, ..look }, &[judged(104.0)], None), Step::BlocksSpent);
-        assert_eq!(step(&look, &[], Some(1.0)), Step::GoOn);
     }
 
     proptest! {

@@ -17,10 +17,9 @@
 //! | what does the same build show against itself | [`Floor`] |
 //! | is a claim kept | [`judge`] |
 //! | how many blocks does it take | [`detectable`], [`repetitions_for`] |
-//! | may the experiment stop | [`Schedule`], [`step`] |
+//! | may the experiment stop | [`Schedule`] |
 //! | is the warm-up over | [`steady`] |
 //! | does a run count | [`screen`] |
-//! | what does a call take | [`cost`] |
 //! | when did a figure change | [`changes`] |
 //!
 //! Every function is total: NaN, infinities, empty and constant samples give an answer or a named refusal.
@@ -28,7 +27,6 @@
 mod changes;
 mod claim;
 mod compare;
-mod cost;
 mod floor;
 #[cfg(test)]
 mod hostile;
@@ -45,19 +43,18 @@ mod summary;
 
 pub use changes::{Change, ChangeRule, LONGEST_HISTORY, changes};
 pub use claim::{Claim, Kind};
-pub use compare::{Paired, Unpaired, pairs, ratio_of_medians};
-pub use cost::{Cost, Counter, NoCost, cost};
+pub use compare::{Paired, Unpaired, pairs};
 pub use floor::Floor;
 pub use interval::{
     Estimate, FEWEST_RESAMPLED, Interval, Method, NoInterval, bootstrap, median_interval, order_statistics,
 };
 pub use judge::{Evidence, Judgement, Rule, Verdict, judge};
 pub use latencies::Latencies;
-pub use looks::{Look, MOST_LOOKS, Schedule, Step, step};
+pub use looks::{Look, MOST_LOOKS, Schedule};
 pub use power::{Detectable, Goal, Spread, detectable, repetitions_for};
 pub use ranks::{RankTest, mann_whitney, signed_rank};
 pub use sample::{LARGEST, MOST_VALUES, SMALLEST, median};
 pub use screening::{Fact, Failures, Observed, Screened, Share, Tolerance, screen, unequal};
-pub use steady::{Steadiness, SteadyRule, Trend, all_steady, steady, trend};
+pub use steady::{Steadiness, SteadyRule, Trend, steady, trend};
 pub(crate) use summary::needs;
 pub use summary::{Percentile, Summary};

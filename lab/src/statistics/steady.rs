@@ -144,18 +144,6 @@ fn rest_is_steady(rest: &[f64], level: f64, rule: &SteadyRule) -> bool {
     !drifts && same_level(first, others, level, rule) && same_level(earlier, last, level, rule)
 }
 
-/// Since when all of several series are steady: the latest of them, or the first that is not.
-pub fn all_steady<'a>(series: impl IntoIterator<Item = &'a [f64]>, rule: &SteadyRule) -> Steadiness {
-    let mut since = 0;
-    for one in series {
-        match steady(one, rule) {
-            Steadiness::Since { index } => since = since.max(index),
-            other => return other,
-        }
-    }
-    Steadiness::Since { index: since }
-}
-
 /// The level that drifts are compared with; that of a series of mostly zeros is its largest magnitude.
 fn level_of(series: &[f64]) -> f64 {
     let sizes = sorted(&series.iter().map(|v| v.abs()).collect::<Vec<_>>());
@@ -250,14 +238,10 @@ mod tests {
     }
 
     #[test]
-    fn several_series_are_steady_when_the_last_one_is() {
+    fn short_series_and_gaps_show_nothing() {
         let flat = series(90, |_, noise| 10.0 + noise);
-        let rise = series(90, |at, noise| if at < 30.0 { at * 10.0 } else { 300.0 } + noise);
-        let both = all_steady([flat.as_slice(), &rise], &RULE);
-        assert_eq!(both, steady(&rise, &RULE));
         assert_eq!(steady(&flat[..19], &RULE), Steadiness::TooShort { have: 19, need: 20 });
-        let gaps = vec![f64::NAN; 40];
-        assert_eq!(steady(&gaps, &RULE), Steadiness::Never { drift: 0.0 });
+        assert_eq!(steady(&[f64::NAN; 40], &RULE), Steadiness::Never { drift: 0.0 });
     }
 
     proptest! {

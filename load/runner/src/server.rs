@@ -6,7 +6,7 @@ use load::report::Fact;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use wire::Time;
 use worker_runtime::monotonic_now;
@@ -18,6 +18,44 @@ pub struct Server {
     name: String,
     /// Its UDP sockets at the target's address.
     datagrams: BTreeSet<u64>,
+    /// What its threads have used.
+    threads: Mutex<Threads>,
+}
+
+/// Processor time of threads. What a thread had used stays counted when it has ended.
+#[derive(Debug, Default)]
+struct Threads {
+    /// Nanoseconds by process and thread, as last read.
+    seen: BTreeMap<(u32, String), f64>,
+    /// Of threads whose number another one has.
+    replaced: f64,
+}
+
+impl Threads {
+    /// Notes what a thread has used so far.
+    fn note(&mut self, pid: u32, thread: String, nanos: f64) {
+        let before = self.seen.insert((pid, thread), nanos).unwrap_or(0.0);
+        if nanos < before {
+            self.replaced += before;
+        }
+    }
+
+    /// Reads those of a process; whether it still is.
+    fn read(&mut self, pid: u32) -> bool {
+        let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return false };
+        for task in tasks.flatten() {
+            let text = fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+            if let Some(nanos) = text.split_whitespace().next().and_then(|word| word.parse().ok()) {
+                self.note(pid, task.file_name().to_string_lossy().into_owned(), nanos);
+            }
+        }
+        true
+    }
+
+    /// Of all, seconds.
+    fn seconds(&self) -> f64 {
+        (self.replaced + self.seen.values().sum::<f64>()) / 1e9
+    }
 }
 
 /// Readings of the kernel's lists of sockets without anything new, after which nothing is missing. The lists
@@ -64,12 +102,13 @@ impl Server {
             None => owners(&datagrams.union(&listeners).copied().collect()),
         };
         let name = name(*pids.first()?);
-        Some(Server { pids, name, datagrams })
+        Some(Server { pids, name, datagrams, threads: Mutex::default() })
     }
 
     fn used(&self) -> Used {
-        let seconds: Vec<f64> = self.pids.iter().filter_map(|&pid| cpu_seconds(pid)).collect();
-        Used { cpu_seconds: seconds.iter().sum(), drops: self.drops(), alive: seconds.len() }
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let alive = self.pids.iter().filter(|pid| threads.read(**pid)).count();
+        Used { cpu_seconds: threads.seconds(), drops: self.drops(), alive }
     }
 
     fn drops(&self) -> u64 {
@@ -103,16 +142,6 @@ impl Server {
 
 fn name(pid: u32) -> String {
     fs::read_to_string(format!("/proc/{pid}/comm")).map_or_else(|_| String::new(), |s| s.trim().to_owned())
-}
-
-/// Processor time of a process and all its threads, seconds; none if it has ended.
-fn cpu_seconds(pid: u32) -> Option<f64> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
-    let nanos = |path: &Path| {
-        let text = fs::read_to_string(path.join("schedstat")).ok()?;
-        text.split_whitespace().next()?.parse::<f64>().ok()
-    };
-    Some(tasks.flatten().filter_map(|task| nanos(&task.path())).sum::<f64>() / 1e9)
 }
 
 /// Whether an address is one of this machine's: a packet to it would leave from it. (That a socket can be
@@ -373,6 +402,18 @@ mod tests {
     }
 
     #[test]
+    fn threads_that_ended_stay_counted() {
+        let mut threads = Threads::default();
+        threads.note(1, "1".to_owned(), 2e9);
+        threads.note(1, "2".to_owned(), 3e9);
+        // The second has ended, and a later one has its number.
+        threads.note(1, "1".to_owned(), 4e9);
+        assert_eq!(threads.seconds(), 7.0);
+        threads.note(1, "2".to_owned(), 1e9);
+        assert_eq!(threads.seconds(), 8.0);
+    }
+
+    #[test]
     fn reading_ends_when_nothing_new_comes() {
         let readings = |all: usize, known: &[usize]| {
             let mut made = 0;
@@ -408,8 +449,12 @@ mod tests {
                 .parse::<u64>()
                 .expect("its inode")
         });
-        let server =
-            Server { pids: vec![std::process::id()], name: String::new(), datagrams: BTreeSet::from(own) };
+        let server = Server {
+            pids: vec![std::process::id()],
+            name: String::new(),
+            datagrams: BTreeSet::from(own),
+            threads: Mutex::default(),
+        };
         // The first is filled until it loses some; others may be under way then.
         while server.drops() == 0 {
             for _ in 0..1_000 {

@@ -3,6 +3,7 @@
 use super::credentials::{Challenge, Credentials};
 use super::inject::Injections;
 use super::template::{Brief, Digits, Outline};
+use crate::population::Rng;
 
 /// What stays the same for a whole run; [`super::Scenario::bind`] writes it into the templates.
 #[derive(Clone, Debug)]
@@ -39,6 +40,9 @@ pub struct Run {
     pub version: &'static str,
 }
 
+/// The stream of `[random]` under a worker's seed.
+const RANDOM: u64 = 0x7261_6e64_6f6d;
+
 /// What one worker keeps for its calls.
 #[derive(Debug)]
 pub struct Desk {
@@ -48,6 +52,8 @@ pub struct Desk {
     pub credentials: Credentials,
     /// `[dynamic_id]`: goes up by one with each use (`-dynamicStart`).
     pub dynamic_id: u64,
+    /// What `[random]` draws from.
+    pub(super) random: Rng,
     /// The `[call_number]` that was shown last, and its digits.
     pub(super) number: (u64, Digits),
     /// Room for texts under way.
@@ -61,6 +67,7 @@ impl Desk {
             injections,
             credentials: Credentials::new(seed),
             dynamic_id: dynamic_start,
+            random: Rng::new(seed, RANDOM),
             number: (0, Digits::new()),
             scratch: Vec::new(),
         }

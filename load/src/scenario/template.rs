@@ -3,6 +3,7 @@
 mod cut;
 mod dates;
 mod model;
+mod random;
 mod seek;
 #[cfg(test)]
 pub(super) mod tests;
@@ -14,6 +15,7 @@ pub use cut::is_keyword;
 use super::credentials::Wanted;
 use super::facts::{Facts, Run};
 use super::variables::{Slot, Vars};
+use random::Random;
 use seek::{Found, write_header};
 
 pub use dates::{date_time, timestamp};
@@ -66,6 +68,8 @@ enum Piece {
     Authentication { user: Option<Box<Template>>, password: Option<Box<Template>> },
     /// `[fill variable= text=]`.
     Fill { slot: Slot, text: Box<[u8]> },
+    /// `[random length= of=]`.
+    Random(Random),
     /// The end of a line of nothing but keywords: where all are empty, the line is dropped and rendering
     /// goes on at `skip`.
     DropIfEmpty { skip: Skip },
@@ -253,6 +257,7 @@ impl Template {
                 let count = count.clamp(0.0, 65_535.0) as usize;
                 out.extend(text.iter().cycle().take(count));
             }
+            Piece::Random(random) => random.write(&mut facts.desk.random, out),
             _ => {}
         }
         Ok(())

@@ -10,6 +10,9 @@ use std::process::{Command, Output, Stdio};
 /// A machine with other tests on it makes the generator late; these tests are not about that.
 const CALM: &str = "[workload]\nrate = 50\ncallees = 5\noptions = [\"--lateness\", \"60000\"]\n";
 
+/// These tests run at the same time.
+const SHARED: &str = "--share-machine";
+
 /// An empty folder with an experiment in it.
 fn experiment(name: &str, text: &str) -> (PathBuf, PathBuf) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("lab-{name}-{}", std::process::id()));
@@ -27,7 +30,7 @@ fn lab(arguments: &[&str], paths: &[&Path]) -> Output {
 
 /// The outcome of `lab run`, and its exit status.
 fn outcome(file: &Path, out: &Path) -> (Value, Option<i32>) {
-    let done = lab(&["run", "--output", "json", "--out"], &[out, file]);
+    let done = lab(&["run", SHARED, "--output", "json", "--out"], &[out, file]);
     let said = String::from_utf8_lossy(&done.stderr);
     let found = serde_json::from_slice(&done.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
     (found, done.status.code())
@@ -75,7 +78,11 @@ fn archived_run_is_reproduced() {
     let (file, out) = experiment("again", &short(CALM).replace("repetitions = 2", "repetitions = 1"));
     outcome(&file, &out);
     let archive = archives(&out).first().cloned().expect("a run");
-    let done = lab(&["reproduce", "--times", "1", "--output", "json"], &[&archive]);
+    // It has options for the generator.
+    let refused = lab(&["reproduce", SHARED], &[&archive]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && said.contains("--trust"), "{refused:?}");
+    let done = lab(&["reproduce", SHARED, "--trust", "--times", "1", "--output", "json"], &[&archive]);
     assert_eq!(done.status.code(), Some(0), "{done:?}");
     let found: Value = serde_json::from_slice(&done.stdout).unwrap();
     let figures = found["figures"].as_array().unwrap();
@@ -87,7 +94,7 @@ fn archived_run_is_reproduced() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     fs::write(&archive, bytes).unwrap();
-    let damaged = lab(&["reproduce"], &[&archive]);
+    let damaged = lab(&["reproduce", SHARED, "--trust"], &[&archive]);
     assert_eq!(damaged.status.code(), Some(2), "{damaged:?}");
 }
 
@@ -140,7 +147,7 @@ fn server_that_does_not_start_is_named_with_its_words() {
     let program = wrapper(file.parent().unwrap(), "echo no such port >&2; exit 7");
     let system = format!("[system.broken]\nbinary = \"{}\"\n", program.display());
     fs::write(&file, short(&format!("{CALM}{system}"))).unwrap();
-    let done = lab(&["run", "--out"], &[&out, &file]);
+    let done = lab(&["run", SHARED, "--out"], &[&out, &file]);
     let said = String::from_utf8_lossy(&done.stderr);
     assert_eq!(done.status.code(), Some(2), "{said}");
     assert!(said.contains("broken") && said.contains("no such port"), "{said}");
@@ -150,7 +157,7 @@ fn server_that_does_not_start_is_named_with_its_words() {
 fn interrupted_experiment_goes_on_where_it_was() {
     let (file, out) = experiment("interrupted", &short(CALM));
     let mut running = Command::new(binary())
-        .args(["lab", "run", "--output", "json", "--out"])
+        .args(["lab", "run", SHARED, "--output", "json", "--out"])
         .args([&out, &file])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -165,7 +172,7 @@ fn interrupted_experiment_goes_on_where_it_was() {
     if kept.len() < 4 {
         assert_eq!(status.code(), Some(3), "it was stopped");
     }
-    let done = lab(&["run", "--out"], &[&out, &file]);
+    let done = lab(&["run", SHARED, "--out"], &[&out, &file]);
     let said = String::from_utf8_lossy(&done.stderr);
     assert_eq!(done.status.code(), Some(0), "{said}");
     // A block has two runs. One that was cut is made again whole.
@@ -194,7 +201,7 @@ fn signals_leave_no_process_of_an_experiment_behind() {
         let (file, out) =
             experiment("signals", &short(CALM).replace("measure = \"2s\"", "measure = \"60s\""));
         let mut running = Command::new(binary())
-            .args(["lab", "run", "--out"])
+            .args(["lab", "run", SHARED, "--out"])
             .args([&out, &file])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -242,6 +249,79 @@ fn server_that_is_killed_and_comes_back_is_no_void_run() {
     let (file, out) = experiment("killed", &once.replace("repetitions = 2", "repetitions = 1"));
     let (found, status) = outcome(&file, &out);
     assert_eq!((text(&found, "verdict"), status), ("MEASURED", Some(0)), "{found}");
+}
+
+#[test]
+fn server_that_ends_before_its_kill_makes_a_run_void() {
+    let (file, out) = experiment("early", "");
+    let program = wrapper(file.parent().unwrap(), "exec timeout -s KILL 2 STROWGER \"$@\"");
+    let hasty = CALM.replace("options = [", "options = [\"--nd\", \"--recv-timeout\", \"1000\", ");
+    let system = format!("[system.early]\nbinary = \"{}\"\n", program.display());
+    let kill = "[[fault]]\nkind = \"kill\"\nat = \"5s\"\nlasts = \"200ms\"\n";
+    let long = short(&format!("{hasty}{system}{kill}")).replace("measure = \"2s\"", "measure = \"6s\"");
+    fs::write(&file, long.replace("repetitions = 2", "repetitions = 1")).unwrap();
+    let (found, status) = outcome(&file, &out);
+    assert_eq!((text(&found, "verdict"), status), ("VOID", Some(3)), "{found}");
+    assert!(text_of_run(&found, "void").contains("ended during the run"), "{found}");
+}
+
+#[test]
+fn folder_in_use_or_of_another_experiment_is_refused() {
+    let (file, out) = experiment("taken", &short(CALM).replace("measure = \"2s\"", "measure = \"5s\""));
+    let mut running = Command::new(binary())
+        .args(["lab", "run", SHARED, "--out"])
+        .args([&out, &file])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    eventually("it begins", || out.join("experiment.json").exists().then_some(()));
+    let second = lab(&["run", SHARED, "--out"], &[&out, &file]);
+    let said = String::from_utf8_lossy(&second.stderr);
+    assert_eq!(second.status.code(), Some(2), "{said}");
+    assert!(said.contains(&format!("in use by another `strowger lab` (process {})", running.id())), "{said}");
+    assert!(Command::new("kill").args(["-INT", &running.id().to_string()]).status().unwrap().success());
+    eventually("it ends", || running.try_wait().unwrap());
+    // Another rate is another experiment.
+    let before = fs::read(out.join("experiment.json")).unwrap();
+    let other = lab(&["run", SHARED, "--set", "workload.rate=60", "--out"], &[&out, &file]);
+    let said = String::from_utf8_lossy(&other.stderr);
+    assert_eq!(other.status.code(), Some(2), "{said}");
+    assert!(said.contains("results of another experiment"), "{said}");
+    assert_eq!(fs::read(out.join("experiment.json")).unwrap(), before);
+}
+
+#[test]
+fn report_does_not_replace_a_verdict_by_one_of_fewer_runs() {
+    let (file, out) = experiment("fewer", &short(CALM));
+    assert_eq!(outcome(&file, &out).1, Some(0));
+    let before = fs::read(out.join("outcome.json")).unwrap();
+    fs::rename(&archives(&out)[0], out.join("aside")).unwrap();
+    let again = lab(&["report"], &[&out]);
+    let said = String::from_utf8_lossy(&again.stderr);
+    assert_eq!(again.status.code(), Some(2), "{said}");
+    assert!(said.contains("archives of 1 of them are not here"), "{said}");
+    assert_eq!(fs::read(out.join("outcome.json")).unwrap(), before);
+}
+
+#[test]
+fn reproduction_that_is_interrupted_says_stopped() {
+    let (file, out) = experiment("halted", &short(CALM).replace("repetitions = 2", "repetitions = 1"));
+    outcome(&file, &out);
+    let archive = archives(&out).first().cloned().expect("a run");
+    let mut running = Command::new(binary())
+        .args(["lab", "reproduce", SHARED, "--trust"])
+        .arg(&archive)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid = running.id();
+    eventually("its system is started", || Some(groups_of(pid)).filter(|groups| !groups.is_empty()));
+    assert!(Command::new("kill").args(["-INT", &pid.to_string()]).status().unwrap().success());
+    assert_eq!(eventually("it ends", || running.try_wait().unwrap()).code(), Some(3));
 }
 
 #[test]
@@ -294,7 +374,7 @@ fn runs_of_a_program_that_changed_are_made_again() {
         .unwrap();
     assert_eq!(outcome(&file, &out).1, Some(0));
     wrapper(file.parent().unwrap(), "# anew\nexec STROWGER \"$@\"");
-    let done = lab(&["run", "--out"], &[&out, &file]);
+    let done = lab(&["run", SHARED, "--out"], &[&out, &file]);
     let said = String::from_utf8_lossy(&done.stderr);
     assert!(
         done.status.success() && said.contains("left out: 2 runs of a program that has changed"),

@@ -1,45 +1,30 @@
-//! The messages of the bench's workload `mixed` are messages to our parser.
+//! The mixed traffic of `lab/calls/mixed`: the messages of 29 kinds of clients go through the server.
 
-use sip_message::{Index, Limits, Name, NameAddr, Parsed, parse};
-use std::collections::BTreeSet;
-use std::process::Command;
+use live::{Setup, figure, fresh_ip, load, text};
 
-/// The messages that verify/bench/mixed/show.py prints: what each is called, and its bytes.
-fn messages() -> Vec<(String, Vec<u8>)> {
-    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../bench/mixed/show.py");
-    let done = Command::new("python3").args([program, "--raw", "--each", "3"]).output().expect("python3");
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    let (mut rest, mut found) = (done.stdout.as_slice(), Vec::new());
-    while !rest.is_empty() {
-        let end = rest.iter().position(|&byte| byte == b'\n').expect("a line before each message");
-        let (head, after) = rest.split_at(end);
-        let head = String::from_utf8(head.to_vec()).unwrap();
-        let length: usize = head.rsplit(' ').next().unwrap().parse().unwrap();
-        let (message, more) = after[1..].split_at(length);
-        found.push((head, message.to_vec()));
-        rest = more;
-    }
-    found
+/// A file of the folder.
+fn own(name: &str) -> String {
+    format!("{}/../../lab/calls/mixed/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
 #[test]
-fn mixed_messages_are_parsed_without_flaw() {
-    let all = messages();
-    let kinds: BTreeSet<&str> = all.iter().filter_map(|(head, _)| head.split(' ').next()).collect();
-    assert!(kinds.len() >= 20, "{} kinds", kinds.len());
-    // With an index that others used, and with a new one.
-    let mut used = Index::new();
-    for (head, bytes) in &all {
-        for index in [&mut used, &mut Index::new()] {
-            let message = match parse(bytes, index, &Limits::default()) {
-                Parsed::Good(message) => message,
-                Parsed::Bad(_, flaw) => panic!("{head}: {flaw:?}\n{}", String::from_utf8_lossy(bytes)),
-                Parsed::Garbage(why) => panic!("{head}: {why}\n{}", String::from_utf8_lossy(bytes)),
-            };
-            for contact in message.values(Name::Contact) {
-                let shown = String::from_utf8_lossy(contact);
-                assert!(NameAddr::parse(contact).is_ok(), "{head}: {shown}");
-            }
-        }
-    }
+fn mixed_flows_complete_through_the_server() {
+    let server = Setup::open().domain("lab.test").workers(1).config("[proxy]\nmtu = 65535\n").start();
+    let (target, here) = (server.sip().to_string(), fresh_ip().to_string());
+    let (caller, callee) = (own("caller.xml"), own("callee.xml"));
+    let (calls, registrations) = (own("calls.csv"), own("registrations.csv"));
+    let common =
+        ["--sf", &caller, "-i", &here, "-p", "5060", "--key", "domain", "lab.test", "--workers", "1"];
+    let run = |own: &[&str]| {
+        let out = load(&[&common[..], own, &[target.as_str()]].concat());
+        let said = text(&out);
+        assert!(out.status.success(), "{said}");
+        assert_eq!(figure(&said, "Calls failed"), 0.0, "{said}");
+        said
+    };
+    run(&["--inf", &registrations, "-r", "200", "-m", "1000"]);
+    // Every kind calls and is called in the first lines.
+    let said = run(&["--inf", &calls, "--answer", &callee, "-r", "50", "-m", "400"]);
+    assert_eq!(figure(&said, "Calls begun"), 400.0, "{said}");
+    assert_eq!(figure(&said, "Unexpected messages"), 0.0, "{said}");
 }

@@ -36,6 +36,20 @@ fn sentence_reads_as_it_is_shown() {
         ("failures of A at most 0", "failures of A at most 0"),
         ("cpu/call of A at most 3 of empty", "cpu/call of A at most 3 of empty"),
     ];
+    let sentences = sentences.into_iter().chain([
+        (
+            "cpu/call of A where transport = tcp at most 2 of where transport = udp",
+            "cpu/call of A where transport = tcp at most 2 of A where transport = udp",
+        ),
+        (
+            "cpu/call of A where transport=tcp and rate=1000 within 5% of B where rate = 4000",
+            "cpu/call of A where rate = 1000 and transport = tcp within 1.05 of B where rate = 4000",
+        ),
+        (
+            "cpu/call of A where transport = tcp at most 2 of B at 4000/s",
+            "cpu/call of A at most 2 of B where rate = 4000 and transport = tcp",
+        ),
+    ]);
     for (written, shown) in sentences {
         assert_eq!(claim(&format!("that = '{written}'")).to_string(), shown);
         assert_eq!(claim(&format!("that = '{shown}'")).to_string(), shown);
@@ -51,6 +65,10 @@ fn keys_mean_the_same_as_a_sentence() {
             "calls/s of A at least 1.25 of B",
         ),
         ("metric = 'cpu'\nof = 'A'\nwithin = '5%'\nrelative_to = 'B'", "cpu of A within 5% of B"),
+        (
+            "metric = 'cpu'\nof = 'A'\nat_most = 2\nat = { transport = 'tcp' }\nrelative_at = { transport = 'udp' }",
+            "cpu of A where transport = tcp at most 2 of where transport = udp",
+        ),
         (
             "metric = 'cpu'\nof = 'A'\nat_most = '9%'\nat = { rate = 1000 }",
             "cpu of A at most 9% where rate = 1000",
@@ -128,6 +146,26 @@ fn mistakes_point_into_the_sentence() {
             "expected a factor, found \"x\"; write `where FACTOR = VALUE`",
         ),
         ("cpu of A at most 9% at 1000/s where rate = 4000", "31:", "`rate` has two values; write two claims"),
+        (
+            "cpu of A where rate = 1000 at most 2 of A where rate = 1000",
+            "43:",
+            "A is compared with itself; name another system;",
+        ),
+        (
+            "cpu of A where rate = 1000 at most 2 of A where transport = udp",
+            "43:",
+            "`transport` has a value on one side only; write `where transport = VALUE` before the limit too",
+        ),
+        (
+            "cpu of A at most 2 of where rate = 1000",
+            "23:",
+            "expected a system, found \"where\"; one of A, B, empty",
+        ),
+        (
+            "cpu of A where rate = 1000 at most 2 of A where rate = 7",
+            "56:",
+            "no run has rate = \"7\"; one of 1000, 4000",
+        ),
         ("cpu of A at most 9% often", "21:", "expected the end, found \"often\"; remove it,"),
     ];
     for (sentence, column, message) in mistakes {
@@ -171,4 +209,34 @@ fn claim_is_judged_as_it_was_written() {
     assert_eq!(judged("cpu of B within 5% of A").kind, same);
     let least = crate::statistics::Kind::AtLeastTimes { of: "A".to_owned(), times: 2.0 };
     assert_eq!(judged("calls/s of B at least 2 of A").kind, least);
+}
+
+#[test]
+fn other_side_has_its_own_values_of_factors() {
+    let claim = claim("that = 'cpu of A where transport = tcp at most 2 of B where transport = udp'");
+    let experiment = good(SYSTEMS);
+    let concerned: Vec<String> = experiment
+        .setups()
+        .iter()
+        .filter(|setup| claim.concerns(&setup.combination))
+        .filter_map(|setup| claim.other_side(&setup.combination))
+        .map(|(system, combination)| format!("{system} at {combination}"))
+        .collect();
+    assert_eq!(concerned, ["B at rate = 1000, transport = udp", "B at rate = 4000, transport = udp"]);
+}
+
+#[test]
+fn control_is_on_a_side_of_each_comparison() {
+    let controls = |claims: &[&str], key: &str| {
+        let claims: String =
+            claims.iter().map(|claim| format!("[[claim]]\nthat = 'cpu of {claim}'\n")).collect();
+        let systems = "[system.A]\n[system.B]\n[system.C]\n[system.D]\n";
+        good(&format!("{key}\n{systems}{claims}")).controls().to_vec()
+    };
+    assert_eq!(controls(&["B at most 1 of A", "C at most 1 of A"], ""), ["A"]);
+    assert_eq!(controls(&["A at most 1 of B", "C at most 1 of D"], ""), ["B", "D"]);
+    assert_eq!(controls(&["A at most 1 of B", "C at most 1 of A"], ""), ["A"]);
+    // One that is on no side says nothing of the claim.
+    assert_eq!(controls(&["A at most 1 of B"], "control = 'C'"), ["C", "B"]);
+    assert_eq!(controls(&["A at most 9%"], ""), ["A"]);
 }

@@ -134,6 +134,28 @@ fn mistakes_are_reported_with_place_and_mend() {
 }
 
 #[test]
+fn systems_that_do_not_run_have_no_claims() {
+    let of = |at: &str, claim: &str| {
+        let text = format!(
+            "[system.A]\n[system.B]\nat = {at}\n[factor]\nrate = [1, 2]\n[[claim]]\nthat = \"cpu of {claim}\"\n"
+        );
+        read(&text).map(|experiment| experiment.plan().unwrap().runs().len())
+    };
+    let two = "[system.A]\n[system.B]\nat = { rate = 1 }\n[factor]\nrate = [1, 2]\n";
+    let kept: Vec<usize> = good(two).setups().iter().map(|s| good(&s.to_toml()).subjects().len()).collect();
+    assert_eq!(kept, [3, 2], "an archived setup has the systems that run");
+    // A twice and B once at one rate, A twice at the other; seven blocks or more.
+    assert_eq!(of("{ rate = 1 }", "B at most 2 of A where rate = 1").map(|runs| runs % 5), Ok(0));
+    let found = listed(&of("{ rate = 1 }", "B at most 2 of A").unwrap_err());
+    assert!(
+        found.starts_with("x.toml:6:1: a claim on a system that does not run at rate = 2; add"),
+        "{found}"
+    );
+    let found = listed(&of("{ rat = 1 }", "A at most 2%").unwrap_err());
+    assert!(found.starts_with("x.toml:3:6: B runs at values of `rat`, which is no factor; name"), "{found}");
+}
+
+#[test]
 fn all_mistakes_are_reported_once_and_in_order() {
     let text = "measure = -1\n[factor]\nrate = [1, 2]\n[workload]\ncallees = \"x\"\nworkes = 1\n[system.A]\nworkers = 0\n";
     let errors = read(text).unwrap_err();
@@ -196,33 +218,6 @@ fn workloads_that_cannot_be_run_are_refused() {
     let found = refused("[workload]\nhold = \"51s\"\n");
     assert!(found.starts_with("x.toml:2:8: calls of 51s: more than 50s; make `hold` shorter"), "{found}");
     assert!(good("[workload]\nhold = \"50s\"\n").plan().is_ok());
-}
-
-#[test]
-fn calls_and_associations_do_not_mix() {
-    let echo = "[system.A]\nkind = \"echo\"\n";
-    for (text, wanted) in [
-        (format!("{echo}[workload]\nrate = 5\n"), "answers no calls; add associations = 1000"),
-        (
-            format!("{echo}[system.B]\n[workload]\nassociations = 9\n"),
-            "system B is of a kind that is measured by calls",
-        ),
-        (
-            format!("{echo}[workload]\nassociations = 9\nhold = 5\n"),
-            "x.toml:5:8: associations have no `hold`",
-        ),
-        ("[workload]\nrequest = 999\n".to_owned(), "x.toml:2:11: only associations have `request`"),
-        (
-            format!("{echo}piggyback = true\n[workload]\nassociations = 9\n"),
-            "x.toml:3:13: only the handshake of SCTP",
-        ),
-        ("[system.A]\nsockets = \"tcp\"\n".to_owned(), "x.toml:2:11: only systems of kind \"echo\""),
-    ] {
-        let errors = Experiment::read(&Sources::new("x.toml", &text)).unwrap_err();
-        assert!(listed(&errors).contains(wanted), "{}", listed(&errors));
-    }
-    let good_one = format!("{echo}[workload]\nassociations = 9\nrequest = 500\nrate = 3\n");
-    assert!(good(&good_one).plan().is_ok());
 }
 
 #[test]

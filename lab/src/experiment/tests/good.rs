@@ -10,7 +10,7 @@ fn empty_file_is_an_experiment() {
     assert_eq!(setup.systems.keys().collect::<Vec<_>>(), ["this"]);
     assert_eq!(setup.systems["this"], System::default());
     assert_eq!((&setup.workload, &setup.measuring), (&Workload::default(), &Measuring::default()));
-    assert_eq!(experiment.control(), "this");
+    assert_eq!(experiment.controls(), ["this"]);
     let names: Vec<String> = experiment.subjects().iter().map(ToString::to_string).collect();
     assert_eq!(names, ["this", "this.again"]);
     assert_eq!(experiment.plan().unwrap().runs().len(), 2 * 7);
@@ -32,7 +32,7 @@ that = "cpu/call of B at most 1.05 of A"
 "#,
     );
     assert_eq!(experiment.question(), "Is B slower than A?");
-    assert_eq!(experiment.control(), "A");
+    assert_eq!(experiment.controls(), ["A"]);
     let names: Vec<String> = experiment.subjects().iter().map(ToString::to_string).collect();
     assert_eq!(names, ["A", "A.again", "B"]);
     assert_eq!(experiment.setups()[0].workload.rate, 2_000.0);
@@ -93,7 +93,7 @@ every = "5s"
     );
     let setup = &experiment.setups()[0];
     assert_eq!(experiment.question(), "all keys");
-    assert_eq!((experiment.seed(), experiment.control()), (9, "b"));
+    assert_eq!((experiment.seed(), experiment.controls()), (9, &["b".to_owned()][..]));
     assert_eq!(setup.measuring.warm_up, WarmUp::Fixed(Duration::from_secs(4)));
     let workload = &setup.workload;
     assert_eq!((workload.rate, workload.transport), (12.5, Transport::Tls));
@@ -160,9 +160,9 @@ fn answering_side_follows_from_the_scenario() {
 
 #[test]
 fn budget_replaces_repetitions() {
-    // A block of two runs takes 2 * (3 + 30 + 10) seconds at most.
+    // A block of two runs takes 2 * (3 + 30 + 1 + 10) seconds at most.
     assert_eq!(good("budget = '10m'").plan().unwrap().blocks(), 6);
-    assert_eq!(good("budget = '1h'").plan().unwrap().blocks(), 41);
+    assert_eq!(good("budget = '1h'").plan().unwrap().blocks(), 40);
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn plan_shows_what_is_compared_and_the_order() {
         "question = 'why'\nrepetitions = 2\nwarm_up = 5\n[factor]\nrate = [1, 2]\n[[claim]]\nthat = 'calls/s at least 1/s'\n",
     );
     let plan = experiment.plan().unwrap();
-    let text = experiment.plan_text(&experiment.plan().unwrap());
+    let text = experiment.plan_text(&experiment.plan().unwrap(), None);
     let head: Vec<&str> = text.lines().take(8).collect();
     assert_eq!(head[0], "question    why");
     assert_eq!(head[2], "systems     this, this.again (A/A control: this runs twice)");
@@ -220,7 +220,7 @@ fn plan_shows_what_is_compared_and_the_order() {
         "shows       no verdict: 2 blocks are too few for 2 claims; write repetitions = 7 or more"
     );
     assert_eq!(text.matches("this.again at rate = 2").count(), 2, "{text}");
-    let json = experiment.plan_json(&experiment.plan().unwrap());
+    let json = experiment.plan_json(&experiment.plan().unwrap(), None);
     assert_eq!(json["runs"].as_array().unwrap().len(), 8);
     assert_eq!(json["runs"][0]["id"], plan.runs()[0].id().to_string());
     assert_eq!(json["seconds"]["most"], 144.0);
@@ -230,15 +230,17 @@ fn plan_shows_what_is_compared_and_the_order() {
 fn plan_says_which_difference_it_can_show() {
     let experiment = good("repetitions = 10");
     let found = experiment.detectable(Spread::Assumed { relative: 0.02 }).unwrap();
-    assert!(experiment.plan_text(&experiment.plan().unwrap()).contains(&format!("shows       {found}\n")));
-    assert_eq!(experiment.plan_json(&experiment.plan().unwrap())["detectable"]["factor"], found.factor);
+    assert!(
+        experiment.plan_text(&experiment.plan().unwrap(), None).contains(&format!("shows       {found}\n"))
+    );
+    assert_eq!(experiment.plan_json(&experiment.plan().unwrap(), None)["detectable"]["factor"], found.factor);
 }
 
 #[test]
 fn plan_with_earlier_looks_shows_less() {
     let experiment = good("repetitions = 24");
     assert_eq!(
-        experiment.schedule().looks().iter().map(|look| look.blocks).collect::<Vec<_>>(),
+        experiment.schedule(&[]).looks().iter().map(|look| look.blocks).collect::<Vec<_>>(),
         [12, 18, 24]
     );
     let spread = Spread::Assumed { relative: 0.02 };
@@ -289,4 +291,22 @@ fn rival_that_names_back_ends_has_some() {
     let experiment = good(&format!("[system.rival]\n{rival}[workload]\ncapacity = [300, 150]\n"));
     assert!(experiment.setups()[0].systems["rival"].has_backends());
     assert!(!good("").setups()[0].systems["this"].has_backends());
+}
+
+#[test]
+fn warm_up_until_steady_takes_what_its_samples_take() {
+    let seconds = |text: &str| {
+        let bounds = good(text).setups()[0].measuring.warm_up_bounds();
+        (bounds.0.as_secs(), bounds.1.as_secs())
+    };
+    // Sixteen samples of a second, the rest of the second before them, and a second for the rate.
+    assert_eq!(seconds(""), (18, 31));
+    assert_eq!(seconds("warm_up = '4s'"), (4, 4));
+    let refused = listed(&read("warm_up_limit = '9s'").unwrap_err());
+    assert!(refused.starts_with("x.toml:1:"), "{refused}");
+    assert!(
+        refused.contains("no series is found steady within 9s; write warm_up_limit = \"17s\" or more"),
+        "{refused}"
+    );
+    assert_eq!(seconds("warm_up_limit = '9s'\nwarm_up = '9s'"), (9, 9));
 }

@@ -90,7 +90,7 @@ fn repetitions_and_budget_of_different_layers_do_not_clash() {
         Experiment::read(&sources(text).with_options([option])).unwrap().plan().unwrap().blocks()
     };
     assert_eq!(blocks("budget = '1h'", "repetitions=3"), 3);
-    assert_eq!(blocks("repetitions = 3", "budget=1h"), 41);
+    assert_eq!(blocks("repetitions = 3", "budget=1h"), 40);
 }
 
 #[test]
@@ -116,6 +116,23 @@ fn scenario_file_is_part_of_what_is_measured() {
     assert_eq!(setup.inputs[0].0, "lab/calls.xml");
     let other = Sources::new("lab/x.toml", "workload.scenario = 'calls.xml'")
         .with_files(|_| Ok("<other/>".to_owned()));
+    assert_ne!(Experiment::read(&other).unwrap().id(), experiment.id());
+}
+
+#[test]
+fn injection_files_start_at_the_document_and_are_measured() {
+    let text = "workload.rows = 'calls.csv'\nworkload.registrations = 'calls/own.csv'\n";
+    let own = Sources::new("lab/x.toml", text).with_files(|_| Ok("own".to_owned()));
+    let experiment = Experiment::read(&own).unwrap_or_else(|errors| panic!("{}", listed(&errors)));
+    let setup = &experiment.setups()[0];
+    let inputs: Vec<&str> = setup.inputs.iter().map(|(path, _)| path.as_str()).collect();
+    assert_eq!(inputs, ["lab/calls.csv", "lab/calls/own.csv"]);
+    assert!(
+        experiment.to_toml().contains("registrations = \"lab/calls/own.csv\""),
+        "{}",
+        experiment.to_toml()
+    );
+    let other = Sources::new("lab/x.toml", text).with_files(|_| Ok("other".to_owned()));
     assert_ne!(Experiment::read(&other).unwrap().id(), experiment.id());
 }
 

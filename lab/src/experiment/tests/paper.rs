@@ -102,7 +102,7 @@ fn reference_changes_neither_name_nor_verdicts() {
     let (without, with) = (good(SYSTEMS), good(&with("what = 'peak of A'\nvalue = 1")));
     assert_eq!(without.id(), with.id());
     assert_eq!((without.judged(), without.repetitions()), (with.judged(), with.repetitions()));
-    let plan = with.plan_text(&with.plan().expect("it can be run"));
+    let plan = with.plan_text(&with.plan().expect("it can be run"), None);
     assert!(plan.contains("paper       A. Author") && plan.contains("references  1 of 1 have"), "{plan}");
     // The text beside the results has them too.
     let again = good(with.to_toml());

@@ -83,6 +83,7 @@ fn page_shows_its_parts_in_order() {
 /// An outcome in which every field has a value that occurs nowhere else.
 fn marked() -> Outcome {
     Outcome {
+        looks: Vec::new(),
         version: 1,
         experiment: "m-experiment".to_owned(),
         question: "m-question".to_owned(),
@@ -102,6 +103,7 @@ fn marked() -> Outcome {
             more: Some(1_117),
         }],
         controls: vec![Control {
+            spread_percent: Some(13.7),
             system: "m-control".to_owned(),
             quantity: "m-control-figure".to_owned(),
             factors: vec![Fact::new("m-control-factor", "m-control-level")],
@@ -110,6 +112,8 @@ fn marked() -> Outcome {
             floor_percent: Some(12.4),
         }],
         figures: vec![Figure {
+            pooled: Some(1_335.0),
+            pooled_interval: Some((1_336.0, 1_337.0)),
             subject: "m-subject".to_owned(),
             quantity: "m-quantity".to_owned(),
             unit: "m-figure-unit".to_owned(),
@@ -135,6 +139,7 @@ fn marked() -> Outcome {
             note: "m-paper-note".to_owned(),
         }],
         runs: vec![RunLine {
+            steady: None,
             id: "m-run".to_owned(),
             block: 1_441,
             subject: "m-run-subject".to_owned(),
@@ -150,7 +155,7 @@ fn marked() -> Outcome {
 }
 
 /// The values of [`marked`] that every report shows.
-const SHOWN: [&str; 28] = [
+const SHOWN: [&str; 30] = [
     "m-question",
     "m-verdict",
     "m-reason",
@@ -179,6 +184,8 @@ const SHOWN: [&str; 28] = [
     "1,663 to 1,664 m-paper-unit",
     "16.65",
     "m-paper-note",
+    "all runs together 1,335 m-figure-unit",
+    "1,336 to 1,337 m-figure-unit",
 ];
 
 #[test]
@@ -193,6 +200,7 @@ fn page_shows_every_field() {
         "about 1117 more",
         "11.5 %",
         "12.4 %",
+        "13.7 %",
         "m-run<",
         "1441",
         "m-run-subject",
@@ -218,6 +226,7 @@ fn text_shows_the_essence_in_100_columns() {
         "1441",
         "m-run-factor = m-run-level",
         "m-note",
+        "runs spread by 13.7%",
     ]) {
         assert!(shown.contains(field), "{field} is not in {shown}");
     }
@@ -473,17 +482,19 @@ fn pair(a: (f64, f64), b: (f64, f64)) -> (Outcome, Outcome) {
         outcome.figures.truncate(1);
         outcome.figures[0].median = Some(f64::midpoint(low, high));
         outcome.figures[0].interval = Some((low, high));
+        outcome.figures[0].values =
+            (0..8).map(|nth| Some(low + f64::from(nth) * (high - low) / 7.0)).collect();
         outcome
     };
     (outcome(a), outcome(b))
 }
 
 #[test]
-fn comparison_tells_intervals_apart() {
+fn comparison_tells_differences_from_chance() {
     for (a, b, relation, better, words) in [
-        ((1.0, 2.0), (3.0, 4.0), Relation::Higher, Some(false), "intervals are apart: B is worse"),
-        ((3.0, 4.0), (1.0, 2.0), Relation::Lower, Some(true), "intervals are apart: B is better"),
-        ((1.0, 2.0), (2.0, 4.0), Relation::Overlap, None, "intervals overlap: no difference shown"),
+        ((1.0, 2.0), (3.0, 4.0), Relation::Higher, Some(false), "B is worse"),
+        ((3.0, 4.0), (1.0, 2.0), Relation::Lower, Some(true), "B is better"),
+        ((1.0, 2.0), (1.1, 2.2), Relation::NoDifference, None, "no difference shown"),
     ] {
         let (a, b) = pair(a, b);
         let compared = comparison(&a, &b);
@@ -493,8 +504,15 @@ fn comparison_tells_intervals_apart() {
         assert!(compared.to_json().contains("\"change_percent\""));
     }
     let (a, mut b) = pair((1.0, 2.0), (3.0, 4.0));
-    b.figures[0].interval = None;
+    b.figures[0].values.truncate(1);
     assert_eq!(comparison(&a, &b).figures[0].relation, Relation::Unknown);
+    // Medians of many blocks may differ where their own intervals overlap.
+    let (mut a, mut b) = pair((1.0, 2.0), (1.5, 2.5));
+    for (nth, outcome) in [&mut a, &mut b].into_iter().enumerate() {
+        let at = |value: i32| Some(f64::from(value % 40) / 40.0 + 1.0 + nth as f64 / 4.0);
+        outcome.figures[0].values = (0..200).map(at).collect();
+    }
+    assert_eq!(comparison(&a, &b).figures[0].relation, Relation::Higher);
     b.figures[0].subject = "other".to_owned();
     let compared = comparison(&a, &b);
     assert_eq!(

@@ -114,6 +114,7 @@ pub fn machine() -> Vec<Fact> {
 
 fn line(record: &RunRecord) -> RunLine {
     RunLine {
+        steady: None,
         id: record.run.id.clone(),
         block: record.run.block,
         subject: record.subject(),
@@ -132,6 +133,8 @@ fn figure(subject: usize, quantity: &str, unit: &str, scale: f64, at: &[Fact], b
     let median = crate::statistics::median(&values);
     let interval = crate::statistics::median_interval(&values, 0.95, 0).ok();
     Figure {
+        pooled: None,
+        pooled_interval: None,
         subject: SUBJECTS[subject].to_owned(),
         quantity: quantity.to_owned(),
         unit: unit.to_owned(),
@@ -216,6 +219,7 @@ pub fn experiment(blocks: u32) -> (Outcome, Vec<RunRecord>) {
         ..ClaimOutcome::default()
     };
     let control = |quantity: &str, ratio: f64| Control {
+        spread_percent: Some(1.5),
         system: "strowger".to_owned(),
         quantity: quantity.to_owned(),
         factors: factors(1_000, "udp"),
@@ -224,6 +228,7 @@ pub fn experiment(blocks: u32) -> (Outcome, Vec<RunRecord>) {
         floor_percent: Some(2.5),
     };
     let outcome = Outcome {
+        looks: Vec::new(),
         version: crate::outcome::VERSION,
         experiment: "0123456789abcdef".to_owned(),
         question: "Does a call cost less at Strowger than at Kamailio, and how does it grow with the rate?"

@@ -2,7 +2,7 @@
 
 use super::super::context::{Context, Place};
 use super::super::steps::Kind;
-use super::{Lengths, NO_SKIP, Number, Piece, Seeker, Template, Text};
+use super::{Lengths, NO_SKIP, Number, Piece, Random, Seeker, Template, Text};
 
 /// Longest message template, in bytes: what a datagram holds.
 const MOST_TEXT: usize = 65_000;
@@ -81,7 +81,7 @@ fn is_plain(head: &str, base: &str) -> bool {
 /// Whether a name is a keyword of the language, which comes before one of `-key`.
 pub fn is_keyword(name: &str) -> bool {
     let field = name.strip_prefix("field").is_some_and(|number| number.parse::<u16>().is_ok());
-    field || is_plain(name, name) || ["authentication", "fill", "file"].contains(&name)
+    field || is_plain(name, name) || ["authentication", "fill", "file", "random"].contains(&name)
 }
 
 impl<'c, 'a> Cutter<'c, 'a> {
@@ -306,6 +306,7 @@ impl<'c, 'a> Cutter<'c, 'a> {
             "authentication" => self.authentication(&parameters),
             "fill" => self.fill(&parameters),
             "file" => self.file(&parameters),
+            "random" => self.random(&parameters),
             _ => {
                 if let Some(name) = head.strip_prefix("last_") {
                     self.header(name, parameters.place, at_start);
@@ -452,6 +453,14 @@ impl<'c, 'a> Cutter<'c, 'a> {
             );
         }
         self.piece(Piece::Fill { slot, text: text.into() });
+    }
+
+    fn random(&mut self, parameters: &Parameters<'_>) {
+        parameters.only(&["length", "of"], self.context);
+        match Random::new(parameters.get("length"), parameters.get("of")) {
+            Ok(random) => self.piece(Piece::Random(random)),
+            Err((what, mend)) => self.context.complain(parameters.place, "[random]", what, mend),
+        }
     }
 
     fn file(&mut self, parameters: &Parameters<'_>) {

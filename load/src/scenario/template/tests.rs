@@ -223,6 +223,24 @@ fn body_is_what_stands_in_the_section() {
 }
 
 #[test]
+fn random_texts_differ_and_follow_the_seed() {
+    let lines = "A: [random length=8 of=0-9][random length=1-3]|[random]";
+    let text = format!("<scenario><send><![CDATA[\n INFO sip:q@w SIP/2.0\n{lines}]]></send></scenario>");
+    let problems = read_with(&text, &[]).unwrap_err();
+    assert!(problems[0].to_string().contains("[random]: it does not say how long"), "{problems:?}");
+    let scenario = scenario("A: [random length=8 of=0-9]\nB: [random length=8 of=0-9]");
+    let shown = || String::from_utf8(render(template(&scenario), |_| {}).1).unwrap();
+    let text = shown();
+    let values: Vec<&str> = text.lines().skip(1).take(2).filter_map(|line| line.get(3..)).collect();
+    assert!(
+        values.iter().all(|value| value.len() == 8 && value.bytes().all(|b| b.is_ascii_digit())),
+        "{text}"
+    );
+    assert_ne!(values[0], values[1]);
+    assert_eq!(shown(), text);
+}
+
+#[test]
 fn variables_and_fillings_are_shown() {
     let scenario = scenario("A: [$v][$n] [fill variable=n] [fill variable=n text=\"ab\"]\n[$v]");
     let mut call = scenario.variables.values(Scope::Call);
