@@ -9,6 +9,7 @@
 pub mod beside;
 pub mod experiment;
 pub mod judgement;
+mod occupancy;
 pub mod outcome;
 pub mod record;
 pub mod report;

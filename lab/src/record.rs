@@ -2,9 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use load::backend::NodeReport;
 use load::report::{Distribution, Fact, Report, SeriesReport};
 
 use crate::experiment::{Measure, Quantity, Run, Statistic};
+use crate::occupancy;
 use crate::statistics::{median, needs};
 
 /// Version of [`RunRecord`] as JSON. It grows when an old reader would misunderstand a new file.
@@ -29,6 +31,8 @@ pub struct RunRecord {
     pub samples: SeriesReport,
     /// When the measurement began and ended, seconds since the first sample.
     pub window: (f64, f64),
+    /// What back ends with a modelled capacity did, warm-up included; empty if there were none.
+    pub backends: Vec<NodeReport>,
     /// Faults that were injected: when, seconds since the start of the measurement, and what.
     pub faults: Vec<(f64, String)>,
     /// Whether the warm-up ended because everything was steady; `None` if it had a fixed length.
@@ -134,6 +138,9 @@ impl RunRecord {
     /// out.
     pub fn figure(&self, quantity: Quantity) -> Option<f64> {
         let load = &self.load;
+        if quantity.measure == Measure::Occupancy {
+            return occupancy::statistic(&occupancy::merged(&self.backends), quantity.statistic?);
+        }
         if quantity.measure.is_distribution() {
             // Named as in the report of the generator.
             return self.latency(quantity.measure.name(), quantity.statistic);
@@ -276,6 +283,15 @@ mod tests {
 
     fn quantity(measure: Measure) -> Quantity {
         Quantity { measure, statistic: measure.is_distribution().then_some(Statistic::Percentile(99_000)) }
+    }
+
+    #[test]
+    fn occupancy_is_that_of_the_back_ends() {
+        let found = vec![load::backend::Found { requests: 3, seconds: 1.0 }; 2];
+        let record = RunRecord { backends: vec![NodeReport { found, ..NodeReport::default() }], ..record() };
+        let mean = Quantity { measure: Measure::Occupancy, statistic: Some(Statistic::Mean) };
+        assert_eq!(record.figure(mean), Some(0.5));
+        assert_eq!(RunRecord::default().figure(mean), None);
     }
 
     fn record() -> RunRecord {

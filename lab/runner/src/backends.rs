@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use lab::experiment::Workload;
-use load::backend::BackendReport;
+use load::backend::{BackendReport, NodeReport};
 
 use crate::addresses::{Addresses, PORT};
 use crate::generator::lateness;
@@ -86,15 +86,18 @@ impl Backends {
         self.processes.get_mut(usize::try_from(number.checked_sub(1)?).ok()?)
     }
 
-    /// Why the run says nothing of the system because of them, after their end.
-    pub fn void(&self) -> Vec<String> {
-        let Some(path) = &self.report else { return Vec::new() };
+    /// What those of a modelled capacity did, and why the run says nothing of the system because of them;
+    /// after their end.
+    pub fn report(&self) -> (Vec<NodeReport>, Vec<String>) {
+        let Some(path) = &self.report else { return (Vec::new(), Vec::new()) };
         let read = fs::read_to_string(path).map_err(|error| error.to_string());
         let report = read
             .and_then(|text| serde_json::from_str::<BackendReport>(&text).map_err(|error| error.to_string()));
         match report {
-            Ok(report) => report.void.iter().map(|why| format!("the back ends: {why}")).collect(),
-            Err(error) => vec![format!("the back ends left no report: {error}")],
+            Ok(BackendReport { nodes, void, .. }) => {
+                (nodes, void.iter().map(|why| format!("the back ends: {why}")).collect())
+            }
+            Err(error) => (Vec::new(), vec![format!("the back ends left no report: {error}")]),
         }
     }
 }
@@ -164,7 +167,7 @@ mod tests {
     #[test]
     fn back_ends_without_report_make_a_run_void() {
         let report = Some(PathBuf::from("/nothing/backends.json"));
-        assert_eq!(Backends { report, ..Backends::default() }.void().len(), 1);
-        assert!(Backends::default().void().is_empty());
+        assert_eq!(Backends { report, ..Backends::default() }.report().1.len(), 1);
+        assert_eq!(Backends::default().report(), (Vec::new(), Vec::new()));
     }
 }

@@ -75,7 +75,7 @@ impl Generator<'_> {
         command.args(["--users", &workload.users.to_string(), "--domain", DOMAIN]);
         command.args(["--compress", &workload.compress.to_string()]);
         if workload.find_peak {
-            command.args(["--find-peak", "--trial", &milliseconds(measure)]);
+            self.search(command, measure);
         } else {
             command.args([
                 "--measure",
@@ -83,6 +83,17 @@ impl Generator<'_> {
                 "--with",
                 &format!("warm_up={}", milliseconds(warm_up)),
             ]);
+        }
+    }
+
+    fn search(&self, command: &mut Command, trial: Duration) {
+        command.args(["--find-peak", "--trial", &milliseconds(trial)]);
+        if let Some(highest) = self.workload.rate_max {
+            command.args(["-rate_max", &highest.to_string()]);
+        }
+        let resolution = self.workload.resolution;
+        if resolution != Workload::default().resolution {
+            command.args(["--resolution", &(100.0 * resolution).to_string()]);
         }
     }
 
@@ -103,7 +114,7 @@ impl Generator<'_> {
         let (calls, period) = if whole { (workload.rate, "1s") } else { (workload.rate * 1e3, "1000s") };
         command.args(["-r", &rate(calls).to_string(), "--rp", period]);
         if workload.find_peak {
-            command.args(["--find-peak", "--trial", &milliseconds(measure)]);
+            self.search(command, measure);
             return Ok(());
         }
         if workload.arrivals == ArrivalTimes::Poisson {

@@ -281,7 +281,7 @@ impl<'a> Performance<'a> {
         let ended = self.system.ended();
         let samples = self.sampler.stop();
         let described = std::mem::take(&mut self.system.described);
-        let Stopped { output: system_log, void } = self.system.stop();
+        let Stopped { output: system_log, backends, void } = self.system.stop();
         let length = report.windows.measured;
         let window = (window_from.as_secs_f64(), window_from.as_secs_f64() + length);
         let mut record = RunRecord {
@@ -297,6 +297,7 @@ impl<'a> Performance<'a> {
             load: report,
             samples,
             window,
+            backends,
             faults: self.faults,
             notes: self.notes,
             steady,

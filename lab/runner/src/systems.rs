@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lab::experiment::{System, SystemKind, Transport, Workload};
+use load::backend::NodeReport;
 use load::report::Fact;
 
 use crate::addresses::{Addresses, PORT};
@@ -126,7 +127,8 @@ impl Running {
             process.stop(STOP);
             output.push_str(&process.output());
         }
-        Stopped { output, void: self.backends.void() }
+        let (backends, void) = self.backends.report();
+        Stopped { output, backends, void }
     }
 }
 
@@ -135,6 +137,8 @@ impl Running {
 pub struct Stopped {
     /// What it wrote, and the servers behind it.
     pub output: String,
+    /// What servers of a modelled capacity behind it did.
+    pub backends: Vec<NodeReport>,
     /// Why the run says nothing of it, because of the servers behind it.
     pub void: Vec<String>,
 }

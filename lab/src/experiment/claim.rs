@@ -36,6 +36,8 @@ named! {
         Cpu = "cpu",
         /// Memory of the system at the end of the measurement, MiB.
         Memory = "memory",
+        /// Requests at a back end with a capacity when another one came.
+        Occupancy = "occupancy",
         /// The highest load that conforms, calls a second or users.
         Peak = "peak",
         /// Time from a fault until calls succeed again, seconds.
@@ -55,12 +57,14 @@ impl Measure {
                 | Measure::Registration
                 | Measure::Refresh
                 | Measure::Transaction
+                | Measure::Occupancy
         )
     }
 
     /// The unit of its figures; empty for a count.
     pub const fn unit(self) -> &'static str {
         match self {
+            Measure::Occupancy => "",
             distribution if distribution.is_distribution() => "ms",
             Measure::Calls => "/s",
             Measure::Success | Measure::Cpu => "%",
@@ -81,6 +85,9 @@ impl Measure {
             Measure::CpuPerCall => "Processor time of the system for each call that succeeded",
             Measure::Cpu => "Processor time of the system, of one processor",
             Measure::Memory => "Memory of the system at the end of the measurement",
+            Measure::Occupancy => {
+                "Requests at a back end when another one came, the warm-up included; needs `capacity`"
+            }
             Measure::Peak => "The highest load that conforms, calls a second or users; needs `find_peak`",
             Measure::Recovery => {
                 "Time from a fault until a second with half of the calls before it, and none that failed"
@@ -265,7 +272,8 @@ mod tests {
     fn distributions_are_latencies_of_the_generator() {
         for (name, measure) in Measure::ALL {
             let latency = load::metrics::Measure::from_key(name).filter(|m| !m.is_duration());
-            assert_eq!(measure.is_distribution(), latency.is_some(), "{name}");
+            let is_time = measure.is_distribution() && *measure != Measure::Occupancy;
+            assert_eq!(is_time, latency.is_some(), "{name}");
             assert!(!measure.meaning().is_empty(), "{name}");
         }
     }

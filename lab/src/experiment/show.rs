@@ -206,6 +206,13 @@ impl Experiment {
     fn power_text(&self, plan: &Plan, spread: Spread) -> String {
         match self.detectable(spread) {
             Ok(detectable) => detectable.to_string(),
+            Err(_) if self.claims().is_empty() => {
+                let (fewest, blocks) = (self.fewest_blocks(), plan.blocks());
+                format!(
+                    "figures without interval: {blocks} blocks are too few for one; {fewest} would do, \
+                     with --set repetitions={fewest}"
+                )
+            }
             Err(_) => {
                 let (fewest, verdicts) = (self.fewest_blocks(), self.judged().max(1));
                 format!(

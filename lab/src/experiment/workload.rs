@@ -71,6 +71,10 @@ keys! {
         arrivals: ArrivalTimes = ArrivalTimes::Poisson, choice(ArrivalTimes::ALL);
         /// Whether each run searches for the highest load that conforms. `measure` is the length of a trial.
         find_peak: bool = false, flag();
+        /// The highest rate that a search tries. Without it: none.
+        rate_max: Option<f64> = None, amount(0.001..=10_000_000.0).optional();
+        /// How narrow the result of a search is, as a share of the load.
+        resolution: f64 = 0.02, amount(0.001..=0.5);
         /// The transport between generator and system.
         transport: Transport = Transport::Udp, choice(Transport::ALL);
         /// One connection for all calls of a worker, or one for each call.

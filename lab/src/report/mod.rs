@@ -15,6 +15,7 @@ mod distribution;
 mod figures;
 mod groups;
 mod hlog;
+mod occupancy;
 mod page;
 mod papers;
 mod runs;

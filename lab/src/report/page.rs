@@ -5,7 +5,7 @@ use load::report::svg::{Page, escape, quoted};
 use load::scenario::date_time;
 
 use super::words::{class, count, cut, meaning, short};
-use super::{claims, costs, distribution, figures, groups, papers, runs, series, wrong};
+use super::{claims, costs, distribution, figures, groups, occupancy, papers, runs, series, wrong};
 use crate::outcome::Outcome;
 use crate::record::RunRecord;
 
@@ -100,6 +100,7 @@ pub fn html(outcome: &Outcome, records: &[RunRecord]) -> String {
     claims::controls(&mut p, outcome);
     figures::figures(&mut p, outcome);
     distribution::distributions(&mut p, &combinations);
+    occupancy::occupancy(&mut p, &combinations);
     series::series(&mut p, &combinations);
     costs::costs(&mut p, &combinations);
     runs::runs(&mut p, outcome);

@@ -16,7 +16,7 @@ mod tests;
 mod transactions;
 
 pub use processor::Processor;
-pub use report::{BackendReport, NodeReport};
+pub use report::{BackendReport, Found, MOST_FOUND, NodeReport};
 pub use station::{Kind, Model, Station};
 
 use crate::metrics::Hist;
@@ -151,11 +151,12 @@ impl Backend {
     fn done(&mut self, now: Time, done: f64, ticket: Ticket, out: &mut Outbox) {
         let start = self.start;
         let Some(one) = self.transactions.get(ticket) else { return };
-        let (at, dialog, invite, bye) = (one.node, one.dialog, one.invite, one.bye);
+        let (at, dialog, invite, bye, found) = (one.node, one.dialog, one.invite, one.bye, one.found);
         let took = done - one.came.since(start).as_secs_f64();
         let reliable = one.flow.transport.is_reliable();
         let Some(node) = self.nodes.get_mut(at) else { return };
         node.sums[usize::from(!invite)] += took.max(0.0);
+        node.counts.count_found(found, took.max(0.0));
         match (invite, bye) {
             (true, _) => node.counts.invites += 1,
             (_, true) => node.counts.byes += 1,
@@ -233,6 +234,7 @@ impl Backend {
         let seconds = self.seconds(came);
         let kind = if invite { Kind::Invite } else { Kind::Other };
         let Some(node) = self.nodes.get_mut(at) else { return };
+        let found = u32::try_from(node.station.processor().len()).unwrap_or(u32::MAX);
         if node.station.offer(seconds, kind, Job::New(ticket)).is_err() {
             self.transactions.end(ticket);
             return self.refuse(at, flow, message, (503, |counts| &mut counts.refused), out);
@@ -240,6 +242,7 @@ impl Backend {
         node.counts.most = node.counts.most.max(node.station.processor().len() as u64);
         let Some(one) = self.transactions.get(ticket) else { return };
         (one.cseq, one.invite, one.bye, one.inside) = (message.cseq(), invite, bye, inside);
+        one.found = found;
         headers(message, flow, &tag, &mut self.scratch, &mut one.text);
         if begins {
             self.transactions.set_copies(ticket, copies);

@@ -39,6 +39,36 @@ pub struct NodeReport {
     pub most: u64,
     /// Seconds in which there was something to do by the model.
     pub busy_seconds: f64,
+    /// How many requests were there when another one came: entry n is of those that found n. The last entry
+    /// that there may be, [`MOST_FOUND`], is of those that found as many or more.
+    pub found: Vec<Found>,
+}
+
+/// The last entry of [`NodeReport::found`].
+pub const MOST_FOUND: usize = 1_000;
+
+/// Requests that found the same number of others at a back end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Found {
+    /// How many there were, worked on to their end.
+    pub requests: u64,
+    /// The sum of their times from arrival to end by the model, seconds.
+    pub seconds: f64,
+}
+
+impl NodeReport {
+    /// Counts a request that found `others`, and took `seconds`.
+    pub(super) fn count_found(&mut self, others: u32, seconds: f64) {
+        let at = usize::try_from(others).unwrap_or(MOST_FOUND).min(MOST_FOUND);
+        if self.found.len() <= at {
+            self.found.resize(at + 1, Found::default());
+        }
+        if let Some(found) = self.found.get_mut(at) {
+            found.requests += 1;
+            found.seconds += seconds;
+        }
+    }
 }
 
 /// What all back ends of a program have done.

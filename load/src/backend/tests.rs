@@ -463,3 +463,22 @@ fn figures_of_a_program_that_was_late_or_lost_something_are_void() {
     );
     assert!(report.void[1].ends_with("5.000 ms, limit 4.999 ms"), "{:?}", report.void);
 }
+
+#[test]
+fn request_is_counted_by_how_many_it_found() {
+    let mut world = World::new(&[slow()]);
+    // One after the other: the second finds one and waits for it, the third finds two. The fourth is refused.
+    (1..=4).for_each(|call| drop(world.ask(0, &invite(call))));
+    world.pass(4.0);
+    let node = &world.backend.report(world.now).nodes[0];
+    let each = node.invite_seconds * 3.0 / 6.0;
+    let found: Vec<(u64, f64)> =
+        node.found.iter().map(|found| (found.requests, found.seconds / each)).collect();
+    assert_eq!(found.iter().map(|(requests, _)| *requests).collect::<Vec<_>>(), [1, 1, 1]);
+    for (nth, (_, times)) in found.iter().enumerate() {
+        assert!((times - (nth as f64 + 1.0)).abs() < 1e-6, "{found:?}");
+    }
+    let mut node = NodeReport::default();
+    node.count_found(u32::MAX, 1.0);
+    assert_eq!((node.found.len(), node.found[MOST_FOUND].requests), (MOST_FOUND + 1, 1));
+}

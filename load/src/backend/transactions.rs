@@ -44,6 +44,8 @@ pub struct Transaction {
     pub cseq: u32,
     pub invite: bool,
     pub bye: bool,
+    /// How many other requests were at its back end when it came.
+    pub found: u32,
     /// Whether it belongs to a dialog that was there before.
     pub inside: bool,
     pub state: State,
@@ -66,6 +68,7 @@ impl Default for Transaction {
             cseq: 0,
             invite: false,
             bye: false,
+            found: 0,
             inside: false,
             state: State::Over,
             status: 0,

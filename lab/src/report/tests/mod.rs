@@ -2,6 +2,7 @@
 
 mod sample;
 
+use load::backend::{Found, NodeReport};
 use load::report::{Fact, Latency};
 use roxmltree::Document;
 
@@ -422,6 +423,27 @@ fn program_that_changed_between_runs_is_told() {
     assert!(!html(&outcome, &records).contains("Not the same in all runs"));
     records[3].program[1].value = "another".to_owned();
     assert!(html(&outcome, &records).contains("Not the same in all runs of strowger: sha256."));
+}
+
+#[test]
+fn back_ends_have_curves_of_what_requests_found() {
+    let (outcome, mut records) = experiment(2);
+    assert!(!html(&outcome, &records).contains("id=\"occupancy\""));
+    for (nth, record) in records.iter_mut().enumerate() {
+        let found = (0..400).map(|n| Found { requests: 4_000 / (n + 1), seconds: 0.001 * n as f64 });
+        record.backends = vec![NodeReport { found: found.collect(), ..NodeReport::default() }; 8];
+        record.backends[0].found[0].seconds = if nth == 0 { f64::NAN } else { 1.0 };
+    }
+    let page = html(&outcome, &records);
+    parsed(&page);
+    let part =
+        &page[page.find("id=\"occupancy\"").expect("a section")..page.find("id=\"time\"").expect("the next")];
+    for title in ["Found at most, rate = 100", "Found more", "Part of the time", "Time up to it"] {
+        assert!(part.contains(title), "{title}");
+    }
+    assert!(!part.contains("NaN") && part.contains(">399<"), "{part}");
+    records.iter_mut().for_each(|record| record.backends = vec![NodeReport::default()]);
+    assert!(!html(&outcome, &records).contains("id=\"occupancy\""));
 }
 
 #[test]
