@@ -33,7 +33,7 @@ section = @printf '\n=== %s\n' "$(1)"
 
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # ---------------------------------------------------------------- use it
 .PHONY: run
@@ -87,12 +87,11 @@ prose:
 	$(call section,prose)
 	python3 verify/prose.py
 
-# What the benches of the balancer and of the generator pass and fail on, by examples; the tables of mixed traffic.
+# What the benches of the balancer pass and fail on, by examples.
 .PHONY: verdicts
 verdicts:
 	$(call section,verdicts of the benches)
 	python3 verify/bench/verdicts_test.py
-	python3 verify/bench/mixed_test.py
 
 # The advisory database lives on a git host; without it the other three checks still decide.
 .PHONY: deny
@@ -191,20 +190,32 @@ fuzz: setup-test ## every fuzz target for FUZZ_SECONDS (600)
 	verify/fuzz/smoke.sh $(FUZZ_SECONDS)
 
 # ---------------------------------------------------------------- measure it
+# Experiments are files for `strowger lab run`; the report is LAB_OUT/report.html. BENCH_ARGS are further options.
+LAB = $(RELEASE) lab run
 .PHONY: bench
-bench: setup-bench ## cost of a call against Kamailio and a bare relay, plain builds, mixed traffic among it
+bench: setup-bench ## cost of a call against Kamailio and a bare relay, plain and mixed traffic: lab/bench.toml (12 minutes)
 	$(BUILD_RELEASE)
-	python3 verify/bench/bench.py --bin $(RELEASE) $(BENCH_ARGS)
+	$(LAB) lab/bench.toml --out target/bench.lab $(BENCH_ARGS)
 
 .PHONY: bench-emulated
-bench-emulated: setup-emulation ## the instructions of `bench` alone, counted in emulated machines (15 minutes)
+bench-emulated: setup-emulation ## the instructions of `bench`, counted in emulated machines; mixed and plain side by side (30 minutes)
 	$(BUILD_RELEASE)
-	python3 verify/bench/bench.py --bin $(RELEASE) --reps 0 --count emulated $(BENCH_ARGS)
+	verify/bench/emulated/run.sh $(RELEASE) lab/bench.toml --set 'factor.work=["mixed"]' --set 'claim=[]' $(BENCH_ARGS) & mixed=$$!; \
+	verify/bench/emulated/run.sh $(RELEASE) lab/bench.toml --set 'factor.work=["plain"]' --set 'claim=[]' $(BENCH_ARGS) && wait $$mixed
 
-.PHONY: bench-balance
-bench-balance: setup-bench ## what a call costs the balancer against Kamailio's dispatcher and a bare relay (30 minutes)
+# What was a target of its own, by the name of its experiment.
+EXPERIMENTS = bench-answer bench-balance-cost bench-digest bench-registrations bench-stateless bench-transports bench-workers
+.PHONY: $(EXPERIMENTS)
+bench-answer: ## from INVITE to 200, with and without busy_poll: lab/answer.toml (7 minutes)
+bench-balance-cost: ## cost of a call of the balancer against Kamailio's dispatcher and a bare relay: lab/balance-cost.toml (24 minutes)
+bench-digest: ## cost of a call with digest, Strowger and Kamailio: lab/digest.toml (6 minutes)
+bench-registrations: ## cost of a registration with digest, Strowger and Kamailio: lab/registrations.toml (6 minutes)
+bench-stateless: ## cost of a call without transactions, Strowger and Kamailio: lab/stateless.toml (6 minutes)
+bench-transports: ## cost of a call over UDP, TCP and TLS, Strowger and Kamailio: lab/transports.toml (16 minutes)
+bench-workers: ## cost of a call with 1 and 2 workers, Strowger and Kamailio: lab/workers.toml (20 minutes)
+$(EXPERIMENTS): bench-%: setup-bench
 	$(BUILD_RELEASE)
-	python3 verify/bench/balance.py --bin $(RELEASE) --judge $(BENCH_ARGS)
+	$(LAB) lab/$*.toml --out target/$*.lab $(BENCH_ARGS)
 
 .PHONY: bench-balance-paper
 bench-balance-paper: setup-build ## the experiments of the load balancer's paper, eight servers of 300 calls/s (55 minutes)
@@ -221,13 +232,13 @@ balance-counters: setup-test release-for-tests ## a million calls through the ba
 	python3 verify/bench/balance_counters.py --bin $(RELEASE) $(COUNTER_ARGS)
 
 .PHONY: bench-load
-bench-load: setup-bench ## calls per CPU second of `strowger load` against SIPp on the same flows; whether both see the same
+bench-load: setup-bench ## calls for a second of processor time, `strowger load` against SIPp on the same flows (6 minutes)
 	$(BUILD_RELEASE)
 	$(CARGO) build --release $(LOCKED) -p load --example scenario_cost
-	python3 verify/bench/load.py --bin $(RELEASE) --judge $(BENCH_ARGS)
+	python3 verify/bench/generators.py --bin $(RELEASE) --judge $(BENCH_ARGS)
 
 .PHONY: bench-load-emulated
-bench-load-emulated: setup-emulation ## instructions per call of `strowger load` and SIPp, kernel included (slow)
+bench-load-emulated: setup-emulation ## instructions of a call of `strowger load` and SIPp, kernel included (slow)
 	$(BUILD_RELEASE)
 	verify/bench/emulated/run.sh $(RELEASE) generators $(BENCH_ARGS)
 	verify/bench/emulated/run.sh $(RELEASE) generators --flows call --generators strowger --rates 1500,4000 --judge
@@ -247,11 +258,6 @@ bench-storm: setup-bench ## more users than can be carried register and call wit
 	$(BUILD_RELEASE)
 	python3 verify/bench/storm.py --bin $(RELEASE) $(BENCH_ARGS)
 
-.PHONY: bench-scale
-bench-scale: setup-bench ## cost and peak with 1, 2, 4, 8, 16 workers, Strowger and Kamailio (40 minutes on two cores)
-	$(BUILD_RELEASE)
-	python3 verify/bench/scale.py --bin $(RELEASE) $(BENCH_ARGS)
-
 .PHONY: bench-ablations
 bench-ablations: setup-bench ## what small tables, a database and expiry in sweeps cost Kamailio, beside Strowger (60 minutes)
 	$(BUILD_RELEASE)
@@ -268,11 +274,6 @@ bench-handshakes: setup-bench ## TLS handshakes for a second of processor time, 
 	$(CARGO) build --release $(LOCKED) -p tls --example handshakes
 	python3 verify/bench/handshakes.py --bin $(RELEASE) --client $(dir $(RELEASE))examples/handshakes $(BENCH_ARGS)
 
-.PHONY: bench-transports
-bench-transports: setup-bench ## what a call costs over TCP, TLS and WSS, Strowger and Kamailio (2 minutes)
-	$(BUILD_RELEASE)
-	python3 verify/bench/transports.py --bin $(RELEASE) $(BENCH_ARGS)
-
 .PHONY: bench-reconnect
 bench-reconnect: setup-bench ## calls while 15,000 phones on TLS reconnect (1 minute)
 	$(BUILD_RELEASE)
@@ -286,7 +287,7 @@ bench-renewal: setup-bench ## certificates renewed every 200 ms under calls over
 .PHONY: bench-location
 bench-location: setup-build ## bytes and times of a location table with 10,000,000 users (5 minutes, 2 GB)
 	$(CARGO) build --release $(LOCKED) -p store --example location_cost
-	python3 verify/bench/location.py --program target/release/examples/location_cost $(BENCH_ARGS)
+	$(TARGET)/release/examples/location_cost 10000000
 
 .PHONY: bench-registered
 bench-registered: setup-bench ## 10,000,000 users registered in one server: memory, time of each registration (22 minutes, root, 8 GB)

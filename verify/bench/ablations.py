@@ -2,7 +2,7 @@
 """What each mistake of a location service costs, on one table: small hash tables, a database in the path of messages,
 expiry in sweeps. Kamailio with and without each, beside Strowger as it is.
 
-    verify/bench/ablations.py --bin target/release/strowger [--users 200000] [--reps 3] [--record verify/bench/record]
+    verify/bench/ablations.py --bin target/release/strowger [--users 200000] [--reps 3] [--record lab/record]
 
 Each server has one process on CPU 0, the generator CPU 1, all on loopback; nobody has credentials. First --users
 register (with a database fewer, as the table says: it does not take them faster). Then in turns:

@@ -11,7 +11,7 @@ runs its nodes' counters, and what `ctl audit` finds when it counts the records 
 ended has been given up (a minute), transactions are forgotten (half a minute) and so are records, that nothing is left.
 
 A line every ten seconds; the last line is a verdict (verdicts.py), and the exit status is 1 if something is not kept. A
-table and all figures are written to verify/bench/record (--record). No rights are needed, for all of it is on loopback; a C compiler is.
+table and all figures are written to lab/record (--record). No rights are needed, for all of it is on loopback; a C compiler is.
 """
 import argparse
 import os
@@ -225,7 +225,7 @@ def main():
     p.add_argument('--calls', type=int, default=1000000)
     p.add_argument('--rate', type=int, default=2500, help='calls a second')
     p.add_argument('--seed', type=int, default=1, help='of what the network does')
-    p.add_argument('--record', default='verify/bench/record', help='where the table and the figures are written')
+    p.add_argument('--record', default='lab/record', help='where the table and the figures are written')
     o = p.parse_args()
     o.bin = os.path.abspath(o.bin)
     if not (shutil.which('cc') or shutil.which('gcc')):

@@ -16,7 +16,7 @@ their secret and know each other's address as their own, so that each can take t
 behind them are one more `strowger load`. The exit status is 1 if something is not kept that docs/performance/balance.md promises
 (verdicts.py has the list), which is also said line by line. Experiments with one balancer run on loopback; those with two
 in network namespaces that they make and remove (root; `ip`, keepalived for the standby ones, BIRD 2 for those of its name).
-A table and all figures are written to verify/bench/record (--record).
+A table and all figures are written to lab/record (--record).
 """
 import argparse
 import json
@@ -569,7 +569,7 @@ def main():
     p.add_argument('--after', type=float, help='seconds that new calls go on at most, if an experiment has more')
     p.add_argument('--workers', type=int, default=2, help='of each balancer')
     p.add_argument('--algorithm', default='tlwl')
-    p.add_argument('--record', default='verify/bench/record', help='where the table and the figures are written')
+    p.add_argument('--record', default='lab/record', help='where the table and the figures are written')
     p.add_argument('--list', action='store_true', help='list the experiments')
     p.add_argument('names', nargs='*', metavar='NAME')
     o = p.parse_args()

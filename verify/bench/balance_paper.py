@@ -263,7 +263,7 @@ def main():
     p.add_argument('--fresh', action='store_true', help='forget what is kept there')
     p.add_argument('--show', action='store_true', help='run nothing')
     p.add_argument('--judge', action='store_true', help='exit with 1 if a goal is not reached, or not measured')
-    p.add_argument('--record', default='verify/bench/record', help='where the page, the table and the figures are written')
+    p.add_argument('--record', default='lab/record', help='where the page, the table and the figures are written')
     o = p.parse_args()
     settle(o)
     state = {} if o.fresh else balance_paper_page.read(o.state)

@@ -2,7 +2,7 @@
 """What an idle connection with its registration costs the server in memory of its own: Strowger and Kamailio.
 
     verify/bench/connections.py --bin target/release/strowger [--transports tcp,tls,wss] [--connections 15000] [--reps 3]
-                                [--record verify/bench/record]
+                                [--record lab/record]
 
 Phones connect, 200 at a time, register once and say no more. The figure is the growth of the server's memory (Pss of all
 its processes), over the connections: from the first hundred on ("from 100"), which includes what a server takes once
@@ -26,15 +26,20 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 sys.path.insert(0, HERE)
 
-import bench  # noqa: E402  (after the path is set)
-import records  # noqa: E402
+import records  # noqa: E402  (after the path is set)
 from harness import net, servers  # noqa: E402
 
 REGISTER = ('REGISTER sip:{domain} SIP/2.0\r\nVia: SIP/2.0/{via} {me};branch=z9hG4bK{i}\r\nMax-Forwards: 70\r\n'
             'From: <sip:{user}@{domain}>;tag={i}\r\nTo: <sip:{user}@{domain}>\r\nCall-ID: {i}@{me}\r\nCSeq: 1 REGISTER\r\n'
             'Contact: <sip:{user}@{me};transport={transport}>\r\nExpires: 3600\r\nContent-Length: 0\r\n\r\n')
 AT_A_TIME = 200
+DOMAIN = 'bench.test'
+KAMAILIO = os.path.join(os.path.dirname(os.path.dirname(HERE)), 'lab', 'kamailio.cfg')
 FIRST = 100
+
+
+def user(i):
+    return 'b%d' % (1000000 + i)
 
 
 class Phones:
@@ -72,7 +77,7 @@ class Phones:
             phone = self.context.wrap_socket(phone, server_hostname=self.address[0])
         if self.transport == 'wss':
             upgrade(phone, self.address)
-        request = REGISTER.format(domain=bench.DOMAIN, me=me, user=bench.user(i), i=i, via=self.transport.upper(),
+        request = REGISTER.format(domain=DOMAIN, me=me, user=user(i), i=i, via=self.transport.upper(),
                                   transport=self.transport.replace('wss', 'ws')).encode()
         phone.sendall(framed(request) if self.transport == 'wss' else request)
         return phone
@@ -97,8 +102,8 @@ def framed(message):
 
 def once(o, name, transport):
     secure = transport != 'tcp'
-    server = servers.Strowger(o.bin, bench.DOMAIN, 1, False, secure=secure) if name == 'strowger' else servers.Kamailio(
-        os.path.join(HERE, 'kamailio.cfg'), ['PROXY', 'USERS 0', 'WITH_TCP', 'CONNECTIONS %d' % (o.connections + 100), 'CONTROL'],
+    server = servers.Strowger(o.bin, DOMAIN, 1, False, secure=secure) if name == 'strowger' else servers.Kamailio(
+        KAMAILIO, ['PROXY', 'USERS 0', 'WITH_TCP', 'CONNECTIONS %d' % (o.connections + 100), 'CONTROL'],
         memory=4096, extra=['-x', 'tlsf', '-X', 'fm', '-b', str(4 << 20)], secure=secure)
     memory = {}
     with server, Phones(server.place(transport), transport, secure and server.authority.roots) as phones:

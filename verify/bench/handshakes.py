@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """TLS 1.3 handshakes for a second of processor time: through the server, and rustls alone in memory.
 
-    verify/bench/handshakes.py --bin target/release/strowger [--count 3000] [--reps 3] [--record verify/bench/record]
+    verify/bench/handshakes.py --bin target/release/strowger [--count 3000] [--reps 3] [--record lab/record]
 
 Certificates are ECDSA on P-256; each connection ends after a keepalive was answered. The processor time of the server
 includes accepting and closing. The client is `shell/tls/examples/handshakes.rs`, built in release.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Calls while all phones on TLS reconnect at once, as after an outage.
 
-    verify/bench/reconnect.py --bin target/release/strowger [--phones 15000] [--rate 200] [--record verify/bench/record]
+    verify/bench/reconnect.py --bin target/release/strowger [--phones 15000] [--rate 200] [--record lab/record]
 
 Phones of a few processes connect over TLS as fast as they can (full handshakes, TLS 1.3), register, and stay. Before and
 meanwhile `strowger load` places calls over UDP through the same server: callee and caller are on the same machine. The
@@ -20,8 +20,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
-import bench  # noqa: E402  (after the path is set)
-import connections  # noqa: E402
+import connections  # noqa: E402  (after the path is set)
 import records  # noqa: E402
 from harness import load, net, servers  # noqa: E402
 
@@ -42,7 +41,7 @@ def phones(address, roots, first, count, block, done):
         plain.connect(address)
         me = '%s:%d' % plain.getsockname()
         phone = context.wrap_socket(plain, server_hostname=address[0])
-        phone.sendall(connections.REGISTER.format(domain=bench.DOMAIN, me=me, user=bench.user(i), i=i, transport='tls',
+        phone.sendall(connections.REGISTER.format(domain=connections.DOMAIN, me=me, user=connections.user(i), i=i, transport='tls',
                                                   via='TLS').encode())
         answer = phone.recv(4096)
         if not answer.startswith(b'SIP/2.0 200'):
@@ -53,15 +52,15 @@ def phones(address, roots, first, count, block, done):
 
 
 def calls(o, server, ip, count):
-    rows = [(bench.user(i % 100), bench.user(5000000 + i)) for i in range(2000)]
+    rows = [(connections.user(i % 100), connections.user(5000000 + i)) for i in range(2000)]
     return load.Load(o.bin, 'caller.xml', server.address, callee='callee.xml', ip=ip, rate=o.rate, calls=count, rows=rows,
-                     keys=[('domain', bench.DOMAIN)])
+                     keys=[('domain', connections.DOMAIN)])
 
 
 def once(o):
-    with servers.Strowger(o.bin, bench.DOMAIN, 2, False, secure=True) as server:
+    with servers.Strowger(o.bin, connections.DOMAIN, 2, False, secure=True) as server:
         ip = net.fresh_ip()
-        net.register_block(server.address, [bench.user(i) for i in range(100)], ip, 5060, bench.DOMAIN)
+        net.register_block(server.address, [connections.user(i) for i in range(100)], ip, 5060, connections.DOMAIN)
         quiet = calls(o, server, ip, o.rate * QUIET)
         quiet.wait(QUIET + 60)
         done, each = multiprocessing.Queue(), o.phones // o.processes

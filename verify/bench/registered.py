@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Ten million users registered in one server: what each takes, and whether it stands still while they come, stay and go.
 
-    verify/bench/registered.py --bin target/release/strowger [--users 10000000] [--rate 30000] [--record verify/bench/record]
+    verify/bench/registered.py --bin target/release/strowger [--users 10000000] [--rate 30000] [--record lab/record]
 
 `strowger serve` with one worker and its store on CPU 0, the users (`strowger load`, verify/sipp/register_plain.xml, without
 digest: what is asked is the location table with all that surrounds it) on CPU 1. First a few guests register at that rate

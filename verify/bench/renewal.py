@@ -2,7 +2,7 @@
 """Renews certificates all the time during calls over TLS. Checks that no call fails and that memory does not grow.
 
     verify/bench/renewal.py --bin target/release/strowger [--seconds 60] [--interval 0.2] [--rate 20]
-                            [--record verify/bench/record]
+                            [--record lab/record]
 
 Each caller makes a handshake of its own (`-t ln`) and a Proxy-200 call to a callee behind TLS. Chain and key are put in the
 place of the old files one after the other, as ACME clients do, and the server is asked to reload. It also looks by itself

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Half an hour of everything at once: does memory stay flat, does any call fail?
 
-    verify/bench/soak.py --bin target/release/strowger [--minutes 30] [--users 370000] [--record verify/bench/record]
+    verify/bench/soak.py --bin target/release/strowger [--minutes 30] [--users 370000] [--record lab/record]
 
 `strowger serve` with one worker on CPU 0. From CPU 1: users who register, call, give up and leave messages, all with
 digest (`strowger load --users`, time compressed), and besides, others who register for a minute and are not heard of for

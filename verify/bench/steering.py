@@ -16,10 +16,10 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
-sys.path.insert(0, HERE)
 
-import bench  # noqa: E402  (after the path is set)
-from harness import load, net, servers  # noqa: E402
+from harness import load, net, servers  # noqa: E402  (after the path is set)
+
+DOMAIN, CALLEES = 'bench.test', 1000
 
 STATS = '/proc/sys/kernel/bpf_stats_enabled'
 NUMBER_OF_BPF = {'x86_64': 321, 'aarch64': 280}
@@ -69,15 +69,15 @@ def main():
     with open(STATS, 'r+') as f:
         before = f.read().strip()
     callee = (net.fresh_ip(), 5060)
-    with servers.Strowger(os.path.abspath(o.bin), bench.DOMAIN, 2, False, steering='kernel') as server:
-        net.register_block(server.address, [bench.user(i) for i in range(bench.CALLEES)], *callee, bench.DOMAIN)
+    with servers.Strowger(os.path.abspath(o.bin), DOMAIN, 2, False, steering='kernel') as server:
+        net.register_block(server.address, ['b%d' % i for i in range(CALLEES)], *callee, DOMAIN)
         with open(STATS, 'w') as f:
             f.write('1')
         try:
             first = programs()
             total = int(o.rate * o.seconds)
             calls = load.Load(os.path.abspath(o.bin), 'caller.xml', server.address, callee='callee.xml', ip=callee[0],
-                              rate=o.rate, calls=total, rows=bench.rows('proxy200', 0), keys=[('domain', bench.DOMAIN)],
+                              rate=o.rate, calls=total, rows=[('b%d' % (i % CALLEES), 'c%d' % i) for i in range(20000)], keys=[('domain', DOMAIN)],
                               # What it hands to the kernel as one goes to one worker.
                               extra=['--grain', '0'])
             calls.wait(o.seconds + 60)

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # What a call costs in instructions, kernel included, where the machine has no counters for them.
 #
-#   verify/bench/emulated/run.sh BIN [cost.py's options]
-#   verify/bench/emulated/run.sh BIN generators [generators.py's options]
-#   verify/bench/emulated/run.sh BIN transports [transports.py's options]
+#   verify/bench/emulated/run.sh BIN FILE.toml [options of strowger lab run]
+#   verify/bench/emulated/run.sh BIN generators [options of generators.py]
 #   verify/bench/emulated/run.sh BIN self-test [options of strowger load]
-#   verify/bench/emulated/run.sh BIN profile [profile.py's options]
+#
+# An experiment runs once (repetitions = 1); its microseconds of processor time are thousand instructions.
 #
 # Most virtual machines hide the processor's counters, so that `make bench` gives times only. Here the same
 # servers and calls run in a machine that QEMU emulates, with one processor whose clock moves by one
@@ -25,14 +25,14 @@ root=$(cd "$here/../../.." && pwd)
 bin=$(realpath "${1:?the strowger binary}")
 shift
 case "${1:-}" in
-generators) job=(python3 -u "$here/generators.py" --bin "$bin") && shift ;;
-transports) job=(python3 -u "$here/../transports.py" --counted --bin "$bin") && shift ;;
-profile) shift && exec python3 -u "$here/profile.py" --bin "$bin" "$@" ;;
-# What the last one starts.
-profiled) job=(python3 -u "$here/profile.py" --guest --bin "$bin") && shift ;;
-symbols) job=(cat /proc/kallsyms) && shift ;;
-self-test) job=("$bin" load --self-test --workers 1) && shift ;;
-*) job=(python3 -u "$here/cost.py" --bin "$bin") ;;
+generators) shift && job=(python3 -u "$here/../generators.py" --bin "$bin" --emulated) ;;
+self-test) shift && job=("$bin" load --self-test --workers 1) ;;
+*.toml)
+    # A verdict needs more repetitions; only a part that does not start is a failure.
+    experiment=$(realpath "$1") && shift
+    job=(bash -c '"$0" lab run "$@"; test $? -ne 2' "$bin" "$experiment" --out /tmp/emulated.lab --set repetitions=1
+        --set warm_up=3s --set measure=2s --set "workload.options=['--lateness', '1000']") ;;
+*) echo "$0: an experiment (FILE.toml), generators or self-test" >&2 && exit 2 ;;
 esac
 cache=$root/.cache/kernel
 for tool in busybox cpio qemu-system-x86_64; do
