@@ -65,7 +65,9 @@ BELOW = {
     'load-runner': {'wire', 'load', 'worker-runtime', 'control', 'tls'},
     # Experiments as data; they read the reports of the generator.
     'lab': {'load', 'toml-form'},
-    'lab-runner': {'lab', 'load', 'control', 'regular-file'},
+    # Counters and packets of the kernel: the system calls of the lab.
+    'lab-kernel': set(),
+    'lab-runner': {'lab', 'lab-kernel', 'load', 'control', 'regular-file'},
 }
 # Below every crate: it records broken conditions that only a bug can break.
 BELOW_ALL = {'invariant'}
