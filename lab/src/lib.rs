@@ -7,6 +7,8 @@
 #![warn(missing_docs)]
 
 pub mod beside;
+pub mod checks;
+pub mod costs;
 pub mod experiment;
 pub mod judgement;
 mod occupancy;

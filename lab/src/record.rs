@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use load::backend::NodeReport;
 use load::report::{Distribution, Fact, Report, SeriesReport};
 
+use crate::checks::Checks;
+use crate::costs::Costs;
 use crate::experiment::{Measure, Quantity, Run, Statistic};
 use crate::occupancy;
 use crate::statistics::{median, needs};
@@ -37,6 +39,8 @@ pub struct RunRecord {
     pub faults: Vec<(f64, String)>,
     /// Whether the warm-up ended because everything was steady; `None` if it had a fixed length.
     pub steady: Option<bool>,
+    /// What was seen of it beside its figures.
+    pub checks: Checks,
     /// Why the run says nothing about the system; empty if it does.
     pub void: Vec<String>,
     /// Why only some figures of the run count; empty if all do.
@@ -150,15 +154,11 @@ impl RunRecord {
             Measure::Success => load.metric("calls.success"),
             Measure::Failures => load.metric("calls.failed"),
             Measure::Retransmissions => load.metric("retransmissions"),
-            Measure::CpuPerCall => {
-                let micros = load.server_cpu_percent? * 1e4 * load.windows.measured;
-                Some(micros / positive(self.succeeded()?)?)
-            }
             Measure::Cpu => load.server_cpu_percent,
             Measure::Memory => load.server_memory_mib,
             Measure::Peak => load.peak.as_ref()?.load,
             Measure::Recovery => self.recovery(),
-            _ => None,
+            cost => Costs::of(self).figure(cost),
         }
     }
 

@@ -1,5 +1,5 @@
-//! What a datagram over loopback costs without and with the packet counter of a run, nanoseconds; the median of
-//! pairs of rounds that alternate.
+//! What a datagram over loopback costs without and with the packet counter of a run, nanoseconds; the
+//! median of pairs of rounds that alternate.
 #![allow(clippy::disallowed_methods, reason = "it measures time")]
 
 use std::net::{Ipv4Addr, UdpSocket};

@@ -3,6 +3,7 @@
 //! rights or a kernel that may be missing: then the errors say so, and an experiment goes on without.
 #![allow(clippy::disallowed_methods, reason = "captures end at a time of the clock")]
 
+mod bpf;
 mod counters;
 mod filter;
 mod packets;

@@ -8,17 +8,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use libc::{c_int, c_void, socklen_t};
 
+use super::bpf::{Sum, load};
 use super::check;
-use super::filter::{between, of_host};
+use super::filter::{counting, of_host};
 use super::pcap::Packet;
 
-const PACKET_STATISTICS: c_int = 6;
 /// Bytes kept of a captured packet.
 const BYTES_MAX: u32 = 65_535;
 /// The buffer of a capture.
 const CAPTURE_BUFFER: c_int = 4 << 20;
-/// The buffer of a counter: full with the first packets.
-const LEAST_BUFFER: c_int = 1;
 
 /// What carries the messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,44 +39,36 @@ impl Protocol {
     }
 }
 
-/// Counts the packets between two hosts that arrive at this machine, those over loopback included.
-///
-/// No packet is copied: the buffer of its socket has room for a few packets and is never read. All others are
-/// only counted, as "drops" of this socket (packet(7), `PACKET_STATISTICS`).
+/// Counts the packets between two hosts that arrive at this machine, those over loopback included. A program
+/// in the kernel counts; no packet is copied. Datagrams that go through the kernel as one (`UDP_SEGMENT`)
+/// count each.
 #[derive(Debug)]
 pub struct PacketCounter {
-    socket: OwnedFd,
+    sum: Sum,
+    _socket: OwnedFd,
 }
 
 impl PacketCounter {
     /// Begins to count.
     ///
     /// # Errors
-    /// Without the right to open packet sockets (`CAP_NET_RAW`), or if the kernel has none.
+    /// Without the rights to open packet sockets and to load programs (`CAP_NET_RAW` and `CAP_BPF`), or if
+    /// the kernel has neither.
     pub fn new(protocol: Protocol, one: Ipv4Addr, other: Ipv4Addr) -> io::Result<PacketCounter> {
-        let socket = packet_socket(&between(protocol.number(), one, other), LEAST_BUFFER)?;
-        Ok(PacketCounter { socket })
+        let sum = Sum::new()?;
+        let program = load(&counting(protocol.number(), one, other, sum.number()))?;
+        let socket = unbound()?;
+        set(&socket, libc::SOL_SOCKET, libc::SO_ATTACH_BPF, program.as_raw_fd())?;
+        bind(&socket)?;
+        Ok(PacketCounter { sum, _socket: socket })
     }
 
-    /// Packets since the beginning, or since the last reading.
+    /// Packets since the beginning.
     ///
     /// # Errors
-    /// If the kernel keeps no statistics of the socket.
-    pub fn take(&self) -> io::Result<u64> {
-        // Packets, those dropped included; of which dropped.
-        let mut counts = [0_u32; 2];
-        let mut length = size_of_val(&counts) as socklen_t;
-        // SAFETY: the buffer is writable for the length given.
-        check(unsafe {
-            libc::getsockopt(
-                self.socket.as_raw_fd(),
-                libc::SOL_PACKET,
-                PACKET_STATISTICS,
-                counts.as_mut_ptr().cast(),
-                &raw mut length,
-            )
-        })?;
-        Ok(u64::from(counts[0]))
+    /// If the kernel does not tell.
+    pub fn read(&self) -> io::Result<u64> {
+        self.sum.read()
     }
 }
 
@@ -169,12 +159,17 @@ fn stamp(header: &libc::msghdr) -> Option<Duration> {
     Some(Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?))
 }
 
-/// A socket that gets the IPv4 packets which arrive and pass the filter, from their IP header on.
-fn packet_socket(program: &[libc::sock_filter], buffer: c_int) -> io::Result<OwnedFd> {
+/// A socket that gets nothing yet.
+fn unbound() -> io::Result<OwnedFd> {
     // SAFETY: the call has no addresses.
     let socket = check(unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
     // SAFETY: socket(2) has just given us this descriptor, and nobody else.
-    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    Ok(unsafe { OwnedFd::from_raw_fd(socket) })
+}
+
+/// A socket that gets the IPv4 packets which arrive and pass the filter, from their IP header on.
+fn packet_socket(program: &[libc::sock_filter], buffer: c_int) -> io::Result<OwnedFd> {
+    let socket = unbound()?;
     set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, buffer)?;
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
     // SAFETY: the program is readable for its length; the kernel copies it and does not write to it.
@@ -187,15 +182,19 @@ fn packet_socket(program: &[libc::sock_filter], buffer: c_int) -> io::Result<Own
             size_of_val(&program) as socklen_t,
         )
     })?;
-    // With a protocol it gets packets, from here on: none before the filter is there.
+    bind(&socket)?;
+    Ok(socket)
+}
+
+/// From here on a socket gets the IPv4 packets of all interfaces: its filter must be there before.
+fn bind(socket: &OwnedFd) -> io::Result<()> {
     // SAFETY: an address of zeros is one of all interfaces.
     let mut address: libc::sockaddr_ll = unsafe { zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
     address.sll_protocol = (libc::ETH_P_IP as u16).to_be();
     let length = size_of_val(&address) as socklen_t;
     // SAFETY: the address is readable for its length.
-    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) })?;
-    Ok(socket)
+    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) }).map(|_| ())
 }
 
 fn set(socket: &OwnedFd, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
@@ -212,6 +211,7 @@ mod tests {
 
     const SENDER: Ipv4Addr = Ipv4Addr::new(127, 15, 9, 1);
     const RECEIVER: Ipv4Addr = Ipv4Addr::new(127, 15, 9, 2);
+    const THIRD: Ipv4Addr = Ipv4Addr::new(127, 15, 9, 4);
 
     fn send(from: Ipv4Addr, to: Ipv4Addr, count: usize) {
         let socket = UdpSocket::bind((from, 0)).expect("a socket");
@@ -231,18 +231,39 @@ mod tests {
         }
     }
 
+    /// Nothing where this program may not load programs into the kernel.
+    fn counter(protocol: Protocol, one: Ipv4Addr, other: Ipv4Addr) -> Option<PacketCounter> {
+        match PacketCounter::new(protocol, one, other) {
+            Ok(counter) => Some(counter),
+            Err(error) => {
+                assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{error}");
+                None
+            }
+        }
+    }
+
     #[test]
     fn counter_counts_all_packets_between_two_hosts() {
-        if !may() {
-            return;
-        }
-        let counter = PacketCounter::new(Protocol::Udp, SENDER, RECEIVER).expect("a counter");
-        // Many more than its buffer has room for.
+        let of = |protocol| counter(protocol, SENDER, RECEIVER);
+        let (Some(datagrams), Some(segments)) = (of(Protocol::Udp), of(Protocol::Tcp)) else { return };
         send(SENDER, RECEIVER, 1_000);
         send(RECEIVER, SENDER, 10);
-        send(SENDER, SENDER, 10);
-        assert_eq!(counter.take().expect("counted"), 1_010);
-        assert_eq!(counter.take().expect("counted"), 0);
+        for (from, to) in [(SENDER, SENDER), (RECEIVER, RECEIVER), (THIRD, RECEIVER), (SENDER, THIRD)] {
+            send(from, to, 10);
+        }
+        assert_eq!((datagrams.read().expect("read"), segments.read().expect("read")), (1_010, 0));
+    }
+
+    #[test]
+    fn datagrams_that_are_sent_as_one_count_each() {
+        let (from, to) = (Ipv4Addr::new(127, 15, 9, 5), Ipv4Addr::new(127, 15, 9, 6));
+        let Some(counter) = counter(Protocol::Udp, from, to) else { return };
+        let (socket, receiver) = (UdpSocket::bind((from, 0)), UdpSocket::bind((to, 0)));
+        let (socket, receiver) = (socket.expect("a socket"), receiver.expect("a socket"));
+        const UDP_SEGMENT: c_int = 103;
+        set(&socket.try_clone().expect("a copy").into(), libc::SOL_UDP, UDP_SEGMENT, 4).expect("Linux 4.18");
+        socket.send_to(b"aaaabbbbcc", receiver.local_addr().expect("bound")).expect("sent");
+        assert_eq!(counter.read().expect("read"), 3);
     }
 
     #[test]

@@ -1,8 +1,24 @@
 //! What the machine is, for the archive: figures of another one are not comparable.
 
 use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use load::report::Fact;
+
+/// What `strowger tune` reports of the machine, as JSON. `own`: the program.
+///
+/// # Errors
+/// A sentence that says why there is none.
+pub fn tune(own: &Path) -> Result<Vec<u8>, String> {
+    let done = Command::new(own).args(["tune", "--output", "json"]).stdin(Stdio::null()).output();
+    let done = done.map_err(|error| error.to_string())?;
+    // Exit status 1: something matters.
+    match done.status.code() {
+        Some(0 | 1) if !done.stdout.is_empty() => Ok(done.stdout),
+        _ => Err(String::from_utf8_lossy(&done.stderr).trim().to_owned()),
+    }
+}
 
 /// Processor, kernel, mitigations and what else changes what a call costs.
 pub fn facts() -> Vec<Fact> {

@@ -24,14 +24,19 @@ use crate::sampler::{Sampler, Watched};
 use crate::screening;
 use crate::sip::{self, DOMAIN};
 use crate::systems::{self, Ground, Running, Stopped};
-use crate::warm_up;
+use crate::wire::Wire;
+use crate::{capture, signs, warm_up};
 
 /// How long the generator may take beyond the time of its calls: calls under way end, the report is written.
 const GENERATOR_ENDS: Duration = Duration::from_secs(90);
 /// A search for the peak has its own limits; this ends one that hangs.
 const SEARCH_MAX: Duration = Duration::from_secs(3_600);
+/// The report of `strowger tune` in an archive.
+const TUNE: &str = "tune.json";
 /// The fact of a record that has the hash of the generator.
 pub const GENERATOR: &str = "generator";
+/// A capture before the measurement ends this long before it.
+const CAPTURE_AHEAD: Duration = Duration::from_millis(100);
 /// What a record says of a server that was killed and did not start again.
 const NOT_BACK: &str = "not back";
 const STOP: Duration = Duration::from_secs(5);
@@ -51,6 +56,8 @@ pub struct Bench<'a> {
     pub generator: String,
     /// A number that the runs of one session share.
     pub session: u64,
+    /// The report of `strowger tune` about this machine, or why there is none.
+    pub tune: Result<Vec<u8>, String>,
     /// The processors that parts of a run may have.
     pub processors: Machine,
 }
@@ -85,6 +92,8 @@ pub struct Finished {
     pub system_log: String,
     /// Output of the generator.
     pub load_log: String,
+    /// Further files for the archive, by name.
+    pub files: Vec<(String, Vec<u8>)>,
 }
 
 impl<'a> Bench<'a> {
@@ -98,7 +107,8 @@ impl<'a> Bench<'a> {
         let session = u64::try_from(since.as_micros()).unwrap_or(u64::MAX);
         let addresses = Addresses::new(std::process::id());
         let processors = Machine::here()?;
-        Ok(Bench { own: own.to_owned(), scratch, addresses, stop, generator, session, processors })
+        let (own, tune) = (own.to_owned(), machine::tune(own));
+        Ok(Bench { own, scratch, addresses, stop, generator, session, tune, processors })
     }
 
     /// Performs a run.
@@ -110,9 +120,13 @@ impl<'a> Bench<'a> {
         let failed = |error: std::io::Error| NoRun::Failed(format!("{}: {error}", folder.display()));
         fs::create_dir_all(&folder).map_err(failed)?;
         let mut finished = Performance::begin(self, run, setup, seed, &folder).and_then(Performance::measure);
-        if let Ok(Finished { record, .. }) = &mut finished {
+        if let Ok(Finished { record, files, .. }) = &mut finished {
             record.run.session = self.session;
             record.program.push(Fact::new(GENERATOR, &self.generator));
+            match &self.tune {
+                Ok(report) => files.push((TUNE.to_owned(), report.clone())),
+                Err(why) => record.checks.unobserved.push(format!("the report of `tune`: {why}")),
+            }
         }
         // What is worth keeping is in the record; a failed run's files help to find out why.
         if finished.is_ok() {
@@ -133,6 +147,7 @@ struct Performance<'a> {
     stop: &'a dyn Stop,
     system: Running,
     sampler: Sampler,
+    wire: Wire,
     certificates: Option<Certificates>,
     place: SocketAddr,
     places: Places,
@@ -170,7 +185,9 @@ impl<'a> Performance<'a> {
         };
         let mut running = systems::start(system, workload, &mut ground).map_err(named)?;
         running.described.push(Fact::new("processors", places.text()));
-        let sampler = Sampler::start(vec![Watched { name: "system", pids: running.pids() }]);
+        let mut wire = Wire::new(setup, system, running.target, place);
+        wire.ask("before");
+        let sampler = Sampler::start(Watched { name: "system", pids: running.pids() }, wire.witness());
         let performance = Performance {
             run,
             setup,
@@ -180,6 +197,7 @@ impl<'a> Performance<'a> {
             stop: bench.stop,
             system: running,
             sampler,
+            wire,
             certificates,
             place,
             started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
@@ -262,11 +280,13 @@ impl<'a> Performance<'a> {
             WarmUp::Fixed(length) => length,
             WarmUp::Steady => SETTLE,
         };
+        self.wire.begins();
         let mut generator = self.start_generator(warm_up, measuring.measure)?;
         let begun = Instant::now();
         let window_from = self.sampler.begun().elapsed() + warm_up;
         let until = begun + warm_up + measuring.measure;
         let limit = if self.setup.workload.find_peak { begun + SEARCH_MAX } else { until + GENERATOR_ENDS };
+        self.capture_before(begun + warm_up, &mut generator);
         self.inject(begun + warm_up, &mut generator)?;
         let stop = self.stop;
         let status = generator.wait_until(limit, || stop.is_asked());
@@ -278,9 +298,15 @@ impl<'a> Performance<'a> {
         }
         let load_log = generator.output();
         let report = self.generator().report().map_err(|why| format!("{why}: {}", generator.tail(5)))?;
+        self.wire.ended(&report);
         let ended = self.system.ended();
-        let samples = self.sampler.stop();
+        if !ended {
+            self.capture_after();
+            self.wire.ask("after");
+        }
+        let (samples, counters) = self.sampler.stop();
         let described = std::mem::take(&mut self.system.described);
+        let (checks, files) = self.wire.seen();
         let Stopped { output: system_log, backends, void } = self.system.stop();
         let length = report.windows.measured;
         let window = (window_from.as_secs_f64(), window_from.as_secs_f64() + length);
@@ -293,7 +319,8 @@ impl<'a> Performance<'a> {
                 ..MadeRun::of(self.run)
             },
             program: described,
-            machine: machine::facts(),
+            machine: machine::facts().into_iter().chain(counters).collect(),
+            checks,
             load: report,
             samples,
             window,
@@ -307,7 +334,38 @@ impl<'a> Performance<'a> {
         let tolerance = tolerance(self.setup);
         screening::screen(&mut record, ended, datagrams, &system_log, &tolerance);
         record.void.extend(void);
-        Ok(Finished { record, system_log, load_log })
+        record.void.extend(signs::of(&record, &load_log, self.folder));
+        Ok(Finished { record, system_log, load_log, files })
+    }
+
+    /// Captures packets of the warm-up's last moments.
+    fn capture_before(&mut self, measured_from: Instant, generator: &mut Process) {
+        if !self.wire.captures() {
+            return;
+        }
+        let until = measured_from - CAPTURE_AHEAD;
+        let from = until - capture::LENGTH.min(until.saturating_duration_since(Instant::now()));
+        let stop = self.stop;
+        if generator.wait_until(from, || stop.is_asked()).is_none() && !stop.is_asked() {
+            self.wire.capture("before", until.saturating_duration_since(Instant::now()));
+        }
+    }
+
+    /// Captures packets of calls like those of the measurement, which a further generator makes.
+    fn capture_after(&mut self) {
+        if !self.wire.captures() || self.stop.is_asked() {
+            return;
+        }
+        match self.start_generator(Duration::ZERO, 4 * capture::LENGTH) {
+            Ok(mut generator) => {
+                self.wire.capture("after", capture::LENGTH);
+                generator.signal(Signal::INT);
+                generator.wait_until(Instant::now() + STOP, || self.stop.is_asked());
+                generator.stop(STOP);
+            }
+            Err(NoRun::Failed(why)) => self.notes.push(format!("no capture after the measurement: {why}")),
+            Err(NoRun::Stopped) => {}
+        }
     }
 
     /// Injects the faults at their times.

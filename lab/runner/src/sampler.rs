@@ -5,9 +5,12 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use load::report::{Column, SeriesReport};
+use load::report::{Column, Fact, SeriesReport};
+
+use crate::hardware::Hardware;
+use crate::witness::Witness;
 
 /// Between two readings.
 pub const INTERVAL: Duration = Duration::from_secs(1);
@@ -27,7 +30,7 @@ pub struct Watched {
 
 /// How a value becomes one of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+pub(crate) enum Kind {
     /// A counter: its growth for each second.
     Growth,
     /// As it is.
@@ -36,19 +39,27 @@ enum Kind {
 
 /// One value of a reading.
 #[derive(Clone, Copy, Debug)]
-struct Value {
+pub(crate) struct Value {
     kind: Kind,
     unit: &'static str,
     value: f64,
 }
 
-type Reading = BTreeMap<String, Value>;
+pub(crate) type Reading = BTreeMap<String, Value>;
+
+/// What is read beside the machine.
+#[derive(Debug, Default)]
+struct Sources {
+    programs: Vec<Watched>,
+    hardware: Hardware,
+    witness: Option<Arc<Witness>>,
+}
 
 /// A thread that reads once a second until it is told to end.
 #[derive(Debug)]
 pub struct Sampler {
     over: Arc<AtomicBool>,
-    watched: Arc<Mutex<Vec<Watched>>>,
+    sources: Arc<Mutex<Sources>>,
     readings: Arc<Mutex<Vec<(f64, Reading)>>>,
     thread: JoinHandle<()>,
     begun: Instant,
@@ -56,14 +67,16 @@ pub struct Sampler {
 
 impl Sampler {
     /// Begins to read.
-    pub fn start(watched: Vec<Watched>) -> Sampler {
+    pub fn start(watched: Watched, witness: Option<Arc<Witness>>) -> Sampler {
         let over = Arc::new(AtomicBool::new(false));
-        let watched = Arc::new(Mutex::new(watched));
+        let sources = Arc::new(Mutex::new(Sources { witness, ..Sources::default() }));
         let begun = Instant::now();
         let readings = Arc::new(Mutex::new(Vec::new()));
-        let (told, whose, into) = (Arc::clone(&over), Arc::clone(&watched), Arc::clone(&readings));
+        let (told, whose, into) = (Arc::clone(&over), Arc::clone(&sources), Arc::clone(&readings));
         let thread = thread::spawn(move || read_until(begun, &told, &whose, &into));
-        Sampler { over, watched, readings, thread, begun }
+        let sampler = Sampler { over, sources, readings, thread, begun };
+        sampler.watch(watched);
+        sampler
     }
 
     /// When it began; the times of its readings count from here.
@@ -73,7 +86,9 @@ impl Sampler {
 
     /// Has further processes read from now on.
     pub fn watch(&self, more: Watched) {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner).push(more);
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        sources.hardware.watch(&more);
+        sources.programs.push(more);
     }
 
     /// What was read so far.
@@ -81,26 +96,31 @@ impl Sampler {
         series(&self.readings.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Ends; what was read.
-    pub fn stop(self) -> SeriesReport {
+    /// Ends; what was read, and which counters of the processor there are.
+    pub fn stop(self) -> (SeriesReport, Option<Fact>) {
         self.over.store(true, Ordering::Relaxed);
         self.thread.thread().unpark();
         let _ = self.thread.join();
-        series(&self.readings.lock().unwrap_or_else(PoisonError::into_inner))
+        let mut samples = series(&self.readings.lock().unwrap_or_else(PoisonError::into_inner));
+        let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let counters = sources.hardware.facts(&mut samples);
+        (samples, counters)
     }
 }
 
 fn read_until(
     begun: Instant,
     over: &AtomicBool,
-    watched: &Mutex<Vec<Watched>>,
+    sources: &Mutex<Sources>,
     into: &Mutex<Vec<(f64, Reading)>>,
 ) {
-    let mut due = begun;
+    let (mut due, first) = (begun, SystemTime::now());
     for _ in 0..READINGS_MAX {
-        let whose = watched.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let at = begun.elapsed().as_secs_f64();
-        let reading = (at, read(&whose));
+        let wall = SystemTime::now();
+        let mut reading = read(&sources.lock().unwrap_or_else(PoisonError::into_inner));
+        put(&mut reading, "machine.clock", Kind::Level, "ms", apart(wall, first) - at * 1e3);
+        let reading = (at, reading);
         into.lock().unwrap_or_else(PoisonError::into_inner).push(reading);
         if over.load(Ordering::Relaxed) {
             break;
@@ -115,6 +135,14 @@ fn read_until(
             }
             thread::park_timeout(left);
         }
+    }
+}
+
+/// Milliseconds from `earlier` to `later`, which may be before it.
+fn apart(later: SystemTime, earlier: SystemTime) -> f64 {
+    match later.duration_since(earlier) {
+        Ok(time) => time.as_secs_f64() * 1e3,
+        Err(back) => back.duration().as_secs_f64() * -1e3,
     }
 }
 
@@ -146,16 +174,21 @@ fn series(readings: &[(f64, Reading)]) -> SeriesReport {
     SeriesReport { interval: INTERVAL.as_secs_f64(), time, columns: columns.into_values().collect() }
 }
 
-fn read(watched: &[Watched]) -> Reading {
+fn read(sources: &Sources) -> Reading {
     let mut reading = Reading::new();
-    for one in watched {
+    for one in &sources.programs {
         read_processes(one, &mut reading);
+    }
+    sources.hardware.read(&mut reading);
+    if let Some(witness) = &sources.witness {
+        witness.read(&mut reading);
     }
     read_machine(&mut reading);
     reading
 }
 
-fn put(reading: &mut Reading, key: &str, kind: Kind, unit: &'static str, value: f64) {
+/// Adds a value to a reading, or to the value that it has under this key.
+pub(crate) fn put(reading: &mut Reading, key: &str, kind: Kind, unit: &'static str, value: f64) {
     let value = Value { kind, unit, value };
     reading.entry(key.to_owned()).and_modify(|sum| sum.value += value.value).or_insert(value);
 }
@@ -231,6 +264,12 @@ fn read_machine(reading: &mut Reading) {
             put(reading, key, Kind::Growth, "1/s", sum);
         }
     }
+    let paging = text("/proc/vmstat");
+    for name in ["pswpin", "pswpout"] {
+        if let Some(pages) = field(&paging, name) {
+            put(reading, "machine.swapped", Kind::Growth, "1/s", pages);
+        }
+    }
     if let Some(kib) = field(&text("/proc/meminfo"), "Slab:") {
         put(reading, "machine.slab", Kind::Level, "MiB", kib / 1024.0);
     }
@@ -293,9 +332,9 @@ mod tests {
 
     #[test]
     fn own_process_and_machine_are_sampled() {
-        let sampler = Sampler::start(vec![Watched { name: "self", pids: vec![std::process::id()] }]);
+        let sampler = Sampler::start(Watched { name: "self", pids: vec![std::process::id()] }, None);
         thread::sleep(INTERVAL * 2 + INTERVAL / 2);
-        let series = sampler.stop();
+        let (series, _) = sampler.stop();
         assert!(!series.time.is_empty());
         for key in
             ["self.cpu", "self.waits", "self.memory", "machine.slab", "machine.udp_received", "machine.cpu"]

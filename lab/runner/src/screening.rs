@@ -6,7 +6,20 @@ use lab::record::{Reservation, RunRecord};
 use lab::statistics::{self, Fact, Observed, Share, SteadyRule, Tolerance};
 
 /// Words in a system's log that show an error of its own. Compared without regard to case.
-const ALARMS: [&str; 6] = ["panicked", "segfault", "core dumped", "assertion", "critical:", "out of memory"];
+const ALARMS: [&str; 12] = [
+    "panicked",
+    "segfault",
+    "segmentation fault",
+    "core dumped",
+    "assertion",
+    "critical:",
+    "out of memory",
+    "stack overflow",
+    "fatal error",
+    "uncaught exception",
+    "exception in thread",
+    "traceback (most recent call last)",
+];
 /// Samples that count lost packets, with what is said of them. They are of the whole machine, so only those
 /// of the run's own transport count.
 const LOST_DATAGRAMS: [(&str, &str); 3] = [
@@ -32,9 +45,16 @@ pub fn screen(record: &mut RunRecord, ended: bool, datagrams: bool, system_log: 
     let tolerance = if record.faults.is_empty() { *tolerance } else { of_faults() };
     let alarms = system_log.lines().filter(|line| is_alarm(line));
     let screened = statistics::screen(&observed(record, alarms.clone().count()), &tolerance);
-    // What the generator did may be the cause of everything else.
+    // What the generator or the wire did may be the cause of everything else.
     let mut found: Vec<&Fact> = screened.void.iter().collect();
-    found.sort_by_key(|fact| (!matches!(fact, Fact::GeneratorVoid { .. }), fact.is_of_system()));
+    found.sort_by_key(|fact| match fact {
+        Fact::GeneratorVoid { .. } => 0,
+        Fact::Lost(_) => 1,
+        // It may be a consequence of all others.
+        Fact::Unknown(_) => 4,
+        other if other.is_of_system() => 3,
+        _ => 2,
+    });
     record.of_system = ended || found.iter().any(|fact| fact.is_of_system());
     let mut void = Vec::new();
     for fact in found {
@@ -100,22 +120,29 @@ fn observed(record: &RunRecord, alarms: usize) -> Observed {
         .filter(|(key, _)| key.starts_with("requests_sent."))
         .map(|(_, count)| count)
         .sum();
+    let failed = count("calls.failed").is_none_or(|failed| failed > 0);
+    let answered_again = load.measured.get("responses_repeated").copied().unwrap_or(0);
     let cpu = record.within("system.cpu");
+    let witness = record.checks.witness;
     let rule = SteadyRule::new(WINDOW, DRIFT);
     Observed {
         errors: share(count("calls.failed"), count("calls.begun")),
-        retransmissions: share(count("retransmissions"), Some(sent)),
+        // Requests by the generator, and its responses to requests that the system sent again.
+        retransmissions: share(count("retransmissions").map(|count| count + answered_again), Some(sent)),
         exceptions: Some(u64::try_from(alarms).unwrap_or(u64::MAX)),
         // The generator judges its own lateness.
         lateness_ms: None,
         generator_void: (load.verdict.word == "VOID").then(|| load.verdict.why.join("; ")),
-        lost: None,
+        lost: witness.map(|seen| Share { count: seen.missing(), of: seen.counted() }),
+        // A server that still repeats requests when the generator has ended sends what nobody counts.
+        unknown: witness.filter(|_| !failed).map(|seen| Share { count: seen.unknown(), of: seen.counted() }),
         restarts: None,
         steady: (cpu.len() >= rule.needs()).then(|| statistics::steady(&cpu, &rule)),
     }
 }
 
-fn is_alarm(line: &str) -> bool {
+/// Whether a line of a log speaks of an error of the program itself.
+pub(crate) fn is_alarm(line: &str) -> bool {
     let line = line.to_ascii_lowercase();
     ALARMS.iter().any(|alarm| line.contains(alarm))
 }

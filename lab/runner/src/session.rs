@@ -274,12 +274,15 @@ fn seed_of(work: &Work, run: &Run) -> u64 {
 /// Performs one run and writes its archive.
 fn perform(bench: &mut Bench<'_>, work: &Work, run: &Run, out: &Path) -> Result<Done, NoRun> {
     let setup = work.setups.get(run.setup()).ok_or_else(|| "there is no such combination".to_owned())?;
-    let Finished { record, system_log, load_log } = bench.perform(run, setup, seed_of(work, run))?;
+    let Finished { record, system_log, load_log, files } = bench.perform(run, setup, seed_of(work, run))?;
     let mut archive = Archive::default();
     archive.put(RECORD, record.to_json());
     archive.put(EXPERIMENT, setup.to_toml());
     archive.put("system.log", system_log);
     archive.put("load.log", load_log);
+    for (name, bytes) in files {
+        archive.put(&name, bytes);
+    }
     let written = archive.write(out, &record.run.id);
     let path = written.map_err(|error| NoRun::Failed(format!("{}: {error}", out.display())))?;
     let archive = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();

@@ -32,6 +32,14 @@ named! {
         Retransmissions = "retransmissions",
         /// Processor time of the system for each call, microseconds.
         CpuPerCall = "cpu/call",
+        /// Processor time of the system for each message that the generator sent or received, microseconds.
+        CpuPerMessage = "cpu/message",
+        /// Processor time of the system for each registration, refreshes included, microseconds.
+        CpuPerRegistration = "cpu/registration",
+        /// Instructions of the system for each call, those of the kernel included.
+        InstructionsPerCall = "instructions/call",
+        /// Cycles of the system for each call, those of the kernel included.
+        CyclesPerCall = "cycles/call",
         /// Processor time of the system, percent of one processor.
         Cpu = "cpu",
         /// Memory of the system at the end of the measurement, MiB.
@@ -68,7 +76,7 @@ impl Measure {
             distribution if distribution.is_distribution() => "ms",
             Measure::Calls => "/s",
             Measure::Success | Measure::Cpu => "%",
-            Measure::CpuPerCall => "us",
+            Measure::CpuPerCall | Measure::CpuPerMessage | Measure::CpuPerRegistration => "us",
             Measure::Memory => "MiB",
             Measure::Recovery => "s",
             _ => "",
@@ -83,6 +91,15 @@ impl Measure {
             Measure::Failures => "Calls that failed",
             Measure::Retransmissions => "Messages that the generator sent again",
             Measure::CpuPerCall => "Processor time of the system for each call that succeeded",
+            Measure::CpuPerMessage => {
+                "Processor time of the system for each message that the generator sent or received"
+            }
+            Measure::CpuPerRegistration => "Processor time of the system for each registration or refresh",
+            Measure::InstructionsPerCall => {
+                "Instructions of the system and of the kernel for it, for each call that succeeded; where the processor \
+                 shows its counters"
+            }
+            Measure::CyclesPerCall => "Cycles likewise",
             Measure::Cpu => "Processor time of the system, of one processor",
             Measure::Memory => "Memory of the system at the end of the measurement",
             Measure::Occupancy => {

@@ -4,7 +4,7 @@ use super::forms::{amount, host, warm_up};
 use super::keys::keys;
 use std::fmt;
 use std::time::Duration;
-use toml_form::form::{DAY, HOUR, length};
+use toml_form::form::{DAY, HOUR, flag, length};
 
 /// How a run is warmed up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +41,12 @@ keys! {
         /// Percent of the requests that may be repeated in a run whose figures all count. With more, only the
         /// retransmissions and those about failed calls do.
         tolerated_retransmissions: f64 = 0.01, amount(0.0..=100.0);
+        /// Whether packets of the system are captured for half a second just before the measurement and just
+        /// after it, into the archive of the run. For the second capture calls go on for a second.
+        capture: bool = true, flag();
+        /// Whether a witness in the kernel counts the packets between generator and system. It takes about a
+        /// third of a microsecond for each packet.
+        witness: bool = true, flag();
     }
 }
 

@@ -66,6 +66,8 @@ pub struct Estimate {
 
 /// What a run takes besides warm-up and measurement: start, probe, registrations, end.
 const OVERHEAD: Duration = Duration::from_secs(3);
+/// What the capture after the measurement takes.
+const CAPTURE: Duration = Duration::from_secs(1);
 /// Trials of a search for the peak: the fewest and the most that are usual.
 const TRIALS: (u32, u32) = (15, 50);
 /// The same of one that has a highest rate and is content with five percent: searches of made-up servers took
@@ -90,7 +92,9 @@ impl Estimate {
             return Estimate { least: with(fewest), most: with(most) };
         }
         let (least, most) = measuring.warm_up_bounds();
-        let with = |warm_up: Duration| OVERHEAD.saturating_add(warm_up).saturating_add(measuring.measure);
+        let capture = if measuring.capture { CAPTURE } else { Duration::ZERO };
+        let overhead = OVERHEAD + capture;
+        let with = |warm_up: Duration| overhead.saturating_add(warm_up).saturating_add(measuring.measure);
         Estimate { least: with(least), most: with(most) }
     }
 
@@ -285,12 +289,12 @@ mod tests {
             let within = Repetitions::Within(Duration::from_secs(budget));
             Plan::new(ExperimentId::of("x"), 1, within, &subjects(2), &setups(1))
         };
-        // A run takes up to 3 + 30 + 1 + 10 seconds, a block of two 88.
+        // A run takes up to 4 + 30 + 1 + 10 seconds, a block of two 90.
         assert_eq!(plan(0).blocks(), 2);
         assert_eq!(plan(600).blocks(), 6);
         assert_eq!(plan(u64::MAX).blocks(), MOST_BLOCKS);
-        assert_eq!(plan(600).estimate().most, Duration::from_secs(528));
-        assert_eq!(plan(600).estimate().least, Duration::from_secs(6 * 2 * 31));
+        assert_eq!(plan(600).estimate().most, Duration::from_secs(540));
+        assert_eq!(plan(600).estimate().least, Duration::from_secs(6 * 2 * 32));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use load::report::svg::Page;
 use super::groups::{Combination, Group};
 use super::page::{Cell, cells, left_out, rows};
 use super::words::{NOTHING, factors, interval, short, value};
-use crate::record::RunRecord;
+use crate::costs::{Costs, per};
 use crate::statistics::{median, median_interval};
 
 /// Rows of the table.
@@ -15,68 +15,18 @@ const CONFIDENCE: f64 = 0.95;
 type Cost = (&'static str, &'static str, fn(&Costs) -> Option<f64>);
 
 /// The columns: title, unit, and which cost of a run.
-const COLUMNS: [Cost; 7] = [
+const COLUMNS: [Cost; 10] = [
     ("CPU a call", "us", |c| per(c.cpu, c.calls)),
     ("CPU a message", "us", |c| per(c.cpu, c.messages)),
+    ("CPU a registration", "us", |c| per(c.cpu, c.registrations)),
     ("Instructions a call", "", |c| per(c.instructions, c.calls)),
     ("Instructions a message", "", |c| per(c.instructions, c.messages)),
+    ("Cycles a call", "", |c| per(c.cycles, c.calls)),
+    ("Cache misses a call", "", |c| per(c.cache_misses, c.calls)),
     ("Messages a call", "", |c| per(c.messages, c.calls)),
     ("Context switches a call", "", |c| per(c.switches, c.calls)),
     ("Generator's CPU a call", "us", |c| per(c.generator, c.calls)),
 ];
-
-/// Sums over the measurement of one run.
-struct Costs {
-    calls: Option<f64>,
-    messages: Option<f64>,
-    /// Microseconds of processor time of the system.
-    cpu: Option<f64>,
-    instructions: Option<f64>,
-    switches: Option<f64>,
-    /// Microseconds of processor time of the generator.
-    generator: Option<f64>,
-}
-
-fn per(what: Option<f64>, of: Option<f64>) -> Option<f64> {
-    Some(what? / of.filter(|of| *of > 0.0)?)
-}
-
-impl Costs {
-    fn of(run: &RunRecord) -> Costs {
-        let load = &run.load;
-        let seconds = load.windows.measured;
-        let sampled = |key: &str| {
-            let values = run.within(key);
-            (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64 * seconds)
-        };
-        let switches = [sampled("system.waits"), sampled("system.preemptions")];
-        Costs {
-            calls: load.measured.get("calls.succeeded").map(|calls| *calls as f64),
-            messages: messages(run),
-            cpu: load.server_cpu_percent.map(|percent| percent * 1e4 * seconds),
-            instructions: sampled("system.instructions"),
-            switches: switches.into_iter().flatten().reduce(|a, b| a + b),
-            generator: sampled("generator.cpu").map(|percent| percent * 1e4),
-        }
-    }
-}
-
-/// Messages that the generator sent and received in the measurement. All of them went through the system.
-fn messages(run: &RunRecord) -> Option<f64> {
-    let series = &run.load.series;
-    let (from, to) = (run.load.windows.before(), run.load.windows.before() + run.load.windows.measured);
-    let columns = [series.column("sent"), series.column("received")];
-    let inside =
-        |at: f64| at >= from - series.interval / 2.0 && at + series.interval <= to + series.interval / 2.0;
-    let seconds = series.time.iter().enumerate().filter(|(_, at)| inside(**at));
-    let mut sum = None;
-    for (nth, _) in seconds {
-        for rate in columns.iter().filter_map(|column| column.get(nth).copied().flatten()) {
-            sum = Some(sum.unwrap_or(0.0) + rate * series.interval);
-        }
-    }
-    sum
-}
 
 /// A row for each system at each combination of factors.
 pub(super) fn costs(p: &mut Page, combinations: &[Combination<'_>]) {

@@ -6,6 +6,7 @@
 //! that a page stays below 2 MB.
 
 mod bars;
+mod checks;
 mod claims;
 mod compare_view;
 mod comparison;

@@ -5,7 +5,7 @@ use load::report::svg::{Page, escape, quoted};
 use load::scenario::date_time;
 
 use super::words::{class, count, cut, meaning, short};
-use super::{claims, costs, distribution, figures, groups, occupancy, papers, runs, series, wrong};
+use super::{checks, claims, costs, distribution, figures, groups, occupancy, papers, runs, series, wrong};
 use crate::outcome::Outcome;
 use crate::record::RunRecord;
 
@@ -103,6 +103,7 @@ pub fn html(outcome: &Outcome, records: &[RunRecord]) -> String {
     occupancy::occupancy(&mut p, &combinations);
     series::series(&mut p, &combinations);
     costs::costs(&mut p, &combinations);
+    checks::checks(&mut p, records);
     runs::runs(&mut p, outcome);
     wrong::wrong(&mut p, outcome, records, &combinations);
     machine(&mut p, outcome, records);

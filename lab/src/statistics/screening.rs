@@ -40,8 +40,10 @@ pub struct Observed {
     pub lateness_ms: Option<f64>,
     /// What the generator says if its own verdict is VOID.
     pub generator_void: Option<String>,
-    /// Packets that one side sent and the witness did not see on the other.
+    /// Packets that the generator speaks of and the witness did not see, of those that it speaks of.
     pub lost: Option<Share>,
+    /// Packets that the witness saw and the generator does not speak of.
+    pub unknown: Option<Share>,
     /// Times that the system was started again.
     pub restarts: Option<u64>,
     /// Whether the measured part is steady.
@@ -56,7 +58,7 @@ pub struct Tolerance {
     pub errors: f64,
     /// Share of messages that may be sent again.
     pub retransmissions: f64,
-    /// Share of packets that may be lost.
+    /// Share of packets that may be lost, or be unknown to the generator.
     pub lost: f64,
     /// 99.9th percentile of the generator's lateness, milliseconds.
     pub lateness_ms: f64,
@@ -68,12 +70,13 @@ pub struct Tolerance {
 
 impl Default for Tolerance {
     /// One call in ten thousand may fail, as in the load generator's verdicts, and as many messages may be
-    /// sent again.
+    /// sent again. The witness may miss one packet in a thousand: those of the moments in which generators
+    /// begin and end.
     fn default() -> Tolerance {
         Tolerance {
             errors: 1e-4,
             retransmissions: 1e-4,
-            lost: 0.0,
+            lost: 1e-3,
             lateness_ms: 10.0,
             restarts: 0,
             drift: false,
@@ -106,6 +109,8 @@ pub enum Fact {
     },
     /// Packets were lost.
     Lost(Share),
+    /// The generator does not know of packets.
+    Unknown(Share),
     /// The system was started again.
     Restarted {
         /// How often.
@@ -138,7 +143,16 @@ impl fmt::Display for Fact {
                 write!(f, "the generator was late: {ms} ms at the 99.9th percentile")
             }
             Fact::GeneratorVoid { reason } => write!(f, "the generator's verdict is VOID: {reason}"),
-            Fact::Lost(Share { count, of }) => write!(f, "the witness missed {count} of {of} packets"),
+            Fact::Lost(Share { count, of }) => {
+                write!(
+                    f,
+                    "packets were lost between generator and system: the witness missed {count} of {of}"
+                )
+            }
+            Fact::Unknown(Share { count, of }) => write!(
+                f,
+                "the generator counts wrong, or lost packets: the witness saw {count} more than its {of}"
+            ),
             Fact::Restarted { times } => write!(f, "the system was started again {times} times"),
             Fact::NotSteady { found } => write!(f, "the measurement is not steady: {found}"),
         }
@@ -182,6 +196,7 @@ pub fn screen(seen: &Observed, tolerance: &Tolerance) -> Screened {
     found("lateness of the generator", seen.lateness_ms.is_some(), late);
     found("", true, seen.generator_void.clone().map(|reason| Fact::GeneratorVoid { reason }));
     found("packets, by a witness", seen.lost.is_some(), beyond(seen.lost, tolerance.lost).map(Fact::Lost));
+    found("", true, beyond(seen.unknown, tolerance.lost).map(Fact::Unknown));
     let restarts =
         seen.restarts.filter(|times| *times > tolerance.restarts).map(|times| Fact::Restarted { times });
     found("restarts", seen.restarts.is_some(), restarts);
@@ -236,6 +251,7 @@ mod tests {
             lateness_ms: Some(1.0),
             generator_void: None,
             lost: none,
+            unknown: none,
             restarts: Some(0),
             steady: Some(Steadiness::Since { index: 0 }),
         }
@@ -261,7 +277,14 @@ mod tests {
                 Observed { generator_void: Some("no calls".to_owned()), ..clean() },
                 "the generator's verdict is VOID: no calls",
             ),
-            (Observed { lost: share, ..clean() }, "the witness missed 101 of 1000000 packets"),
+            (
+                Observed { lost: Some(Share { count: 1_001, of: 1_000_000 }), ..clean() },
+                "packets were lost between generator and system: the witness missed 1001 of 1000000",
+            ),
+            (
+                Observed { unknown: Some(Share { count: 1_001, of: 1_000_000 }), ..clean() },
+                "the generator counts wrong, or lost packets: the witness saw 1001 more than its 1000000",
+            ),
             (Observed { restarts: Some(1), ..clean() }, "the system was started again 1 times"),
             (
                 Observed { steady: Some(Steadiness::Never { drift: 0.051 }), ..clean() },
@@ -270,7 +293,7 @@ mod tests {
         ];
         for (seen, sentence) in cases {
             let found = screen(&seen, &Tolerance::default());
-            // 101 of a million are one too many for errors and retransmissions, and any packet is.
+            // 101 of a million are one too many for errors and retransmissions, 1,001 for packets.
             assert_eq!(found.void.iter().map(Fact::to_string).collect::<Vec<_>>(), [sentence]);
             assert!(!found.is_valid());
         }

@@ -384,3 +384,63 @@ fn runs_of_a_program_that_changed_are_made_again() {
     // What counts is the later one of two archives.
     assert!(lab(&["report"], &[&out]).status.success());
 }
+
+/// The files of an archive, unpacked.
+fn unpacked(archive: &Path) -> PathBuf {
+    let folder = archive.with_extension("files");
+    fs::create_dir_all(&folder).unwrap();
+    let mut tar = Command::new("tar");
+    assert!(tar.arg("xzf").arg(archive).arg("-C").arg(&folder).status().unwrap().success());
+    folder
+}
+
+fn record_in(folder: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(folder.join("record.json")).unwrap()).unwrap()
+}
+
+#[test]
+fn archive_has_captures_witness_and_report_of_the_machine() {
+    let (file, out) = experiment("seen", &short(CALM).replace("repetitions = 2", "repetitions = 1"));
+    let (found, status) = outcome(&file, &out);
+    assert_eq!(status, Some(0), "{found}");
+    let folder = unpacked(archives(&out).first().expect("a run"));
+    let record = record_in(&folder);
+    let (checks, unobserved) = (&record["checks"], record["checks"]["unobserved"].to_string());
+    assert!(record["machine"].to_string().contains("processor counters"), "{}", record["machine"]);
+    assert_eq!(checks["connectivity"].as_array().unwrap().len(), 2, "{checks}");
+    let tune: Value = serde_json::from_slice(&fs::read(folder.join("tune.json")).unwrap()).unwrap();
+    assert!(tune["findings"].is_array(), "{tune}");
+    // Without the right to see packets the record says so.
+    if unobserved.contains("CAP_NET_RAW") {
+        return;
+    }
+    let witness = &checks["witness"];
+    let (sent, received) = (witness["sent"].as_u64().unwrap(), witness["received"].as_u64().unwrap());
+    assert!(sent > 100 && witness["packets"].as_u64().unwrap().abs_diff(sent + received) < 5, "{witness}");
+    for name in ["before.pcap", "after.pcap"] {
+        let Ok(read) = Command::new("tcpdump").arg("-nr").arg(folder.join(name)).output() else { return };
+        let text = String::from_utf8_lossy(&read.stdout);
+        assert!(read.status.success() && text.contains("SIP: INVITE sip:"), "{name}: {read:?}");
+    }
+}
+
+#[test]
+fn packets_lost_on_the_wire_make_runs_void() {
+    let hasty = CALM.replace("options = [", "options = [\"--nd\", \"--recv-timeout\", \"2000\", ");
+    let (file, out) = experiment("wire", &short(&hasty).replace("repetitions = 2", "repetitions = 1"));
+    // A loopback interface that drops what exceeds its rate, in a network of its own.
+    const SLOW: &str = "ip link set lo up && tc qdisc add dev lo root tbf rate 2mbit burst 3kb limit 6kb || exit 77
+        exec \"$0\" lab run --output json --out \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["-n", "sh", "-c", SLOW]).arg(binary()).args([&out, &file]);
+    let done = command.output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    // No right to make a network, or no `tc`.
+    if said.contains("unshare") || done.status.code() == Some(77) {
+        return;
+    }
+    let found: Value = serde_json::from_slice(&done.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
+    assert_eq!((text(&found, "verdict"), done.status.code()), ("VOID", Some(3)), "{found}");
+    let void = text_of_run(&found, "void");
+    assert!(void.contains("packets were lost between generator and system"), "{void}");
+}

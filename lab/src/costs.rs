@@ -1,0 +1,156 @@
+//! What a call, a message and a registration cost in a run (paper 003, Hrischuk and DeVal 2006, section 2.4).
+
+use crate::experiment::Measure;
+use crate::record::RunRecord;
+
+/// Sums over the measurement of one run; nothing where they are not known.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Costs {
+    /// Calls that succeeded.
+    pub calls: Option<f64>,
+    /// Messages that the generator sent and received: all of them went through the system.
+    pub messages: Option<f64>,
+    /// Registrations that succeeded, refreshes included.
+    pub registrations: Option<f64>,
+    /// Microseconds of processor time of the system.
+    pub cpu: Option<f64>,
+    /// Instructions of the system, those of the kernel for it included.
+    pub instructions: Option<f64>,
+    /// Cycles likewise.
+    pub cycles: Option<f64>,
+    /// Misses of the last level of cache.
+    pub cache_misses: Option<f64>,
+    /// Changes between threads.
+    pub switches: Option<f64>,
+    /// Microseconds of processor time of the generator.
+    pub generator: Option<f64>,
+}
+
+impl Costs {
+    /// Those of a run.
+    pub fn of(run: &RunRecord) -> Costs {
+        let load = &run.load;
+        let seconds = load.windows.measured;
+        let sampled = |key: &str| {
+            let values = run.within(key);
+            (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64 * seconds)
+        };
+        let counted = |key: &str| load.measured.get(key).map(|count| *count as f64);
+        let sum = |of: [Option<f64>; 2]| of.into_iter().flatten().reduce(|a, b| a + b);
+        let waits = [sampled("system.waits"), sampled("system.preemptions")];
+        Costs {
+            calls: counted("calls.succeeded"),
+            messages: messages(run),
+            registrations: sum(["registrations_ok", "refreshes_ok"].map(counted)).or_else(|| registers(run)),
+            cpu: load.server_cpu_percent.map(|percent| percent * 1e4 * seconds),
+            instructions: sampled("system.instructions"),
+            cycles: sampled("system.cycles"),
+            cache_misses: sampled("system.cache_misses"),
+            switches: sampled("system.switches").or_else(|| sum(waits)),
+            generator: sampled("generator.cpu").map(|percent| percent * 1e4),
+        }
+    }
+
+    /// The figure of a measure that is a cost.
+    pub fn figure(&self, measure: Measure) -> Option<f64> {
+        match measure {
+            Measure::CpuPerCall => per(self.cpu, self.calls),
+            Measure::CpuPerMessage => per(self.cpu, self.messages),
+            Measure::CpuPerRegistration => per(self.cpu, self.registrations),
+            Measure::InstructionsPerCall => per(self.instructions, self.calls),
+            Measure::CyclesPerCall => per(self.cycles, self.calls),
+            _ => None,
+        }
+    }
+}
+
+/// A quotient; nothing where there was no event.
+pub fn per(what: Option<f64>, of: Option<f64>) -> Option<f64> {
+    Some(what? / of.filter(|of| *of > 0.0)?)
+}
+
+/// Each REGISTER of a scenario with its 200 is a registration, if calls do nothing else.
+fn registers(run: &RunRecord) -> Option<f64> {
+    let measured = &run.load.measured;
+    let sent = measured.get("requests_sent.REGISTER")?;
+    let others = measured.iter().any(|(key, count)| {
+        key.starts_with("requests_sent.") && key != "requests_sent.REGISTER" && *count > 0
+    });
+    let answered = measured.get("responses_received.200")?;
+    (!others).then(|| *sent.min(answered) as f64)
+}
+
+/// Messages by the series of the generator, within its measurement.
+fn messages(run: &RunRecord) -> Option<f64> {
+    let series = &run.load.series;
+    let (from, to) = (run.load.windows.before(), run.load.windows.before() + run.load.windows.measured);
+    let columns = [series.column("sent"), series.column("received")];
+    let inside =
+        |at: f64| at >= from - series.interval / 2.0 && at + series.interval <= to + series.interval / 2.0;
+    let seconds = series.time.iter().enumerate().filter(|(_, at)| inside(**at));
+    let mut sum = None;
+    for (nth, _) in seconds {
+        for rate in columns.iter().filter_map(|column| column.get(nth).copied().flatten()) {
+            sum = Some(sum.unwrap_or(0.0) + rate * series.interval);
+        }
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use load::report::{Column, SeriesReport};
+
+    fn column(key: &str, values: &[f64]) -> Column {
+        let values = values.iter().copied().map(Some).collect();
+        Column { key: key.to_owned(), unit: String::new(), values }
+    }
+
+    fn record() -> RunRecord {
+        let mut record = RunRecord { window: (1.0, 5.0), ..RunRecord::default() };
+        record.load.windows.measured = 4.0;
+        record.load.server_cpu_percent = Some(10.0);
+        record.load.measured.insert("calls.succeeded".to_owned(), 100);
+        record.load.series = SeriesReport {
+            interval: 1.0,
+            time: (0..5).map(f64::from).collect(),
+            columns: vec![column("sent", &[100.0; 5]), column("received", &[300.0; 5])],
+        };
+        record.samples = SeriesReport {
+            interval: 1.0,
+            time: (0..6).map(f64::from).collect(),
+            columns: vec![column("system.instructions", &[0.0, 1e6, 1e6, 1e6, 1e6, 0.0])],
+        };
+        record
+    }
+
+    #[test]
+    fn costs_are_sums_of_the_measurement_by_events() {
+        let costs = Costs::of(&record());
+        // A tenth of a core for four seconds is 400,000 us.
+        assert_eq!(costs.figure(Measure::CpuPerCall), Some(4_000.0));
+        assert_eq!(costs.figure(Measure::CpuPerMessage), Some(250.0));
+        assert_eq!(costs.figure(Measure::InstructionsPerCall), Some(40_000.0));
+        assert_eq!(
+            (costs.figure(Measure::CyclesPerCall), costs.figure(Measure::CpuPerRegistration)),
+            (None, None)
+        );
+    }
+
+    #[test]
+    fn registrations_are_those_of_users_or_of_a_scenario() {
+        let mut record = record();
+        let count = |record: &mut RunRecord, key: &str, count| {
+            record.load.measured.insert(key.to_owned(), count);
+        };
+        count(&mut record, "requests_sent.REGISTER", 80);
+        count(&mut record, "responses_received.200", 50);
+        assert_eq!(Costs::of(&record).registrations, Some(50.0));
+        count(&mut record, "requests_sent.INVITE", 1);
+        assert_eq!(Costs::of(&record).registrations, None, "other requests have a 200 too");
+        count(&mut record, "registrations_ok", 3);
+        count(&mut record, "refreshes_ok", 4);
+        assert_eq!(Costs::of(&record).registrations, Some(7.0));
+    }
+}
