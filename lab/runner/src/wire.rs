@@ -48,6 +48,8 @@ impl Wire {
             "messages over streams are no packets"
         } else if workload.find_peak {
             "a search makes many runs"
+        } else if workload.options.iter().any(|option| option.trim_start_matches('-').starts_with("lost")) {
+            "the generator drops messages on purpose (--lost)"
         } else if system.config.contains("udp_segmentation = true") {
             "the system sends messages together (udp_segmentation)"
         } else {

@@ -429,7 +429,8 @@ fn packets_lost_on_the_wire_make_runs_void() {
     let hasty = CALM.replace("options = [", "options = [\"--nd\", \"--recv-timeout\", \"2000\", ");
     let (file, out) = experiment("wire", &short(&hasty).replace("repetitions = 2", "repetitions = 1"));
     // A loopback interface that drops what exceeds its rate, in a network of its own.
-    const SLOW: &str = "ip link set lo up && tc qdisc add dev lo root tbf rate 2mbit burst 3kb limit 6kb || exit 77
+    const SLOW: &str =
+        "ip link set lo up && tc qdisc add dev lo root tbf rate 2mbit burst 3kb limit 6kb || exit 77
         exec \"$0\" lab run --output json --out \"$@\"";
     let mut command = Command::new("unshare");
     command.args(["-n", "sh", "-c", SLOW]).arg(binary()).args([&out, &file]);
