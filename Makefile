@@ -217,10 +217,10 @@ $(EXPERIMENTS): bench-%: setup-bench
 	$(BUILD_RELEASE)
 	$(LAB) lab/$*.toml --out target/$*.lab $(BENCH_ARGS)
 
-.PHONY: bench-balance-paper
-bench-balance-paper: setup-build ## the experiments of the load balancer's paper, eight servers of 300 calls/s (55 minutes)
+.PHONY: lab-papers
+lab-papers: setup-bench ## experiments of published papers, reports in lab/record; resumes; PAPERS=004 for one of them (3 to 6 hours)
 	$(BUILD_RELEASE)
-	python3 verify/bench/balance_paper.py --bin $(RELEASE) --judge $(BENCH_ARGS)
+	lab/papers.sh $(RELEASE) $(PAPERS) -- $(LAB_ARGS)
 
 .PHONY: balance-failure
 balance-failure: setup-test release-for-tests ## what callers notice when a node or balancer fails, 20,000 calls up (22 minutes, root)

@@ -8,7 +8,6 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import balance_failure  # noqa: E402  (after the path is set)
-import balance_paper_page  # noqa: E402
 import records  # noqa: E402
 import verdicts  # noqa: E402
 
@@ -204,55 +203,6 @@ class Generator(unittest.TestCase):
     def test_a_peak_that_is_not_confirmed_is_none(self):
         self.assertEqual(verdicts.peak(dict(strowger=0, kamailio=0)), [])
         self.assertEqual(len(verdicts.peak(dict(strowger=0, kamailio=1))), 1)
-
-
-class Paper(unittest.TestCase):
-    def state(self, hash_peak=1800, hash_ms=(20, 500), tjsq_ms=(2.6, 6), half=440, eight=2400, hash_bad=0.4):
-        bad = lambda name, load: hash_bad if (name, load) == ('hash', 0.9) else 0.0
-        times = dict(('%s %g' % (name, load), dict(invite_ms=ms, void=False, bad=bad(name, load)))
-                     for name, all_ms in (('tlwl', (2.5, 5)), ('tjsq', tjsq_ms), ('hash', hash_ms)) for load, ms in zip((0.4, 0.9), all_ms))
-        peak = lambda rate, void=False: dict(peak=rate, ideal=2400, trials=[dict(void=void)])
-        return dict(repeats=dict(response=times, peaks=dict(tlwl=peak(2400), hash=peak(hash_peak)), unequal=dict(tlwl=peak(half)),
-                                 scale={'1': peak(300), '8': peak(eight)}))
-
-    def test_each_goal(self):
-        self.assertEqual(verdicts.paper(self.state()), [])
-        for less in (dict(hash_peak=2040), dict(tjsq_ms=(4.1, 6)), dict(tjsq_ms=(2.6, 10.5)), dict(half=400), dict(eight=2200)):
-            self.assertEqual(len(verdicts.paper(self.state(**less))), 1, less)
-        for slow in (dict(hash_ms=(10, 500)), dict(hash_ms=(20, 155))):
-            self.assertEqual(len(verdicts.paper(self.state(**slow))), 2, 'of tlwl and of tjsq')
-
-    def test_who_fails_calls_is_not_quick_and_no_peak_is_no_ratio(self):
-        for name in ('tlwl 0.4', 'tjsq 0.9'):
-            state = self.state()
-            state['repeats']['response'][name]['bad'] = 0.5
-            self.assertEqual(len(verdicts.paper(state)), 1, name)
-        self.assertEqual(len(verdicts.paper(self.state(hash_peak=0))), 1)
-
-    def test_what_is_void_or_missing_is_not_shown(self):
-        self.assertEqual(len(verdicts.paper({})), 7)
-        state = self.state()
-        del state['repeats']['response']['tjsq 0.4']
-        self.assertEqual(len(verdicts.paper(state)), 1)
-        state = self.state()
-        state['repeats']['peaks']['tlwl']['trials'][0]['void'] = True
-        self.assertEqual(len(verdicts.paper(state)), 1)
-
-    def test_beside_a_ratio_stands_whether_hash_carries_that_load(self):
-        said = '\n'.join(verdicts.beside_hash(self.state()))
-        self.assertIn('at 0.9 of the ideal an INVITE of hash takes 100.0 times that of tlwl; 40.00 % of hash', said)
-        self.assertEqual(said.count('beyond its peak'), 1)
-        self.assertIn("that hash carries: 0.4, where an INVITE takes 8.0 times", said)
-        self.assertIn("that hash carries: 0.9,", '\n'.join(verdicts.beside_hash(self.state(hash_bad=1e-4))))
-        self.assertEqual(verdicts.beside_hash({}), [])
-
-    def test_a_peak_that_is_the_highest_rate_tried_is_at_least_that(self):
-        self.assertEqual(sum('at least' in text for text in verdicts.beside_hash(self.state())), 1)
-        found = lambda rate: dict(peak=rate, ideal=2400, trials=[dict(void=False)])
-        self.assertEqual(balance_paper_page.peak(found(2400)), '≥ 2400')
-        self.assertEqual(balance_paper_page.peak(found(1920)), '1920')
-        self.assertEqual(balance_paper_page.more(found(2400), found(1920)), '≥ 25 %')
-        self.assertEqual(balance_paper_page.more(found(2400), found(2400)), 'not known')
 
 
 if __name__ == '__main__':
