@@ -37,9 +37,10 @@ BELOW = {
     'sip-proxy': {'wire', 'seal', 'sip-message', 'sip-transaction'},
     'sip-steering': {'sip-message', 'kernel-programs'},
     'sip-health': {'wire'},
+    'call-records': set(),
     'sip-node': {
         'wire', 'timing', 'seal', 'sip-message', 'sip-transaction', 'sip-auth', 'sip-registrar', 'sip-proxy',
-        'sip-steering', 'sip-health',
+        'sip-steering', 'sip-health', 'call-records',
     },
     'sip-balancer': {'wire', 'timing', 'seal', 'sip-message', 'sip-proxy', 'sip-steering', 'sip-health'},
     # The shell handles no SIP: of the core it sees only the vocabulary, the wheel for deadlines and the form of
@@ -49,6 +50,8 @@ BELOW = {
     # ... except the location service and the store, which keep bindings and credentials as the core defines them.
     'location': {'wire', 'sip-registrar', 'log-events'},
     'store': {'wire', 'location', 'sip-registrar', 'sip-auth', 'log-events', 'regular-file'},
+    # ... and the call log, whose events and records are those of the core.
+    'call-log': {'call-records', 'log-events', 'regular-file'},
     # ... and control, whose keys and counters are those of the core: it reads into the core's settings, and names
     # what a node counts.
     'control': {'wire', 'log-events', 'sip-message', 'sip-auth', 'sip-registrar', 'sip-proxy', 'sip-node', 'sip-balancer', 'tls', 'regular-file', 'toml-form'},

@@ -96,6 +96,7 @@ fn settings(digest: bool, mode: Mode) -> Settings {
         message: sip_message::Limits::default(),
         calls: 1_000_000,
         overload: OverloadRules::default(),
+        records: false,
     }
 }
 

@@ -306,7 +306,7 @@ impl Calls {
         if !(101..300).contains(&status) || (status < 200 && tag.is_empty()) {
             return;
         }
-        if self.hash(response.call_id(), response.from_tag()) != key.from {
+        if !self.is_of(response, key) {
             return;
         }
         let callee = self.hash(response.call_id(), tag);
@@ -455,6 +455,11 @@ impl Calls {
     #[inline]
     pub fn release(&mut self, out: &mut Outbox) {
         self.released.drain(..).for_each(|conn| out.release(conn));
+    }
+
+    /// Whether a response has the Call-ID and the caller's tag of the INVITE with this key.
+    pub fn is_of(&self, response: &Message<'_>, key: &DialogKey) -> bool {
+        self.hash(response.call_id(), response.from_tag()) == key.from
     }
 
     /// Whether a request belongs to a dialog of a call here, early or answered, whichever end sent it.

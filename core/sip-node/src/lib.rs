@@ -34,6 +34,7 @@ mod node;
 mod overload;
 mod random;
 mod recent_responses;
+mod records;
 mod registrar;
 mod replies;
 mod routing;
@@ -52,6 +53,7 @@ mod trunk_ref;
 mod uris;
 mod watch;
 
+pub use call_records::{CallName, What};
 pub use calls::Call;
 pub use counters::{Counter, CounterFamily, FAMILIES, Span};
 pub use emergency::Emergency;

@@ -2,12 +2,14 @@
 
 use crate::admitted::Admitted;
 use crate::overload::{Wish, fill, take_out};
+use crate::records::Recorded;
 use crate::services::{Counter, Services};
 use crate::shortage::Shortage;
 use crate::site::domain;
 use crate::step::Step;
 use core::hash::Hasher;
 use sip_message::{Message, Response, hex16, push_u64};
+use sip_proxy::token::Role;
 use sip_proxy::transport::{always_rport, repays, reply_flow};
 use sip_transaction::{Payer, Prepared, ServerId};
 use wire::Flow;
@@ -48,9 +50,15 @@ impl<S: Services> Step<'_, S> {
         (status, reason): (u16, &[u8]),
         extra: &[u8],
     ) {
-        match a.caller.realm {
-            Some(_) => self.answer_once(flow, request, (status, reason), extra),
-            None => self.refuse(flow, request, status, reason, extra),
+        // A second record for each retransmission would be wrong too.
+        let recorded = a.caller.role != Role::Stranger
+            && self.recorded(request, a.dialog.as_ref()).and_then(Recorded::call).is_some();
+        if recorded {
+            self.record_refused(flow, request, a, status);
+        }
+        match recorded || a.caller.realm.is_some() {
+            true => self.answer_once(flow, request, (status, reason), extra),
+            false => self.refuse(flow, request, status, reason, extra),
         }
     }
 

@@ -68,6 +68,9 @@ impl<S: Services> Step<'_, S> {
                 if !receives {
                     self.layer.bound_replies(id, request.bytes().len());
                 }
+                if is_new_call {
+                    self.record_began(flow, request, a);
+                }
                 Some(ServerSide { id, payer, bounded: !receives, is_new_call, sent_trying: false })
             }
             Err(short) => {
@@ -106,5 +109,8 @@ impl<S: Services> Step<'_, S> {
         extra: &[u8],
     ) {
         self.answer(server.id, request, (flow, always_rport(flow, request)), status, extra);
+        if status >= 200 && server.is_new_call {
+            self.record_failed(self.recorded(request, None), status);
+        }
     }
 }

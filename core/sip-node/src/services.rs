@@ -4,6 +4,7 @@ pub use crate::counters::{Counter, Span};
 pub use crate::located::{Coverage, Question, StoreDown};
 use crate::shortage::Shortage;
 use crate::watch::List;
+use call_records::{CallName, What};
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use sip_auth::{Authenticator, Decision, Minted};
@@ -140,6 +141,12 @@ pub trait Services {
     /// Called for a host name to which no request can be sent because of what the DNS says.
     fn unresolved(&self, name: &[u8], why: locate::Error) {
         let _ = (name, why);
+    }
+
+    /// Notes what happens to a call, for its record, if [`Settings::records`](crate::Settings::records) is
+    /// set. The implementation adds the time of day.
+    fn record(&self, now: Time, call: CallName, what: What<'_>) {
+        let _ = (now, call, what);
     }
 
     /// Notes how long something took.

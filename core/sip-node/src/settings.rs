@@ -341,6 +341,8 @@ pub struct Settings {
     pub calls: usize,
     /// What is done in an overload.
     pub overload: crate::OverloadRules,
+    /// Whether calls are reported to [`Services::record`](crate::Services::record).
+    pub records: bool,
 }
 
 impl Settings {

@@ -13,6 +13,7 @@ pub mod bindings;
 pub mod certificates;
 pub mod dns;
 pub mod process;
+pub mod records;
 mod reference;
 pub mod server;
 pub mod subscribers;
@@ -22,13 +23,14 @@ pub use declare::{Event, Field};
 pub use reference::fill;
 
 /// Every event, by subject, with the heading of each.
-pub fn sections() -> [(&'static str, &'static [Event]); 9] {
+pub fn sections() -> [(&'static str, &'static [Event]); 10] {
     [
         ("Start, reload and end", process::EVENTS),
         ("Server", server::EVENTS),
         ("Balancer", balancer::EVENTS),
         ("Bindings on disk", bindings::EVENTS),
         ("Subscribers and data directory", subscribers::EVENTS),
+        ("Call records", records::EVENTS),
         ("Workers and sockets", workers::EVENTS),
         ("Certificates", certificates::EVENTS),
         ("DNS", dns::EVENTS),

@@ -219,6 +219,7 @@ pub fn settings(choice: u8) -> Settings {
         message: sip_message::Limits::default(),
         calls: 32,
         overload: OverloadRules::default(),
+        records: false,
     }
     .watching(&sip_node::Gateways::default())
 }

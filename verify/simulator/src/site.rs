@@ -250,6 +250,7 @@ impl Site {
             message: sip_message::Limits::default(),
             calls: spec.room.1,
             overload: n::OverloadRules { workers: spec.workers, ..n::OverloadRules::default() },
+            records: false,
         }
         .watching(&n::Gateways::default())
     }

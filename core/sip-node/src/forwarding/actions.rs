@@ -6,10 +6,11 @@ use super::stored::with_request;
 use super::upstream::{concluded, forward_best, generate, keep, relay};
 use crate::services::{Counter, Services};
 use crate::step::Step;
+use crate::trunk_ref::TrunkRef;
 use core::mem;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use sip_message::Message;
-use sip_proxy::context::Action;
+use sip_proxy::context::{Action, BranchId};
 use sip_transaction::{Layer, TimerId};
 use wire::Time;
 
@@ -81,14 +82,14 @@ impl Forwarder {
             Action::ForwardProvisional(branch) => {
                 p.timing.trying = Time::FAR;
                 if let Some(response) = response {
-                    relay(step, p.back(branch, NOWHERE), response);
+                    pass_back(step, p, branch, response);
                 }
             }
             Action::ForwardFinal(branch) => {
                 p.timing.trying = Time::FAR;
                 let first = !mem::replace(&mut p.accepted, true);
                 if let Some(response) = response
-                    && relay(step, p.back(branch, NOWHERE), response)
+                    && pass_back(step, p, branch, response)
                     && first
                 {
                     concluded(step, p, response.status());
@@ -104,7 +105,10 @@ impl Forwarder {
             }
             // The transaction stays unanswered until it ends by itself, so that late retransmissions are
             // absorbed and are no new requests.
-            Action::Silence => step.calls.concluded(408, &p.upstream.key),
+            Action::Silence => {
+                step.calls.concluded(408, &p.upstream.key);
+                step.record_failed(p.upstream.recorded, 408);
+            }
             Action::Keep(branch) => {
                 if let Some(response) = response {
                     keep(step, p, branch, response);
@@ -122,6 +126,23 @@ impl Forwarder {
             Action::Finished => p.over = true,
         }
     }
+}
+
+/// Passes the response of a branch on, and notes it for the record of the call. Whether that was possible.
+fn pass_back<S: Services>(
+    step: &mut Step<'_, S>,
+    p: &Proxied,
+    branch: BranchId,
+    response: &Message<'_>,
+) -> bool {
+    if !relay(step, p.back(branch, NOWHERE), response) {
+        return false;
+    }
+    let target = p.target(branch);
+    let trunk = target.and_then(|target| target.trunk.as_ref()).and_then(TrunkRef::get);
+    let uri = target.map_or(&b""[..], |target| p.text(&target.uri));
+    step.record_response(response, &p.upstream.key, (uri, trunk.map_or(b"", |trunk| &trunk.name)));
+    true
 }
 
 /// Sets the timer for what is due first.

@@ -3,6 +3,7 @@
 use super::security::{Barred, bar};
 use crate::calls::DialogKey;
 use crate::overload::Algorithm;
+use crate::records::Recorded;
 use crate::routing::Target;
 use crate::settings::Bounds;
 use crate::short::Short;
@@ -141,6 +142,8 @@ pub(crate) struct Upstream {
     pub knows_oc: bool,
     /// What it has to do with a call.
     pub key: DialogKey,
+    /// What it has to do with the record of a call.
+    pub recorded: Option<Recorded>,
 }
 
 impl Upstream {

@@ -68,15 +68,8 @@ impl Forwarder {
             if proxied.invite
                 && (200..300).contains(&status)
                 && let Some(asked) = step.layer.flow_of_client(client)
-                && !relay(step, proxied.back(branch, asked.remote), response)
-                && relay_late(step, &proxied, branch, response)
             {
-                let callee = proxied.back(branch, asked.remote).place;
-                let first = !mem::replace(&mut proxied.accepted, true);
-                if proxied.recorded {
-                    let key = &proxied.upstream.key;
-                    step.calls.answered_late(step.now, response, key, callee, first);
-                }
+                self.late_answer(step, &mut proxied, (branch, asked), response);
             }
             return self.proxied.put_back(step.layer, proxied);
         }
@@ -95,6 +88,28 @@ impl Forwarder {
         self.perform(step, proxied, actions, None, Some(response));
     }
 
+    /// A 2xx to an INVITE of which this branch was given up.
+    fn late_answer<S: Services>(
+        &mut self,
+        step: &mut Step<'_, S>,
+        proxied: &mut Proxied,
+        (branch, asked): (BranchId, Flow),
+        response: &Message<'_>,
+    ) {
+        if relay(step, proxied.back(branch, asked.remote), response) {
+            return step.record_response(response, &proxied.upstream.key, (b"", b""));
+        }
+        if relay_late(step, proxied, branch, response) {
+            let callee = proxied.back(branch, asked.remote).place;
+            let first = !mem::replace(&mut proxied.accepted, true);
+            if proxied.recorded {
+                let key = &proxied.upstream.key;
+                step.calls.answered_late(step.now, response, key, callee, first);
+            }
+            step.record_response(response, &proxied.upstream.key, (b"", b""));
+        }
+    }
+
     /// A response to an INVITE that was accepted: a repeated or second 2xx goes back (RFC 6026 section 7),
     /// and nothing else.
     fn further_response<S: Services>(
@@ -108,7 +123,10 @@ impl Forwarder {
         if (200..300).contains(&response.status())
             && let Some(back) = self.proxied.back(id, branch, asked.remote, key)
         {
-            relay(step, back, response);
+            let key = back.key;
+            if relay(step, back, response) {
+                step.record_response(response, &key, (b"", b""));
+            }
         }
     }
 

@@ -8,6 +8,7 @@ use super::stored::with_request;
 use crate::replies::{RETRY_AFTER, with_feedback, with_own_feedback_only};
 use crate::services::{Counter, Services, Span};
 use crate::step::Step;
+use call_records::Party;
 use sip_message::{Limits, Message, Method, Name, Parsed, Response, parse};
 use sip_proxy::context::BranchId;
 use sip_proxy::rewrite;
@@ -87,6 +88,7 @@ pub(super) fn concluded<S: Services>(step: &mut Step<'_, S>, p: &Proxied, status
     if status < 200 {
         return;
     }
+    step.record_concluded(p.upstream.recorded, status, Party::Callee);
     if p.invite {
         let counter = if status < 300 { Counter::CallsAnswered } else { Counter::CallsFailed };
         step.site.services().count(counter);
@@ -100,6 +102,7 @@ pub(super) fn concluded<S: Services>(step: &mut Step<'_, S>, p: &Proxied, status
     if p.invite && status < 300 && !p.recorded && !p.upstream.key.is_within() {
         // Its BYE goes from phone to phone; nobody here will see the call end.
         step.calls.left(&p.upstream.key);
+        step.record_left(p.upstream.recorded);
     }
 }
 
@@ -216,6 +219,7 @@ pub(super) fn generate<S: Services>(
             step.site.services().count(Counter::CallsFailed);
         }
         step.calls.concluded(status, &p.upstream.key);
+        step.record_failed(p.upstream.recorded, status);
     });
 }
 

@@ -16,6 +16,7 @@ use crate::access::Places;
 use crate::services::{Counter, Services};
 use crate::settings::Settings;
 use crate::site::peers::Peers;
+use call_records::Namer;
 use core::hash::Hasher;
 use core::net::SocketAddr;
 use seal::Gathered;
@@ -38,13 +39,18 @@ pub struct Keys {
 impl Keys {
     /// Who owns what, as the nodes have it.
     pub fn ownership(&self) -> Ownership {
+        Ownership::new(&self.key_of(domain::OWNER))
+    }
+
+    /// A key of its own for a use of the shared one.
+    fn key_of(&self, domain: u8) -> [u8; 16] {
         let key = |half: u8| {
             let mut hash = SipHasher13::new_with_key(&self.hash);
-            hash.write(&[domain::OWNER, half]);
+            hash.write(&[domain, half]);
             hash.finish().to_le_bytes()
         };
         let [low, high] = [key(0), key(1)];
-        Ownership::new(&core::array::from_fn(|n| if n < 8 { low[n] } else { high[n - 8] }))
+        core::array::from_fn(|n| if n < 8 { low[n] } else { high[n - 8] })
     }
 }
 
@@ -56,6 +62,7 @@ pub(crate) struct Site<S> {
     peers: Peers,
     sealer: Sealer,
     guard: LoopGuard,
+    namer: Namer,
     key: [u8; 16],
     ownership: Ownership,
     heard: Arc<Heard>,
@@ -71,6 +78,7 @@ impl<S: Services> Site<S> {
             settings,
             sealer: Sealer::new(keys.dialog),
             guard: LoopGuard::new(keys.hash),
+            namer: Namer::new(keys.key_of(domain::RECORD)),
             key: keys.hash,
             ownership: keys.ownership(),
             heard: Arc::default(),
@@ -142,6 +150,11 @@ impl<S: Services> Site<S> {
         &self.guard
     }
 
+    /// Names calls in records.
+    pub const fn namer(&self) -> &Namer {
+        &self.namer
+    }
+
     /// Which worker owns what.
     pub const fn ownership(&self) -> &Ownership {
         &self.ownership
@@ -194,4 +207,5 @@ pub(crate) mod domain {
     pub const ACCOUNT: u8 = 6;
     pub const HEARD: u8 = 7;
     pub const TARGETS: u8 = 8;
+    pub const RECORD: u8 = 9;
 }

@@ -24,6 +24,7 @@ mod networks;
 mod overload;
 mod own;
 mod reach;
+mod records;
 mod relay;
 mod relaying;
 mod repeats;
@@ -99,6 +100,8 @@ pub(crate) struct Shared {
     pub overloads: RefCell<Vec<bool>>,
     /// What was reported about targets.
     pub news: RefCell<Vec<String>>,
+    /// What was said of calls, as frames.
+    pub said: RefCell<Vec<u8>>,
     ledger: RefCell<LocalLedger>,
 }
 
@@ -231,6 +234,11 @@ impl Services for World {
         self.0.news.borrow_mut().push(format!("{list} {name} {}: {}", troubled.status, targets.join(" ")));
     }
 
+    fn record(&self, now: Time, name: CallName, what: What<'_>) {
+        let at = u64::try_from(now.since(Time::ZERO).as_micros()).expect("a time of a test");
+        call_records::frame::write(&call_records::Event { name, at, what }, &mut self.0.said.borrow_mut());
+    }
+
     fn observe(&self, what: Span, _micros: u64) {
         self.0.observed.borrow_mut().push(what);
     }
@@ -264,6 +272,7 @@ pub(crate) fn settings() -> Settings {
         message: MessageLimits::default(),
         calls: 10_000,
         overload: OverloadRules::default(),
+        records: false,
     }
 }
 
@@ -351,6 +360,7 @@ impl Lab {
             kept: Cell::new(0),
             overloads: RefCell::default(),
             news: RefCell::default(),
+            said: RefCell::default(),
             ledger: RefCell::new(LocalLedger {
                 nonces: NonceCounts::new(1_000, Duration::from_secs(300)),
                 backoff: Backoff::new(1_000, BackoffRules::default()),

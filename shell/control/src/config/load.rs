@@ -237,8 +237,9 @@ impl Config {
         if overrides.data_dir.is_none() {
             self.server.data_dir = base.join(&self.server.data_dir);
         }
-        for token in [&mut self.admin.token_file, &mut self.websocket.token_secret].into_iter().flatten() {
-            *token = base.join(&*token);
+        let named = [&mut self.admin.token_file, &mut self.websocket.token_secret, &mut self.records.file];
+        for path in named.into_iter().flatten() {
+            *path = base.join(&*path);
         }
         self.tls.resolve_paths(base, overrides);
         self.trunks.iter_mut().for_each(|trunk| trunk.each_path(|path| *path = base.join(&*path)));

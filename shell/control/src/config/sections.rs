@@ -6,8 +6,8 @@ use super::reader::{Reader, Section};
 use super::schema::{self, Checks, Described};
 use super::types::{Listener, Target};
 use super::{
-    AdminAccess, Auth, Balance, Dns, Emergency, Limits, Log, Overload, Proxy, Registrar, Route, Sctp, Server,
-    Store, Timers, Tls, Trunk, Voicemail, WebSocket, route, trunk,
+    AdminAccess, Auth, Balance, Dns, Emergency, Limits, Log, Overload, Proxy, Records, Registrar, Route,
+    Sctp, Server, Store, Timers, Tls, Trunk, Voicemail, WebSocket, route, trunk,
 };
 use std::net::IpAddr;
 
@@ -36,6 +36,8 @@ pub struct Config {
     pub trunks: Vec<Trunk>,
     /// Static routes, first match wins.
     pub routes: Vec<Route>,
+    /// Call records.
+    pub records: Records,
     /// Transaction timers.
     pub timers: Timers,
     /// Caps.
@@ -68,6 +70,7 @@ pub(super) fn sections() -> Vec<Described> {
         Described::of::<Emergency>(false),
         Described::of::<Trunk>(true),
         Described::of::<Route>(true),
+        Described::of::<Records>(false),
         Described::of::<Timers>(false),
         Described::of::<Limits>(false),
         Described::of::<Overload>(false),
@@ -96,6 +99,7 @@ impl Config {
             auth,
             registrar,
             proxy,
+            records,
             timers,
             limits,
             overload,
@@ -116,6 +120,7 @@ impl Config {
         visit.section(auth, &there.auth);
         visit.section(registrar, &there.registrar);
         visit.section(proxy, &there.proxy);
+        visit.section(records, &there.records);
         visit.section(timers, &there.timers);
         visit.section(limits, &there.limits);
         visit.section(overload, &there.overload);
@@ -189,6 +194,7 @@ pub(super) fn read(reader: &mut Reader<'_>, mut top: Section<'_, '_>, context: &
         proxy: one(reader, &mut top, context),
         voicemail,
         emergency,
+        records: one(reader, &mut top, context),
         timers: one(reader, &mut top, context),
         limits: one(reader, &mut top, context),
         overload: one(reader, &mut top, context),
@@ -244,6 +250,7 @@ fn across(reader: &mut Reader<'_>, top: &Section<'_, '_>, config: &Config, conte
             (false, true) => reader.error(&top.span_of("listen"), fault),
         }
     }
+    config.records.check_proxy(reader, top, &config.proxy);
     super::tls::check_listeners(reader, top, (&config.tls, &config.server), context.overrides);
     let dialled = config.emergency.iter().flat_map(|emergency| &emergency.numbers);
     for number in dialled.filter(|number| config.routes.iter().any(|r| r.user.as_ref() == Some(*number))) {

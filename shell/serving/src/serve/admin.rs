@@ -7,6 +7,7 @@ use crate::certificates::{self, Certificates, refuse_unusable};
 use crate::operator::{self, Reloads, lock, no_file, post_all, silence};
 use crate::steering::Grade;
 use crate::{bugs, connections, counters};
+use call_log::Counts;
 use control::admin::{
     Admin, Binding, Call, CertificateStatus, Connection, ConnectionFilter, Listing, Logins, Page, Role,
     ServeStatus, State, Status, StoreStatus, TrunkTarget,
@@ -43,6 +44,8 @@ pub struct Running {
     pub grade: Grade,
     pub log: LogHandle,
     pub certificates: Option<Certificates>,
+    /// Of call records, if they are kept.
+    pub records: Option<Arc<Counts>>,
 }
 
 /// The control side.
@@ -202,6 +205,7 @@ impl Control {
         }
         alarms.extend(trunks::alarms(&self.targets()));
         alarms.extend(self.running.certificates.iter().flat_map(Certificates::alarms));
+        alarms.extend(self.running.records.iter().filter_map(|records| super::records::alarm(records)));
         alarms.extend(bugs::alarm());
         alarms
     }
@@ -214,6 +218,9 @@ impl Control {
 
     /// What the status says, in numbers.
     fn gauges(&self, reports: &[Report], text: &mut Text<'_>) {
+        if let Some(records) = &self.running.records {
+            super::records::metrics(records, text);
+        }
         let own = self.own_status(reports);
         let calls = reports.iter().map(|report| report.call_count as u64).sum();
         let rows: [(&str, &str, u64); 7] = [

@@ -3,6 +3,7 @@
 mod admin;
 mod build;
 mod courier;
+mod records;
 mod trunks;
 mod unserved;
 mod world;
@@ -18,6 +19,7 @@ use crate::bugs::Bugs;
 use crate::keys::derive;
 use crate::memory::Room;
 use crate::startup::{self, Failure, Startup, say_ready};
+use call_log::{CallLog, Teller};
 use control::config::{self as c, Config, Loaded, Overrides};
 use control::metrics::Registry;
 use control::signals::Signal;
@@ -25,6 +27,7 @@ use control::systemd::Notifier;
 use resolver::{Resolver, ResolverConfig};
 use sip_auth::Secret;
 use sip_node::{Keys, Node, NodeConfig, Notice};
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -67,7 +70,8 @@ pub fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     let (bound, grade) = steering.finish()?;
     let courier = Arc::new(Courier::default());
     let resolver = start_resolver(config, &courier)?;
-    let (handle, runtime) = start_workers(&parts, &store, bound, workers, resolver, &courier)?;
+    let (records, tellers) = records::start(config, workers)?;
+    let (handle, runtime) = start_workers(&parts, (&store, tellers), bound, resolver, &courier)?;
     let control = Arc::new(Control::new(Running {
         loaded,
         overrides,
@@ -81,6 +85,7 @@ pub fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
         grade,
         log: startup.log,
         certificates: sockets.certificates,
+        records: records.as_ref().map(CallLog::counts),
     }));
     let admin = startup::start_admin(sockets.admin, control.clone())?;
     control.ready();
@@ -89,7 +94,11 @@ pub fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     let unserved = Unserved::new(&parts.credentials, control.config(), list_of_domains);
     announce(&control, &notifier, workers);
     wait(&startup.signals, &control, &notifier, &handle, (unserved, courier));
-    startup::end(admin, runtime, || Ok(store.close()?))
+    startup::end(admin, runtime, || {
+        // No worker reports anything any more.
+        drop(records);
+        Ok(store.close()?)
+    })
 }
 
 /// Whether the kernel is to be made ready to drop datagrams in an overload.
@@ -167,7 +176,13 @@ impl Parts {
         }
     }
 
-    fn node(&self, worker: u16, ask: Ask, keeper: store::Keeper) -> Result<Node<World>, Failure> {
+    fn node(
+        &self,
+        worker: u16,
+        ask: Ask,
+        keeper: store::Keeper,
+        teller: Option<Teller>,
+    ) -> Result<Node<World>, Failure> {
         let recorder =
             self.registry.recorder(usize::from(worker)).ok_or("no block for the worker's counters")?;
         let world = World {
@@ -180,6 +195,7 @@ impl Parts {
             date: Default::default(),
             ask,
             recorder,
+            teller: teller.map(RefCell::new),
         };
         let (timers, transactions, dns_cache) = self.node;
         let seed = [self.seed[0] ^ u64::from(worker).wrapping_mul(0x9e37_79b9_7f4a_7c15), self.seed[1]];
@@ -229,15 +245,14 @@ fn open_store(
 /// handle.
 fn start_workers(
     parts: &Parts,
-    store: &Store,
+    (store, tellers): (&Store, Vec<Option<Teller>>),
     bound: Bound,
-    workers: usize,
     resolver: Resolver,
     courier: &Arc<Courier>,
 ) -> Result<(RuntimeHandle<Notice>, Runtime<Notice>), Failure> {
     let resolver = Arc::new(resolver);
-    let mut nodes = Vec::with_capacity(workers);
-    for worker in 0..workers {
+    let mut nodes = Vec::with_capacity(tellers.len());
+    for (worker, teller) in tellers.into_iter().enumerate() {
         let (resolver, courier) = (Arc::clone(&resolver), Arc::clone(courier));
         let ask: Ask = Arc::new(move |worker, question: sip_node::Question| {
             let sip_node::Question::Name { kind, name } = question else {
@@ -250,7 +265,7 @@ fn start_workers(
                 courier.bring(answer);
             }
         });
-        nodes.push(parts.node(worker as u16, ask, store.keeper())?);
+        nodes.push(parts.node(worker as u16, ask, store.keeper(), teller)?);
     }
     let runtime = bound.start(nodes)?;
     let handle = runtime.handle();

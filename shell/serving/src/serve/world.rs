@@ -3,6 +3,7 @@
 use super::trunks;
 use crate::METHODS;
 use crate::throttle::Throttle;
+use call_log::Teller;
 use control::log::Safe;
 use control::metrics::Recorder;
 use sip_auth::{
@@ -11,7 +12,9 @@ use sip_auth::{
 };
 use sip_health::Failure;
 use sip_message::{DateText, Method, canonical_user};
-use sip_node::{Counter, Coverage, Question, Refusal, Services, Shortage, Span, StoreDown, Troubled};
+use sip_node::{
+    CallName, Counter, Coverage, Question, Refusal, Services, Shortage, Span, StoreDown, Troubled, What,
+};
 use sip_proxy::locate;
 use sip_registrar::{BindingView, Change, ContactAt, Expected, Reply, Table};
 use std::borrow::Cow;
@@ -85,6 +88,8 @@ pub struct World {
     pub date: RefCell<DateText>,
     pub ask: Ask,
     pub recorder: Recorder,
+    /// Of call records, if they are kept.
+    pub teller: Option<RefCell<Teller>>,
 }
 
 /// Where bindings may not be changed now: seconds until the client should try again.
@@ -192,6 +197,12 @@ impl Services for World {
 
     fn challenged(&self, realm: &[u8], minted: Minted) {
         self.recent.borrow_mut().note(realm, minted);
+    }
+
+    fn record(&self, _now: Time, call: CallName, what: What<'_>) {
+        if let Some(teller) = &self.teller {
+            teller.borrow_mut().tell(call, what);
+        }
     }
 
     fn ask(&self, question: Question) {

@@ -1,0 +1,21 @@
+//! Call records: one record for each attempt to call, whatever becomes of it.
+//!
+//! A worker says what happens to a call as [`Event`]s, when it happens. An event is short, names its call by
+//! a keyed hash of Call-ID and caller's tag ([`Namer`]), and is written into a journal as a frame
+//! ([`frame`]). So a worker remembers nothing, and the events outlive the process. The reader of the journal
+//! puts the events together ([`Ledger`]) and gets a [`Record`] when a call is over.
+//!
+//! The name of a call does not change with a restart: an INVITE that is repeated after it, or a BYE hours
+//! later, finds the record that was begun before.
+#![forbid(unsafe_code)]
+
+mod event;
+pub mod frame;
+mod ledger;
+mod name;
+mod record;
+
+pub use event::{ALL_DIALOGS, Answered, Began, Event, Party, TEXT_MAX, What, cut};
+pub use ledger::{Ledger, Limits};
+pub use name::{CallName, Namer};
+pub use record::{Callee, Record, Source};

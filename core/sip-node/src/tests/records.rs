@@ -1,0 +1,278 @@
+//! What the records of calls say of them.
+
+use super::*;
+use call_records::{Ledger, Party, Record, frame};
+
+const MAILBOX: &str = "203.0.113.60:5060";
+const SDP: &str = "v=0\r\nm=audio 4000 RTP/AVP 8 0\r\na=rtpmap:0 PCMU/8000\r\na=rtpmap:8 PCMA/8000\r\n";
+
+fn lab(change: impl FnOnce(&mut Settings)) -> Lab {
+    Lab::with(|s| {
+        s.records = true;
+        change(s);
+    })
+}
+
+/// The records of all that was said, an hour later.
+fn records(lab: &Lab) -> Vec<Record> {
+    let limits = call_records::Limits {
+        calls: 100,
+        setup: Duration::from_secs(300),
+        session: Some(Duration::from_secs(60)),
+    };
+    let (mut ledger, mut done) = (Ledger::new(limits), Vec::new());
+    let said = lab.world.said.borrow();
+    let mut rest = said.as_slice();
+    while !rest.is_empty() {
+        let (event, length) = frame::read(rest).expect("a frame");
+        ledger.apply(&event, &mut done);
+        rest = &rest[length..];
+    }
+    assert_eq!(ledger.strays(), 0, "{done:#?}");
+    ledger.expire(u64::MAX, &mut done);
+    assert!(ledger.is_empty());
+    done
+}
+
+#[track_caller]
+fn one(lab: &Lab) -> Record {
+    let mut all = records(lab);
+    assert_eq!(all.len(), 1, "{all:#?}");
+    all.remove(0)
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// Milliseconds from the beginning until something.
+fn after(record: &Record, at: Option<u64>) -> Option<u64> {
+    at.map(|at| (at - record.started) / 1_000)
+}
+
+#[test]
+fn answered_call_is_recorded_whoever_ends_it() {
+    for by in [Party::Caller, Party::Callee] {
+        let mut lab = lab(|s| s.auth.in_dialog = false);
+        lab.phones(&[BOB]);
+        let invite = Req::invite();
+        let sent = lab.invite(CAROL, invite.text());
+        lab.pass(1_000);
+        lab.send(BOB, sent[0].reply(180, "b", ""));
+        lab.pass(2_000);
+        let with_sdp = sent[0]
+            .accept("b")
+            .replace("Content-Length: 0\r\n\r\n", &format!("Content-Length: {}\r\n\r\n{SDP}", SDP.len()));
+        lab.send(BOB, with_sdp);
+        let ok = lab.sent().pop().expect("a 200");
+        lab.send(CAROL, invite.within("ACK", &ok).text());
+        lab.pass(5_000);
+        lab.sent();
+        match by {
+            Party::Caller => {
+                lab.send(CAROL, invite.within("BYE", &ok).text());
+                let bye = lab.sent().into_iter().find(|s| s.method() == "BYE").expect("a BYE");
+                lab.send(BOB, bye.reply(200, "", ""));
+            }
+            _ => {
+                lab.send(BOB, from_callee(&sent[0], "BYE", BOB, "<sip:bob@here.example>").text());
+                let bye = lab.sent().into_iter().find(|s| s.method() == "BYE").expect("a BYE");
+                lab.send(CAROL, bye.reply(200, "", ""));
+            }
+        }
+        let record = one(&lab);
+        assert_eq!((record.status, record.ended_by, record.tried), (200, by, 1));
+        assert_eq!(after(&record, record.ringing), Some(1_000));
+        assert_eq!(after(&record, record.answered), Some(3_000));
+        assert_eq!(after(&record, Some(record.ended)), Some(8_000));
+        assert_eq!(text(&record.source.call_id), invite.call_id);
+        assert_eq!(text(&record.source.from), "sip:carol@far.example");
+        assert_eq!(text(&record.source.to), "sip:bob@here.example");
+        assert_eq!((text(&record.source.user), text(&record.source.trunk)), ("", ""));
+        assert_eq!(text(&record.callee.codec), "m=audio 4000 RTP/AVP 8 0 a=rtpmap:8 PCMA/8000");
+        assert_eq!(text(&record.callee.target), format!("sip:bob@{BOB}"));
+    }
+}
+
+#[test]
+fn refused_calls_are_recorded_with_who_refused() {
+    // A 503 of the callee says nothing of this server (RFC 3261 section 16.7 step 6).
+    for (status, told, by) in
+        [(486, 486, Party::Callee), (603, 603, Party::Callee), (503, 500, Party::Server)]
+    {
+        let mut lab = lab(|_| {});
+        lab.phones(&[BOB]);
+        let sent = lab.invite(CAROL, Req::invite().text());
+        lab.send(BOB, sent[0].reply(status, "b", ""));
+        lab.sent();
+        let record = one(&lab);
+        assert_eq!((record.status, record.ended_by, record.answered), (told, by, None));
+    }
+}
+
+#[test]
+fn cancelled_call_is_recorded_as_the_callers_end() {
+    let mut lab = lab(|_| {});
+    lab.phones(&[BOB, BOB2]);
+    let invite = Req::invite();
+    let sent = lab.invite(CAROL, invite.text());
+    for s in &sent {
+        lab.send(&s.to(), s.reply(180, "r", ""));
+    }
+    lab.pass(4_000);
+    lab.send(CAROL, invite.cancel().text());
+    for s in &sent {
+        lab.send(&s.to(), s.reply(487, "r", ""));
+    }
+    let record = one(&lab);
+    assert_eq!((record.status, record.ended_by, record.tried), (487, Party::Caller, 2));
+    assert_eq!((after(&record, record.ringing), after(&record, Some(record.ended))), (Some(0), Some(4_000)));
+}
+
+#[test]
+fn answer_that_crosses_a_cancel_counts() {
+    let mut lab = lab(|_| {});
+    lab.phones(&[BOB]);
+    let invite = Req::invite();
+    let sent = lab.invite(CAROL, invite.text());
+    lab.send(BOB, sent[0].reply(180, "b", ""));
+    lab.send(CAROL, invite.cancel().text());
+    lab.sent();
+    lab.send(BOB, sent[0].accept("b"));
+    let ok = lab.sent().into_iter().find(|s| s.status() == 200).expect("a 200");
+    lab.send(CAROL, invite.within("BYE", &ok).text());
+    let bye = lab.sent().into_iter().find(|s| s.method() == "BYE").expect("a BYE");
+    lab.send(BOB, bye.reply(200, "", ""));
+    let record = one(&lab);
+    assert_eq!((record.status, record.ended_by), (200, Party::Caller));
+    assert!(record.answered.is_some());
+}
+
+#[test]
+fn forked_call_is_one_record() {
+    let mut lab = lab(|_| {});
+    lab.phones(&[BOB, BOB2, BOB3]);
+    let sent = lab.invite(CAROL, Req::invite().text());
+    lab.send(&sent[0].to(), sent[0].reply(486, "x", ""));
+    lab.send(&sent[1].to(), sent[1].accept("b"));
+    lab.send(&sent[2].to(), sent[2].reply(487, "y", ""));
+    lab.sent();
+    let record = one(&lab);
+    assert_eq!((record.status, record.tried, record.ended_by), (200, 3, Party::Timeout));
+    assert_eq!(text(&record.callee.target), sent[1].uri());
+    assert_eq!(record.targets.len(), 3);
+}
+
+#[test]
+fn users_and_trunks_are_named() {
+    let mut lab = lab(|s| {
+        s.trunks = vec![trunk(&["sip:203.0.113.5"], "+")];
+    });
+    let call = Req::new("INVITE", "sip:+4930@here.example").alice();
+    let sent = lab.as_user(ALICE, "alice", &call);
+    let out = sent.into_iter().find(|s| s.status() == 0).expect("the INVITE");
+    lab.send("203.0.113.5:5060", out.accept("b"));
+    let record = one(&lab);
+    assert_eq!(text(&record.source.user), "alice@here.example");
+    assert_eq!((text(&record.callee.trunk), text(&record.source.trunk)), ("carrier", ""));
+
+    lab.world.said.borrow_mut().clear();
+    lab.phones(&[BOB]);
+    let mut call = Req::invite().sent_by("UDP", "203.0.113.5").line("P-Asserted-Identity: \"x\" <tel:+4940>");
+    call.from = "<sip:+4940@carrier.example>;tag=t".to_owned();
+    lab.sent();
+    let sent = lab.invite("203.0.113.5:5060", call.text());
+    lab.send(BOB, sent[0].reply(486, "b", ""));
+    let record = one(&lab);
+    assert_eq!((text(&record.source.trunk), text(&record.source.asserted)), ("carrier", "tel:+4940"));
+    assert_eq!(record.status, 486);
+}
+
+#[test]
+fn next_gateway_and_voicemail_are_attempts_of_one_call() {
+    let mut lab = lab(|s| {
+        s.voicemail = Some(Voicemail { uri: b"sip:mailbox@203.0.113.60".to_vec(), ..Voicemail::default() });
+    });
+    lab.phones(&[BOB]);
+    let sent = lab.invite(CAROL, Req::invite().text());
+    lab.send(BOB, sent[0].reply(486, "b", ""));
+    let mailbox = lab.sent().into_iter().find(|s| s.to() == MAILBOX).expect("the mailbox");
+    lab.send(MAILBOX, mailbox.accept("m"));
+    let record = one(&lab);
+    assert_eq!((record.status, record.tried), (200, 2));
+    assert!(text(&record.callee.target).starts_with("sip:mailbox@203.0.113.60"), "{record:?}");
+}
+
+#[test]
+fn calls_to_nobody_are_recorded_once() {
+    let mut lab = lab(|s| s.trunks = vec![trunk(&["sip:203.0.113.5"], "+")]);
+    let call = Req::new("INVITE", "sip:nobody@here.example").alice();
+    let sent = lab.as_user(ALICE, "alice", &call);
+    let status = sent[0].status();
+    assert!(status >= 400, "{sent:?}");
+    let record = one(&lab);
+    assert_eq!((record.status, record.ended_by), (status, Party::Server));
+
+    // Without credentials nothing would be remembered of a refusal: a repeated INVITE is a second call.
+    lab.world.said.borrow_mut().clear();
+    let mut call = Req::new("INVITE", "sip:nobody@here.example").sent_by("UDP", "203.0.113.5");
+    call.from = "<sip:+4940@carrier.example>;tag=t".to_owned();
+    let first = lab.ask("203.0.113.5:5060", call.text());
+    let again = lab.ask("203.0.113.5:5060", call.text());
+    assert_eq!(first.text, again.text);
+    assert_eq!(one(&lab).status, first.status());
+}
+
+#[test]
+fn what_was_not_admitted_has_no_record() {
+    let mut lab = lab(|s| s.proxy.strangers.allowed = false);
+    lab.ask(CAROL, Req::invite().text());
+    lab.ask(ALICE, Req::invite().alice().text());
+    assert_eq!(records(&lab), []);
+    let off = |s: &mut Settings| s.records = false;
+    lab.reconfigure(off);
+    let mut lab = Lab::new();
+    lab.phones(&[BOB]);
+    lab.invite(CAROL, Req::invite().text());
+    assert!(lab.world.said.borrow().is_empty());
+}
+
+#[test]
+fn silent_callee_is_a_timeout() {
+    let mut lab = lab(|_| {});
+    lab.phones(&[BOB]);
+    lab.invite(CAROL, Req::invite().text());
+    lab.pass(60_000);
+    let record = one(&lab);
+    assert_eq!((record.status, record.ended_by), (408, Party::Timeout));
+    assert!(
+        after(&record, Some(record.ended)).is_some_and(|ms| (31_000..33_000).contains(&ms)),
+        "{record:?}"
+    );
+}
+
+#[test]
+fn restart_between_begin_and_end_leaves_one_record() {
+    let mut lab = lab(|_| {});
+    lab.phones(&[BOB]);
+    let invite = Req::invite();
+    lab.invite(CAROL, invite.text());
+    lab.restart();
+    // The caller repeats its INVITE.
+    lab.pass(500);
+    lab.sent();
+    let sent = lab.invite(CAROL, invite.text());
+    lab.send(BOB, sent[0].accept("b"));
+    let ok = lab.sent().pop().expect("a 200");
+    lab.restart();
+    lab.pass(9_500);
+    lab.send(CAROL, invite.within("BYE", &ok).text());
+    let bye = lab.sent().into_iter().find(|s| s.method() == "BYE").expect("a BYE");
+    lab.send(BOB, bye.reply(200, "", ""));
+    let record = one(&lab);
+    assert_eq!((record.status, record.ended_by, record.joined), (200, Party::Caller, 1));
+    assert_eq!(
+        (after(&record, record.answered), after(&record, Some(record.ended))),
+        (Some(500), Some(10_000))
+    );
+}

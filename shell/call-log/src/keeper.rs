@@ -1,0 +1,364 @@
+//! The thread between workers and outputs.
+
+use crate::Error;
+use crate::book::{Book, Reread, apply, whole_frames};
+use crate::output::{FileOptions, FileOutput, is_among};
+use crate::ring::{self, Reader, Writer};
+use call_records::{CallName, Event, Ledger, Limits, Record, What, frame};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Bytes of a ring: about 10,000 calls.
+pub const RING_BYTES: usize = 8 << 20;
+/// Bytes taken from a ring in one go.
+const TAKEN: usize = 1 << 20;
+/// Between two looks at the rings while calls come, and while none do.
+const BUSY: Duration = Duration::from_millis(20);
+const IDLE: Duration = Duration::from_millis(200);
+/// Between two attempts to write to a disk that refused.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Bytes of records that may wait in memory for an output. Beyond, events stay in the rings.
+const BACKLOG: usize = 64 << 20;
+
+/// What is kept, and where.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The folder for rings and book.
+    pub folder: PathBuf,
+    /// Worker threads.
+    pub workers: u16,
+    /// Where records go.
+    pub file: FileOptions,
+    /// How long calls may be open, and how many.
+    pub limits: Limits,
+    /// Bytes of the ring of each worker.
+    pub ring_bytes: usize,
+    /// Microseconds since 1970.
+    pub clock: fn() -> u64,
+    /// Called on the thread when it begins.
+    pub on_thread: fn(),
+}
+
+/// What was counted since the start.
+#[derive(Debug, Default)]
+pub struct Counts {
+    records: AtomicU64,
+    lost: AtomicU64,
+    failures: AtomicU64,
+    closed_early: AtomicU64,
+    open: AtomicU64,
+    backlog: AtomicU64,
+}
+
+impl Counts {
+    /// Records that were written.
+    pub fn records(&self) -> u64 {
+        self.records.load(Ordering::Relaxed)
+    }
+
+    /// Events for which there was no room in a ring.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Attempts to write that failed.
+    pub fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    /// Calls that were closed because there were too many.
+    pub fn closed_early(&self) -> u64 {
+        self.closed_early.load(Ordering::Relaxed)
+    }
+
+    /// Calls that have begun and have no record yet.
+    pub fn open(&self) -> u64 {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of records that wait for an output.
+    pub fn backlog(&self) -> u64 {
+        self.backlog.load(Ordering::Relaxed)
+    }
+}
+
+/// Reports the events of one worker.
+#[derive(Debug)]
+pub struct Teller {
+    ring: Writer,
+    bytes: Vec<u8>,
+    clock: fn() -> u64,
+    counts: Arc<Counts>,
+}
+
+impl Teller {
+    /// Something happens to a call now. Without a system call; if the ring is full, it is lost and counted.
+    pub fn tell(&mut self, name: CallName, what: What<'_>) {
+        self.bytes.clear();
+        frame::write(&Event { name, at: (self.clock)(), what }, &mut self.bytes);
+        if !self.ring.append(&self.bytes) {
+            self.counts.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Call records being kept.
+#[derive(Debug)]
+pub struct CallLog {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    counts: Arc<Counts>,
+    over: AtomicBool,
+    /// Limits that the keeper has not taken over yet.
+    limits: Mutex<Option<Limits>>,
+}
+
+impl CallLog {
+    /// Reads what an earlier process left, writes the records that it could not, and begins to keep records.
+    /// One [`Teller`] for each worker.
+    ///
+    /// # Errors
+    /// A file cannot be read or written.
+    pub fn start(options: &Options) -> Result<(CallLog, Vec<Teller>), Error> {
+        let counts = Arc::new(Counts::default());
+        let (book, reread) = Book::open(&options.folder, options.limits)?;
+        let mut output = FileOutput::new(options.file.clone())?;
+        let Reread { ledger, undelivered, positions } = reread;
+        let known = if undelivered.is_empty() { Default::default() } else { output.last_ids() };
+        undelivered.iter().filter(|record| !is_among(record, &known)).for_each(|record| output.push(record));
+        let (mut rings, mut tellers) = (Vec::new(), Vec::new());
+        for number in ring_numbers(&options.folder, options.workers) {
+            let path = options.folder.join(format!("ring.{number}"));
+            let opened = ring::open(&path, options.ring_bytes);
+            let (writer, reader) = opened.map_err(|why| Error::new(&path, "cannot use", why))?;
+            // What the book has is not taken again.
+            if let Some(position) = positions.get(&number) {
+                reader.release(*position);
+            }
+            let left = (number >= options.workers).then_some(path);
+            rings.push(Ring { number, reader, left });
+            if number < options.workers {
+                let (bytes, clock, counts) = (Vec::new(), options.clock, Arc::clone(&counts));
+                tellers.push(Teller { ring: writer, bytes, clock, counts });
+            }
+        }
+        let shared = Arc::new(Shared { counts, over: AtomicBool::new(false), limits: Mutex::new(None) });
+        let keeper = Keeper {
+            book,
+            ledger,
+            output,
+            rings,
+            shared: Arc::clone(&shared),
+            clock: options.clock,
+            troubled: false,
+            lost: 0,
+        };
+        let on_thread = options.on_thread;
+        let thread = thread::Builder::new().name("records".to_owned());
+        let spawned = thread.spawn(move || {
+            on_thread();
+            keeper.run();
+        });
+        let thread = spawned.map_err(|why| Error::new(&options.folder, "cannot start a thread for", why))?;
+        Ok((CallLog { shared, thread: Some(thread) }, tellers))
+    }
+
+    /// What was counted.
+    pub fn counts(&self) -> Arc<Counts> {
+        Arc::clone(&self.shared.counts)
+    }
+
+    /// Sets new limits.
+    pub fn set_limits(&self, limits: Limits) {
+        *self.shared.limits.lock().unwrap_or_else(PoisonError::into_inner) = Some(limits);
+    }
+
+    /// Writes what was reported until now, and ends. The next start goes on with open calls, and with what
+    /// could not be written.
+    pub fn close(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.shared.over.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for CallLog {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The rings of the workers, and of those that an earlier process had more.
+fn ring_numbers(folder: &Path, workers: u16) -> Vec<u16> {
+    let mut numbers: Vec<u16> = (0..workers).collect();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix("ring."));
+        numbers
+            .extend(number.and_then(|number| number.parse::<u16>().ok()).filter(|number| *number >= workers));
+    }
+    numbers
+}
+
+#[derive(Debug)]
+struct Ring {
+    number: u16,
+    reader: Reader,
+    /// The file of a worker that there is no more.
+    left: Option<PathBuf>,
+}
+
+struct Keeper {
+    book: Book,
+    ledger: Ledger,
+    output: FileOutput,
+    rings: Vec<Ring>,
+    shared: Arc<Shared>,
+    clock: fn() -> u64,
+    /// The last attempt to write failed.
+    troubled: bool,
+    /// Lost events that were reported.
+    lost: u64,
+}
+
+impl Keeper {
+    fn run(mut self) {
+        loop {
+            // Whatever was reported before the end is taken.
+            let over = self.shared.over.load(Ordering::Acquire);
+            let result = self.round();
+            let busy = *result.as_ref().unwrap_or(&false);
+            self.report(&result);
+            if over && !busy {
+                return;
+            }
+            let pause = match result {
+                Err(_) => AGAIN,
+                Ok(true) => BUSY,
+                Ok(false) => IDLE,
+            };
+            thread::park_timeout(pause);
+        }
+    }
+
+    /// Takes what the rings have, and writes the records that it gives. Whether there was anything.
+    fn round(&mut self) -> io::Result<bool> {
+        let limits = self.shared.limits.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(limits) = limits {
+            self.book.set_limits(&mut self.ledger, limits)?;
+        }
+        self.write()?;
+        let mut busy = false;
+        for at in 0..self.rings.len() {
+            busy |= self.take(at)?;
+        }
+        let now = (self.clock)();
+        if self.ledger.is_due(now) {
+            self.book.look(now)?;
+            let mut done = Vec::new();
+            while self.ledger.expire(now, &mut done) {}
+            self.add(&done);
+        }
+        self.write()?;
+        if self.book.is_full() && self.output.backlog() == 0 {
+            self.book.turn(&self.ledger)?;
+        }
+        Ok(busy)
+    }
+
+    /// Takes events from a ring into book and ledger. Whether there were any.
+    fn take(&mut self, at: usize) -> io::Result<bool> {
+        let Some(ring) = self.rings.get(at) else { return Ok(false) };
+        let (from, mut bytes) = (ring.reader.position(), Vec::new());
+        ring.reader.read(from, TAKEN, &mut bytes);
+        bytes.truncate(whole_frames(&bytes));
+        if bytes.is_empty() {
+            if let Some(path) = &ring.left {
+                let _ = fs::remove_file(path);
+                self.rings.remove(at);
+            }
+            return Ok(false);
+        }
+        let position = from + bytes.len() as u64;
+        self.book.append(ring.number, position, &bytes)?;
+        ring.reader.release(position);
+        let mut done = Vec::new();
+        apply(&bytes, &mut self.ledger, &mut done);
+        self.add(&done);
+        Ok(true)
+    }
+
+    fn add(&mut self, done: &[Record]) {
+        self.book.count(done.len() as u64);
+        done.iter().for_each(|record| self.output.push(record));
+    }
+
+    /// Writes the records that wait. While that fails, events are taken all the same as long as records have
+    /// room in memory.
+    fn write(&mut self) -> io::Result<()> {
+        if self.output.backlog() == 0 {
+            return Ok(());
+        }
+        match self.output.flush() {
+            Ok(written) => {
+                self.shared.counts.records.fetch_add(written, Ordering::Relaxed);
+                self.recovered();
+                self.book.deliver(0)
+            }
+            Err(error) if self.output.backlog() < BACKLOG => {
+                self.failed(&error, &self.output.options().path.clone());
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Notes what happened in a round, for operators.
+    fn report(&mut self, result: &io::Result<bool>) {
+        let counts = Arc::clone(&self.shared.counts);
+        let set = |count: &AtomicU64, value: u64| count.store(value, Ordering::Relaxed);
+        set(&counts.open, self.ledger.len() as u64);
+        set(&counts.closed_early, self.ledger.closed_early());
+        set(&counts.backlog, self.output.backlog() as u64);
+        if let Err(error) = result {
+            let folder = self.book.folder().to_owned();
+            self.failed(error, &folder);
+        }
+        let lost = counts.lost();
+        if lost > self.lost {
+            log_events::records::call_records_lost(lost - self.lost);
+            self.lost = lost;
+        }
+    }
+
+    fn failed(&mut self, error: &io::Error, path: &Path) {
+        self.shared.counts.failures.fetch_add(1, Ordering::Relaxed);
+        if !std::mem::replace(&mut self.troubled, true) {
+            log_events::records::call_records_unwritten(&path.display(), error);
+        }
+    }
+
+    fn recovered(&mut self) {
+        if std::mem::replace(&mut self.troubled, false) {
+            log_events::records::call_records_written_again(&self.output.options().path.display());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,18 @@
+//! Call records.
+
+use std::fmt::Display;
+
+events! {
+    info call_records_kept(path: &dyn Display, open: u64)
+        "call records are written"
+        "";
+    error call_records_unwritten(path: &dyn Display, error: &dyn Display)
+        "call records cannot be written; they wait, and calls go on"
+        "Do what the error says: make room on the disk, or correct `file` in [records]. Writing goes on by itself.";
+    info call_records_written_again(path: &dyn Display)
+        "call records are written again"
+        "";
+    error call_records_lost(events: u64)
+        "call records have waited for so long that there is no room: events of calls are lost"
+        "Do what the line call_records_unwritten before it says.";
+}

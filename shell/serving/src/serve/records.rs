@@ -1,0 +1,89 @@
+//! Call records: from the configuration to the log of calls.
+
+use super::wall_micros;
+use crate::absolute;
+use crate::memory::Room;
+use crate::startup::Failure;
+use call_log::{CallLog, Counts, FileOptions, Format, Options, RING_BYTES, Teller};
+use call_records::Limits;
+use control::config::{Config, RecordFormat};
+use control::metrics::{Kind, Text};
+use std::time::Duration;
+
+/// A call without an answer, of which nothing was heard, is over after this: longer than timer C and
+/// voicemail.
+const SETUP: Duration = Duration::from_secs(900);
+/// A call whose BYE was never seen is over after this, as in the table of calls.
+const SESSION: Duration = Duration::from_secs(24 * 3600);
+
+/// Begins to keep records, if there is to be a file of them. One teller for each worker.
+///
+/// # Errors
+/// A file cannot be read or written.
+pub(super) fn start(
+    config: &Config,
+    workers: usize,
+) -> Result<(Option<CallLog>, Vec<Option<Teller>>), Failure> {
+    let records = &config.records;
+    let Some(file) = &records.file else { return Ok((None, (0..workers).map(|_| None).collect())) };
+    let format = match records.format {
+        RecordFormat::Json => Format::Json,
+        RecordFormat::Csv => Format::Csv,
+    };
+    let rotate_at = records.rotate_mb.saturating_mul(1_000_000);
+    let calls = Room::of(&config.limits).calls;
+    let options = Options {
+        folder: absolute(&config.server.data_dir).join("records"),
+        workers: u16::try_from(workers)?,
+        file: FileOptions { path: absolute(file), format, rotate_at, keep: records.keep },
+        limits: Limits { calls, setup: SETUP, session: Some(SESSION) },
+        ring_bytes: RING_BYTES,
+        clock: || u64::try_from(wall_micros()).unwrap_or(0),
+        on_thread: worker_runtime::take_turns_beside_workers,
+    };
+    let (log, tellers) = CallLog::start(&options)?;
+    log_events::records::call_records_kept(&options.file.path.display(), log.counts().open());
+    Ok((Some(log), tellers.into_iter().map(Some).collect()))
+}
+
+/// What was counted, as metrics.
+pub(super) fn metrics(counts: &Counts, text: &mut Text<'_>) {
+    let rows: [(&str, &str, Kind, u64); 6] = [
+        ("strowger_call_records_total", "Call records written.", Kind::Counter, counts.records()),
+        (
+            "strowger_call_record_events_lost_total",
+            "Events of calls for which there was no room because records could not be written.",
+            Kind::Counter,
+            counts.lost(),
+        ),
+        (
+            "strowger_call_record_failures_total",
+            "Attempts to write call records that failed.",
+            Kind::Counter,
+            counts.failures(),
+        ),
+        (
+            "strowger_call_records_early_total",
+            "Calls whose record was written before their end because too many were open.",
+            Kind::Counter,
+            counts.closed_early(),
+        ),
+        ("strowger_call_records_open", "Calls without a record yet.", Kind::Gauge, counts.open()),
+        (
+            "strowger_call_records_waiting_bytes",
+            "Bytes of call records that wait to be written.",
+            Kind::Gauge,
+            counts.backlog(),
+        ),
+    ];
+    for (name, help, kind, value) in rows {
+        text.family(name, help, kind);
+        text.sample(name, &[], value);
+    }
+}
+
+/// What an operator should look at.
+pub(super) fn alarm(counts: &Counts) -> Option<String> {
+    (counts.backlog() > 0 && counts.failures() > 0)
+        .then(|| format!("call records cannot be written: {} bytes wait", counts.backlog()))
+}
