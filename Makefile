@@ -28,6 +28,9 @@ FUZZ_SECONDS ?= 600
 # Seeds of the simulator in one run.
 SIM_SEEDS ?= 1000
 
+# Options of `make lab-honesty`: --short tries everything in six minutes, without a word about verdicts.
+HONESTY_ARGS ?=
+
 # One line before each step, so that a long log can be searched.
 section = @printf '\n=== %s\n' "$(1)"
 
@@ -87,11 +90,10 @@ prose:
 	$(call section,prose)
 	python3 verify/prose.py
 
-# What benches pass and fail on, by examples.
+# What the benches of the balancer pass and fail on, by examples.
 .PHONY: verdicts
 verdicts:
 	$(call section,verdicts of the benches)
-	python3 verify/bench/bench_test.py
 	python3 verify/bench/verdicts_test.py
 
 # The advisory database lives on a git host; without it the other three checks still decide.
@@ -191,6 +193,11 @@ fuzz: setup-test ## every fuzz target for FUZZ_SECONDS (600)
 	verify/fuzz/smoke.sh $(FUZZ_SECONDS)
 
 # ---------------------------------------------------------------- measure it
+.PHONY: lab-honesty
+lab-honesty: setup-build ## verdicts of `lab` where the truth is known: five equal pairs, one 5 % slower (40 minutes)
+	$(BUILD_RELEASE)
+	python3 lab/honesty/run.py --bin $(RELEASE) --out $(TARGET)/honesty-$$(date +%Y%m%d-%H%M%S) $(HONESTY_ARGS)
+
 # Experiments are files for `strowger lab run`; the report is LAB_OUT/report.html. BENCH_ARGS are further options.
 LAB = $(RELEASE) lab run
 .PHONY: bench

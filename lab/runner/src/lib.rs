@@ -7,7 +7,6 @@
 mod addresses;
 mod archive;
 mod args;
-mod associations;
 mod backends;
 mod capture;
 mod certificates;
@@ -26,7 +25,6 @@ mod reproduce;
 mod run;
 mod sampler;
 mod screening;
-mod serve;
 mod session;
 mod signs;
 mod sip;

@@ -165,8 +165,11 @@ fn series(readings: &[(f64, Reading)]) -> SeriesReport {
         for (key, column) in &mut columns {
             let value = after.get(*key).and_then(|value| match value.kind {
                 Kind::Level => Some(value.value),
-                // What ends takes its counters with it.
-                Kind::Growth => before.get(*key).map(|first| (value.value - first.value).max(0.0) / seconds),
+                // What ends takes its counters with it: then the growth is not known.
+                Kind::Growth => {
+                    let grown = before.get(*key).map(|first| value.value - first.value);
+                    grown.filter(|grown| *grown >= 0.0).map(|grown| grown / seconds)
+                }
             });
             column.values.push(value);
         }
@@ -326,7 +329,7 @@ mod tests {
         let readings = [(0.0, at(10.0, 1.0)), (2.0, at(30.0, 2.0)), (3.0, at(5.0, 3.0)), (3.1, at(9.0, 4.0))];
         let series = series(&readings);
         assert_eq!(series.time, [0.0, 2.0]);
-        assert_eq!(series.column("a.count"), [Some(10.0), Some(0.0)]);
+        assert_eq!(series.column("a.count"), [Some(10.0), None]);
         assert_eq!(series.column("a.level"), [Some(2.0), Some(3.0)]);
     }
 

@@ -448,7 +448,7 @@ fn minutes(time: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use lab::experiment::{Experiment, Sources, of_shorter_plans};
+    use lab::experiment::{Experiment, Sources, of_earlier_plans};
     use lab::record::MadeRun;
     use load::report::Fact;
 
@@ -564,7 +564,7 @@ mod tests {
             second.notes
         );
         // Judged again, it has the same looks: its own are no looks before it.
-        let made = of_shorter_plans(&second.looks, 20);
+        let made = of_earlier_plans(&second.looks, 20);
         assert_eq!(made, first.looks);
         assert_eq!(experiment.schedule(&second.looks), long.schedule);
     }

@@ -1,6 +1,5 @@
 //! What only shows when all settings are known.
 
-use super::associations;
 use super::design::Design;
 use super::keys::{joined, shown};
 use super::layers::{Layer, Origin, Origins};
@@ -62,7 +61,7 @@ pub(super) fn setup(setup: &Setup, origins: &Origins, errors: &mut Vec<ConfigErr
 }
 
 /// A key, what is wrong with it, and the mend.
-pub(super) type Wrong = (&'static str, String, &'static str);
+type Wrong = (&'static str, String, &'static str);
 
 fn of_system(system: &System) -> Vec<Wrong> {
     let mut wrong = Vec::new();
@@ -95,7 +94,6 @@ fn of_system(system: &System) -> Vec<Wrong> {
     if !system.config.is_empty() && system.is_baseline() {
         wrong.push(("config", format!("a system of kind \"{kind}\" has no configuration"), "remove config"));
     }
-    wrong.extend(associations::of_system(system));
     wrong
 }
 
@@ -121,7 +119,6 @@ fn of_workload(setup: &Setup, origins: &Origins) -> Vec<Wrong> {
             "add users, or remove it",
         ));
     }
-    wrong.extend(associations::of_workload(setup, written));
     wrong.extend(of_backends(setup, written));
     if workload.find_peak && written("arrivals") {
         let what = "a search for the peak has arrivals of its own".to_owned();

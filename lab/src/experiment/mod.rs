@@ -3,7 +3,6 @@
 //! An experiment compares systems under a workload. Factors vary the workload or the systems; every block of
 //! the plan has each system once at each combination of factors, and one system twice (the A/A control).
 
-mod associations;
 mod check;
 mod claim;
 mod claims;
@@ -42,7 +41,7 @@ pub use paper::{Counterpart, Point, Reference};
 pub use plan::{Estimate, Plan, Run, Subject};
 pub use read::Sources;
 pub use reference::fill_reference;
-pub use system::{PLACEHOLDERS, Sockets, System, SystemKind};
+pub use system::{PLACEHOLDERS, System, SystemKind};
 pub use toml_form::error::ConfigError;
 pub use workload::{ArrivalTimes, Connections, Transport, Workload};
 
@@ -92,7 +91,7 @@ const POWER: f64 = 0.8;
 pub const LOOKS: usize = 3;
 
 /// The looks under other plans than one of this number of blocks, until its own begin.
-pub fn of_shorter_plans(made: &[LookMade], blocks: usize) -> &[LookMade] {
+pub fn of_earlier_plans(made: &[LookMade], blocks: usize) -> &[LookMade] {
     let own = made.iter().position(|look| look.planned == blocks).unwrap_or(made.len());
     made.get(..own).unwrap_or_default()
 }
@@ -218,7 +217,7 @@ impl Experiment {
     /// confidence too.
     pub fn schedule(&self, made: &[LookMade]) -> Schedule {
         let blocks = usize::try_from(self.planned().blocks()).unwrap_or(usize::MAX);
-        let earlier = of_shorter_plans(made, blocks);
+        let earlier = of_earlier_plans(made, blocks);
         let plans = u32::try_from(earlier.chunk_by(|one, other| one.planned == other.planned).count());
         let seen = earlier.iter().map(|look| look.blocks).max().unwrap_or(0);
         Schedule::extended(blocks, LOOKS, CONFIDENCE, plans.unwrap_or(u32::MAX), seen)

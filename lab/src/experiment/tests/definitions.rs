@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 fn definitions() -> Vec<PathBuf> {
     let lab = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = Vec::new();
-    for folder in [lab.to_owned(), lab.join("papers")] {
+    for folder in [lab.to_owned(), lab.join("papers"), lab.join("honesty")] {
         let Ok(entries) = fs::read_dir(folder) else { continue };
         let files = entries.map(|entry| entry.unwrap().path());
         let is_definition = |path: &PathBuf| {
