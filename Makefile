@@ -90,10 +90,11 @@ prose:
 	$(call section,prose)
 	python3 verify/prose.py
 
-# What the benches of the balancer pass and fail on, by examples.
+# What benches pass and fail on, by examples.
 .PHONY: verdicts
 verdicts:
 	$(call section,verdicts of the benches)
+	python3 verify/bench/bench_test.py
 	python3 verify/bench/verdicts_test.py
 
 # The advisory database lives on a git host; without it the other three checks still decide.

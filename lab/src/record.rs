@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use load::backend::NodeReport;
 use load::report::{Distribution, Fact, Report, SeriesReport};
 
+use crate::associations::Associations;
 use crate::checks::Checks;
 use crate::costs::Costs;
 use crate::experiment::{Measure, Quantity, Run, Statistic};
@@ -41,6 +42,8 @@ pub struct RunRecord {
     pub steady: Option<bool>,
     /// What was seen of it beside its figures.
     pub checks: Checks,
+    /// What associations cost; nothing where the run made calls.
+    pub associations: Option<Associations>,
     /// Why the run says nothing about the system; empty if it does.
     pub void: Vec<String>,
     /// Why only some figures of the run count; empty if all do.
@@ -158,6 +161,9 @@ impl RunRecord {
             Measure::Memory => load.server_memory_mib,
             Measure::Peak => load.peak.as_ref()?.load,
             Measure::Recovery => self.recovery(),
+            Measure::Slab => self.associations.as_ref()?.slab(),
+            Measure::OwnMemory => self.associations.as_ref()?.own_bytes,
+            Measure::Associations => Some(self.associations.as_ref()?.held as f64),
             cost => Costs::of(self).figure(cost),
         }
     }

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use crate::serve::ServeArgs;
+
 /// What follows the help of `strowger lab`.
 pub const EXAMPLES: &str = "Examples:
   strowger lab plan lab/quick.toml
@@ -61,6 +63,10 @@ pub enum LabServer {
         /// The other side
         callee: SocketAddr,
     },
+    /// Send back what comes
+    Echo(ServeArgs),
+    /// Read SIP requests and answer 200, without memory of them
+    FrontEnd(ServeArgs),
 }
 
 /// The form of what is printed.

@@ -19,6 +19,8 @@ use crate::archive::Archive;
 use crate::args::{
     CompareArgs, ExperimentArgs, LabCommand, LabServer, Output, PlanArgs, ReportArgs, RunArgs,
 };
+use crate::associations::{NO_SCTP, kernel_has_sctp};
+use crate::serve::{self, Role};
 use crate::session::{self, Asked, Work};
 use crate::{history, lock, relay, reproduce};
 
@@ -47,6 +49,10 @@ pub fn run(command: &LabCommand) -> ExitCode {
             relay::run(*own, *caller, *callee, ready)
                 .map(|()| 0)
                 .map_err(|error| format!("relay at {own}: {error}"))
+        }
+        LabCommand::Serve { server: LabServer::Echo(args) } => serve::run(args, Role::Echo).map(|()| 0),
+        LabCommand::Serve { server: LabServer::FrontEnd(args) } => {
+            serve::run(args, Role::FrontEnd).map(|()| 0)
         }
     };
     match done {
@@ -143,10 +149,19 @@ fn plan(args: &PlanArgs) -> Result<u8, String> {
         Output::Json => say::out(format_args!("{:#}\n", experiment.plan_json(&plan, spread))),
         Output::Text => say::out(format_args!("{}", experiment.plan_text(&plan, spread))),
     }
+    if args.output == Output::Text && needs_sctp(&experiment) && !kernel_has_sctp() {
+        say::out(format_args!("\nIt cannot be run here: {NO_SCTP}\n"));
+    }
     if args.show_origin {
         say::out(format_args!("\n{}", experiment.settings_text()));
     }
     Ok(0)
+}
+
+/// Whether a system has sockets of SCTP.
+fn needs_sctp(experiment: &Experiment) -> bool {
+    let systems = experiment.setups().iter().flat_map(|setup| setup.systems.values());
+    systems.into_iter().any(|system| system.serves_associations() && system.sockets.need_sctp())
 }
 
 /// How much runs spread in the results of the same experiment, if they are in the usual folder: the most of
@@ -182,6 +197,9 @@ fn run_experiment(args: &RunArgs) -> Result<u8, String> {
     let (experiment, texts) = read(&args.experiment)?;
     // What cannot be run leaves no folder.
     experiment.plan().map_err(lines)?;
+    if needs_sctp(&experiment) && !kernel_has_sctp() {
+        return Err(format!("{}: {NO_SCTP}", args.experiment.file.display()));
+    }
     let out = args.out.clone().unwrap_or_else(|| folder_of(&args.experiment.file));
     fs::create_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
     let _in_use = (lock::folder(&out)?, lock::machine(args.share_machine)?);

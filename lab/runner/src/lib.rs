@@ -7,6 +7,7 @@
 mod addresses;
 mod archive;
 mod args;
+mod associations;
 mod backends;
 mod capture;
 mod certificates;
@@ -25,6 +26,7 @@ mod reproduce;
 mod run;
 mod sampler;
 mod screening;
+mod serve;
 mod session;
 mod signs;
 mod sip;

@@ -15,6 +15,7 @@ use rustix::process::Signal;
 
 use crate::addresses::{Addresses, PORT};
 use crate::archive::hash_of_file;
+use crate::associations;
 use crate::certificates::Certificates;
 use crate::generator::{Generator, contact};
 use crate::machine;
@@ -119,7 +120,11 @@ impl<'a> Bench<'a> {
         let folder = self.scratch.join(run.id().to_string());
         let failed = |error: std::io::Error| NoRun::Failed(format!("{}: {error}", folder.display()));
         fs::create_dir_all(&folder).map_err(failed)?;
-        let mut finished = Performance::begin(self, run, setup, seed, &folder).and_then(Performance::measure);
+        let mut finished = if setup.workload.associations > 0 {
+            associations::perform(self, run, setup, seed, &folder)
+        } else {
+            Performance::begin(self, run, setup, seed, &folder).and_then(Performance::measure)
+        };
         if let Ok(Finished { record, files, .. }) = &mut finished {
             record.run.session = self.session;
             record.program.push(Fact::new(GENERATOR, &self.generator));

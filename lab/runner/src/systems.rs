@@ -156,6 +156,7 @@ pub fn start(system: &System, workload: &Workload, ground: &mut Ground<'_>) -> R
         SystemKind::Balance => balance(system, workload, ip, ground)?,
         SystemKind::Kamailio => kamailio(system, workload, ip, ground)?,
         SystemKind::Command => of_command(system, ip, ground)?,
+        SystemKind::Echo | SystemKind::FrontEnd => serve_associations(system, workload, target, ground),
         SystemKind::Relay => relay(workload, target, ground)?,
         SystemKind::None => {
             let target = SocketAddr::new(ground.generator.ip(), ground.generator.port());
@@ -219,7 +220,9 @@ fn port_of(transport: Transport) -> u16 {
 }
 
 fn until_ready(process: &mut Process, system: &System, target: SocketAddr) -> Result<(), String> {
-    if matches!(system.kind, SystemKind::Strowger | SystemKind::Balance | SystemKind::Relay) {
+    if matches!(system.kind, SystemKind::Strowger | SystemKind::Balance | SystemKind::Relay)
+        || system.serves_associations()
+    {
         return process.wait_until_ready(system.start_limit);
     }
     let until = Instant::now() + system.start_limit;
@@ -383,6 +386,22 @@ fn relay(workload: &Workload, target: SocketAddr, ground: &Ground<'_>) -> Result
     command.args(["lab", "serve", "relay"]);
     command.args([target, caller, ground.generator].map(|place| place.to_string()));
     Ok((ground.own.to_owned(), command))
+}
+
+/// The echo server or the front end of this build.
+fn serve_associations(
+    system: &System,
+    workload: &Workload,
+    target: SocketAddr,
+    ground: &Ground<'_>,
+) -> (PathBuf, Command) {
+    let program = binary(system, ground);
+    let mut command = Command::new(&program);
+    command.args(["lab", "serve", system.kind.name(), &target.to_string()]);
+    command.args(["--sockets", system.sockets.name()]);
+    // Those of the capture come before.
+    command.args(["--most", &workload.associations.saturating_add(1_000).to_string()]);
+    (program, command)
 }
 
 /// A server that a command starts.

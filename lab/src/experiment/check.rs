@@ -1,5 +1,6 @@
 //! What only shows when all settings are known.
 
+use super::associations;
 use super::design::Design;
 use super::keys::{joined, shown};
 use super::layers::{Layer, Origin, Origins};
@@ -61,7 +62,7 @@ pub(super) fn setup(setup: &Setup, origins: &Origins, errors: &mut Vec<ConfigErr
 }
 
 /// A key, what is wrong with it, and the mend.
-type Wrong = (&'static str, String, &'static str);
+pub(super) type Wrong = (&'static str, String, &'static str);
 
 fn of_system(system: &System) -> Vec<Wrong> {
     let mut wrong = Vec::new();
@@ -94,6 +95,7 @@ fn of_system(system: &System) -> Vec<Wrong> {
     if !system.config.is_empty() && system.is_baseline() {
         wrong.push(("config", format!("a system of kind \"{kind}\" has no configuration"), "remove config"));
     }
+    wrong.extend(associations::of_system(system));
     wrong
 }
 
@@ -119,6 +121,7 @@ fn of_workload(setup: &Setup, origins: &Origins) -> Vec<Wrong> {
             "add users, or remove it",
         ));
     }
+    wrong.extend(associations::of_workload(setup, written));
     wrong.extend(of_backends(setup, written));
     if workload.find_peak && written("arrivals") {
         let what = "a search for the peak has arrivals of its own".to_owned();

@@ -22,6 +22,18 @@ named! {
         Refresh = "rrd-refresh",
         /// Requests other than INVITE to their final response, milliseconds.
         Transaction = "transaction",
+        /// Set-up of an association or connection, milliseconds.
+        Connect = "connect",
+        /// Request on an association to its answer, milliseconds.
+        Exchange = "exchange",
+        /// From the beginning of the set-up to the answer, milliseconds.
+        FirstAnswer = "first-answer",
+        /// Memory of the kernel for each association at the server, bytes.
+        Slab = "slab/association",
+        /// Memory of the server's process for each association, bytes.
+        OwnMemory = "memory/association",
+        /// Associations that were open at the end.
+        Associations = "associations",
         /// Calls that succeeded in a second.
         Calls = "calls/s",
         /// Share of the calls that succeeded, percent.
@@ -66,6 +78,22 @@ impl Measure {
                 | Measure::Refresh
                 | Measure::Transaction
                 | Measure::Occupancy
+                | Measure::Connect
+                | Measure::Exchange
+                | Measure::FirstAnswer
+        )
+    }
+
+    /// Whether only runs have it that open associations.
+    pub const fn is_of_associations(self) -> bool {
+        matches!(
+            self,
+            Measure::Connect
+                | Measure::Exchange
+                | Measure::FirstAnswer
+                | Measure::Slab
+                | Measure::OwnMemory
+                | Measure::Associations
         )
     }
 
@@ -78,6 +106,7 @@ impl Measure {
             Measure::Success | Measure::Cpu => "%",
             Measure::CpuPerCall | Measure::CpuPerMessage | Measure::CpuPerRegistration => "us",
             Measure::Memory => "MiB",
+            Measure::Slab | Measure::OwnMemory => "B",
             Measure::Recovery => "s",
             _ => "",
         }
@@ -86,6 +115,16 @@ impl Measure {
     /// What it is, in words.
     pub fn meaning(self) -> &'static str {
         match self {
+            Measure::Connect => "Set-up of an association or connection: `connect()`",
+            Measure::Exchange => "Request on an association to its answer",
+            Measure::FirstAnswer => "From the beginning of the set-up of an association to the answer on it",
+            Measure::Slab => {
+                "Slab memory of the kernel for each association at the server; only root can read it"
+            }
+            Measure::OwnMemory => "Memory of the server's process (PSS) for each association",
+            Measure::Associations => {
+                "Associations that were open at the end; with `find_peak`: before a refusal"
+            }
             Measure::Calls => "Calls that succeeded in a second",
             Measure::Success => "Share of the calls that succeeded",
             Measure::Failures => "Calls that failed",
@@ -117,7 +156,7 @@ impl Measure {
 
     /// Whether more of it is better.
     pub const fn more_is_better(self) -> bool {
-        matches!(self, Measure::Calls | Measure::Success | Measure::Peak)
+        matches!(self, Measure::Calls | Measure::Success | Measure::Peak | Measure::Associations)
     }
 }
 
@@ -290,7 +329,7 @@ mod tests {
         for (name, measure) in Measure::ALL {
             let latency = load::metrics::Measure::from_key(name).filter(|m| !m.is_duration());
             let is_time = measure.is_distribution() && *measure != Measure::Occupancy;
-            assert_eq!(is_time, latency.is_some(), "{name}");
+            assert_eq!(is_time && !measure.is_of_associations(), latency.is_some(), "{name}");
             assert!(!measure.meaning().is_empty(), "{name}");
         }
     }

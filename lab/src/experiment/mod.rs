@@ -3,6 +3,7 @@
 //! An experiment compares systems under a workload. Factors vary the workload or the systems; every block of
 //! the plan has each system once at each combination of factors, and one system twice (the A/A control).
 
+mod associations;
 mod check;
 mod claim;
 mod claims;
@@ -41,7 +42,7 @@ pub use paper::{Counterpart, Point, Reference};
 pub use plan::{Estimate, Plan, Run, Subject};
 pub use read::Sources;
 pub use reference::fill_reference;
-pub use system::{PLACEHOLDERS, System, SystemKind};
+pub use system::{PLACEHOLDERS, Sockets, System, SystemKind};
 pub use toml_form::error::ConfigError;
 pub use workload::{ArrivalTimes, Connections, Transport, Workload};
 

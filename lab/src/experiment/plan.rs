@@ -68,6 +68,8 @@ pub struct Estimate {
 const OVERHEAD: Duration = Duration::from_secs(3);
 /// What the capture after the measurement takes.
 const CAPTURE: Duration = Duration::from_secs(1);
+/// The same of a run that opens associations: it waits until memory has settled.
+const ASSOCIATIONS_OVERHEAD: Duration = Duration::from_secs(6);
 /// Trials of a search for the peak: the fewest and the most that are usual.
 const TRIALS: (u32, u32) = (15, 50);
 /// The same of one that has a highest rate and is content with five percent: searches of made-up servers took
@@ -96,6 +98,12 @@ impl Estimate {
         let overhead = OVERHEAD + capture;
         let with = |warm_up: Duration| overhead.saturating_add(warm_up).saturating_add(measuring.measure);
         Estimate { least: with(least), most: with(most) }
+    }
+
+    /// They may take longer than their rate says: each waits for the one before.
+    fn of_associations(seconds: f64) -> Estimate {
+        let least = ASSOCIATIONS_OVERHEAD + Duration::from_secs_f64(seconds);
+        Estimate { least, most: least + Duration::from_secs_f64(seconds) }
     }
 
     fn plus(self, other: Estimate) -> Estimate {
@@ -129,7 +137,10 @@ impl Plan {
     ) -> Plan {
         let one = |setup: &Setup| {
             let count = subjects.iter().filter(|subject| runs_at(subject, setup)).count();
-            let each = Estimate::of_run(&setup.measuring, &setup.workload);
+            let each = match setup.workload.associations {
+                0 => Estimate::of_run(&setup.measuring, &setup.workload),
+                count => Estimate::of_associations(f64::from(count) / setup.workload.rate),
+            };
             each.times(u32::try_from(count).unwrap_or(u32::MAX))
         };
         let block = setups.iter().map(one).fold(Estimate::default(), Estimate::plus);

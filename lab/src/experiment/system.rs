@@ -6,7 +6,7 @@ use super::keys::keys;
 use super::{Combination, Level};
 use std::path::PathBuf;
 use std::time::Duration;
-use toml_form::form::{HOUR, choice, length, list, number};
+use toml_form::form::{HOUR, choice, flag, length, list, number};
 use toml_form::named;
 
 named! {
@@ -20,10 +20,35 @@ named! {
         Kamailio = "kamailio",
         /// Any server that a command starts.
         Command = "command",
+        /// `strowger lab serve echo`: it sends back what comes.
+        Echo = "echo",
+        /// `strowger lab serve front-end`: it reads SIP requests and answers 200, without memory of them.
+        FrontEnd = "front-end",
         /// A relay that forwards datagrams without reading them: what the network path costs.
         Relay = "relay",
         /// No server: the generator calls its own answering side (RFC 7502 section 6.1).
         None = "none",
+    }
+}
+
+named! {
+    /// The sockets of an echo server or a front end.
+    Sockets {
+        /// UDP.
+        Udp = "udp",
+        /// TCP: a socket for each connection.
+        Tcp = "tcp",
+        /// SCTP: a socket for each association (RFC 6458 section 4).
+        OneToOne = "one-to-one",
+        /// SCTP: one socket for all associations (RFC 6458 section 3).
+        OneToMany = "one-to-many",
+    }
+}
+
+impl Sockets {
+    /// Whether the kernel must have SCTP.
+    pub const fn need_sctp(self) -> bool {
+        matches!(self, Sockets::OneToOne | Sockets::OneToMany)
     }
 }
 
@@ -60,6 +85,11 @@ keys! {
         config_file: Option<PathBuf> = None, path().optional();
         /// Variables of its environment.
         environment: Vec<String> = Vec::new(), list(variable()).no_default();
+        /// Its sockets, for the kinds `echo` and `front-end`.
+        sockets: Sockets = Sockets::Udp, choice(Sockets::ALL);
+        /// Whether clients send their request together with the third packet of the handshake of SCTP, in
+        /// place of a set-up of its own. For the kinds `echo` and `front-end`.
+        piggyback: bool = false, flag();
         /// Worker threads or processes.
         workers: u32 = 1, number(1..=1_024);
         /// Processors that it may use. Without it: the first one, if system and generator have one worker
@@ -83,6 +113,11 @@ impl System {
     /// Whether it is there for comparison alone: no server, or a bare relay.
     pub fn is_baseline(&self) -> bool {
         matches!(self.kind, SystemKind::None | SystemKind::Relay)
+    }
+
+    /// Whether its clients open associations: it is an echo server or a front end.
+    pub fn serves_associations(&self) -> bool {
+        matches!(self.kind, SystemKind::Echo | SystemKind::FrontEnd)
     }
 
     /// Whether there are back ends behind it: it is a balancer of this build, or names them.

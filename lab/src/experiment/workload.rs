@@ -10,6 +10,11 @@ use toml_form::form::{HOUR, One, choice, flag, length, list, number, text};
 use toml_form::named;
 use toml_form::text::shown;
 
+/// Associations of a run at most.
+const MOST_ASSOCIATIONS: u64 = 2_000_000;
+/// The shortest request has all headers.
+const LEAST_REQUEST: u64 = 400;
+
 named! {
     /// The transport between generator and system.
     Transport {
@@ -65,7 +70,13 @@ keys! {
         users: u64 = 0, number(0..=100_000_000);
         /// How many times faster than in life the population acts. Needs `users`.
         compress: f64 = 1.0, amount(0.001..=100_000.0);
-        /// Calls a second. With `find_peak`: where the search begins.
+        /// Associations or connections that a run opens, in place of calls. Each has one request, and is held
+        /// to the end. For systems of the kinds `echo` and `front-end`. With `find_peak`: at most, where the
+        /// system refuses none before; the client keeps none of them.
+        associations: u32 = 0, number(0..=MOST_ASSOCIATIONS);
+        /// Octets of the request on each association.
+        request: u32 = 1_550, number(LEAST_REQUEST..=60_000);
+        /// Calls a second, or associations. With `find_peak`: where the search begins.
         rate: f64 = 1_000.0, amount(0.001..=10_000_000.0);
         /// When calls begin: at random times of the mean rate, or evenly spaced.
         arrivals: ArrivalTimes = ArrivalTimes::Poisson, choice(ArrivalTimes::ALL);

@@ -172,7 +172,7 @@ fn remarks(inputs: &Inputs, m: &Metrics) -> Vec<String> {
 }
 
 /// A histogram for the report, with buckets at most 2 % wide.
-pub(super) fn distribution(h: &Hist) -> Distribution {
+pub fn distribution(h: &Hist) -> Distribution {
     let mut buckets: Vec<(u64, u64)> = Vec::new();
     let mut low = 0_u64;
     h.for_each(|value, count| match buckets.last_mut() {

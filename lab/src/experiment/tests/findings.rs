@@ -221,6 +221,33 @@ fn workloads_that_cannot_be_run_are_refused() {
 }
 
 #[test]
+fn calls_and_associations_do_not_mix() {
+    let echo = "[system.A]\nkind = \"echo\"\n";
+    for (text, wanted) in [
+        (format!("{echo}[workload]\nrate = 5\n"), "answers no calls; add associations = 1000"),
+        (
+            format!("{echo}[system.B]\n[workload]\nassociations = 9\n"),
+            "system B is of a kind that is measured by calls",
+        ),
+        (
+            format!("{echo}[workload]\nassociations = 9\nhold = 5\n"),
+            "x.toml:5:8: associations have no `hold`",
+        ),
+        ("[workload]\nrequest = 999\n".to_owned(), "x.toml:2:11: only associations have `request`"),
+        (
+            format!("{echo}piggyback = true\n[workload]\nassociations = 9\n"),
+            "x.toml:3:13: only the handshake of SCTP",
+        ),
+        ("[system.A]\nsockets = \"tcp\"\n".to_owned(), "x.toml:2:11: only systems of kind \"echo\""),
+    ] {
+        let errors = Experiment::read(&Sources::new("x.toml", &text)).unwrap_err();
+        assert!(listed(&errors).contains(wanted), "{}", listed(&errors));
+    }
+    let good_one = format!("{echo}[workload]\nassociations = 9\nrequest = 500\nrate = 3\n");
+    assert!(good(&good_one).plan().is_ok());
+}
+
+#[test]
 fn faults_that_cannot_be_injected_are_refused() {
     let balanced = "[system.A]\nkind = \"balance\"\n[[fault]]\nat = 1\nplace = \"backend\"\n";
     let found = listed(&good(&format!("{balanced}kind = \"kill\"\n")).plan().unwrap_err());
