@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The experiment of the same name in a guest with 1G of memory: the same guest for all transports.
+# The experiment of the same name in a guest with 1G of memory, the same for all transports.
 #
 #     lab/papers/001-front-end.sh PROGRAM FOLDER [OPTION...]
 set -eu

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The experiment of the same name in a guest with 192M of memory: the memory that the server fills.
+# The experiment of the same name in a guest with 192M of memory, which the server fills.
 #
 #     lab/papers/001-most.sh PROGRAM FOLDER [OPTION...]
 set -eu

@@ -30,7 +30,7 @@ exec "$here/run.sh" -t "$seconds" -m "$memory" bash -c '
 ip link set lo mtu 1500
 modprobe -d /run/kernel -C /run/kernel sctp
 sysctl -q net.sctp.hb_interval=86400000 net.sctp.rcvbuf_policy=1 net.sctp.sndbuf_policy=1
-sysctl -q net.core.rmem_max=8388608 net.core.wmem_max=8388608 net.core.somaxconn=4096
+sysctl -q net.core.rmem_max=8388608 net.core.wmem_max=8388608 net.core.somaxconn=4096 net.core.netdev_max_backlog=100000
 ulimit -n 1000000
 exec "$0" lab run "$@"
 ' "$binary" "$@"

@@ -1,90 +1,54 @@
-//! The packets of some associations, captured by tcpdump as in the paper (appendix A), and the time between
-//! them.
+//! The packets of some associations, and the time between them.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use lab::associations::Packet;
+use lab::associations::Packet as Step;
 use lab::statistics::median;
-use rustix::process::Signal;
+use lab_kernel::Capture;
+use lab_kernel::pcap::Packet;
 
-use crate::process::Process;
+/// How long the kernel may take to hand over what it has captured.
+const HANDED_OVER: Duration = Duration::from_millis(500);
+/// Packets taken at most: of each association there are about ten.
+const MOST: usize = 10_000;
 
-/// How long tcpdump may take to begin, and to end.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// It hands over a packet some time after it has seen it.
-const FLUSH: Duration = Duration::from_millis(500);
-
-/// Packets of loopback that are being written to a file.
+/// The packets of a server, from the beginning on.
 #[derive(Debug)]
-pub struct Capture {
-    process: Process,
-    file: PathBuf,
+pub struct Packets {
+    capture: Capture,
+    server: Ipv4Addr,
 }
 
-impl Capture {
-    /// Begins to capture what goes to or comes from an address.
+impl Packets {
+    /// Begins to capture what goes to or comes from a server.
     ///
     /// # Errors
-    /// If there is no tcpdump, or it may not capture.
-    pub fn start(server: IpAddr, folder: &Path) -> Result<Capture, String> {
-        let file = folder.join("packets.pcap");
-        let mut command = Command::new("tcpdump");
-        command.args(["-i", "lo", "-n", "-U", "--immediate-mode", "-s", "2048", "-Z", "root"]);
-        command.args(["--time-stamp-precision", "nano", "-w"]).arg(&file);
-        command.args(["host", &server.to_string()]);
-        let mut process = Process::start(&mut command, &[]).map_err(|error| format!("tcpdump: {error}"))?;
-        let until = Instant::now() + PATIENCE;
-        while !process.output().contains("listening on") {
-            if !process.is_running() || Instant::now() > until {
-                return Err(format!("tcpdump captures nothing: {}", process.tail(2)));
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
-        Ok(Capture { process, file })
+    /// Without the right to do so.
+    pub fn of(server: IpAddr) -> Result<Packets, String> {
+        let IpAddr::V4(server) = server else { return Err("the server has no address of IPv4".to_owned()) };
+        let capture = Capture::of(server).map_err(|error| format!("packet socket: {error}"))?;
+        Ok(Packets { capture, server })
     }
 
     /// Ends; the packets of each association in order, with the time since the one before.
     ///
     /// # Errors
-    /// If the file cannot be read.
-    pub fn stop(mut self, server: IpAddr) -> Result<Vec<Packet>, String> {
-        thread::sleep(FLUSH);
-        self.process.signal(Signal::INT);
-        self.process.wait_until(Instant::now() + PATIENCE, || false);
-        let bytes = fs::read(&self.file).map_err(|error| format!("{}: {error}", self.file.display()))?;
-        let IpAddr::V4(server) = server else { return Ok(Vec::new()) };
-        Ok(steps(&packets(&bytes), server))
+    /// If the kernel does not hand them over.
+    pub fn steps(self) -> Result<Vec<Step>, String> {
+        let packets = self.capture.packets(HANDED_OVER, MOST);
+        let packets = packets.map_err(|error| format!("packet socket: {error}"))?;
+        let first = packets.first().map(|packet| packet.at).unwrap_or_default();
+        let seconds = |packet: &Packet| packet.at.saturating_sub(first).as_secs_f64();
+        let captured: Vec<Captured<'_>> =
+            packets.iter().map(|packet| (seconds(packet), packet.bytes.as_slice())).collect();
+        Ok(steps(&captured, self.server))
     }
 }
 
 /// A packet of IPv4: seconds since the first one, and its octets.
 type Captured<'a> = (f64, &'a [u8]);
-
-/// The packets in a file of pcap with nanoseconds, of an Ethernet. What is cut off is left out.
-fn packets(file: &[u8]) -> Vec<Captured<'_>> {
-    let word = |at: usize| Some(u32::from_le_bytes(file.get(at..at + 4)?.try_into().ok()?));
-    let mut found = Vec::new();
-    if word(0) != Some(0xa1b2_3c4d) {
-        return found;
-    }
-    let mut at = 24;
-    let first = word(at).unwrap_or(0);
-    while let (Some(seconds), Some(nanos), Some(length)) = (word(at), word(at + 4), word(at + 8)) {
-        let Ok(length) = usize::try_from(length) else { break };
-        let Some(frame) = file.get(at + 16..at + 16 + length) else { break };
-        if let Some(packet) = frame.get(14..).filter(|_| frame.get(12..14) == Some(&[8, 0])) {
-            found.push((f64::from(seconds.wrapping_sub(first)) + f64::from(nanos) / 1e9, packet));
-        }
-        at += 16 + length;
-    }
-    found
-}
 
 /// An association by the other end.
 type Peer = (Ipv4Addr, u16);
@@ -141,7 +105,7 @@ fn of_sctp(packet: &[u8]) -> Vec<&'static str> {
 type Sequence = Vec<(String, f64)>;
 
 /// Median times between packets, of the associations whose packets came in the most frequent order.
-fn steps(captured: &[Captured<'_>], server: Ipv4Addr) -> Vec<Packet> {
+fn steps(captured: &[Captured<'_>], server: Ipv4Addr) -> Vec<Step> {
     let mut sequences: BTreeMap<Peer, Sequence> = BTreeMap::new();
     for (at, packet) in captured {
         let Some((peer, sent, kinds)) = read(packet, server) else { continue };
@@ -172,7 +136,7 @@ fn steps(captured: &[Captured<'_>], server: Ipv4Addr) -> Vec<Packet> {
         let before = nth.saturating_sub(1);
         let gaps: Vec<f64> = usual.iter().map(|s| (time(s, nth) - time(s, before)) * 1e3).collect();
         let seen = u64::try_from(gaps.len()).unwrap_or(u64::MAX);
-        Packet { name: (*name).to_owned(), ms: median(&gaps).unwrap_or(0.0), seen }
+        Step { name: (*name).to_owned(), ms: median(&gaps).unwrap_or(0.0), seen }
     };
     names.iter().enumerate().map(step).collect()
 }
@@ -249,12 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_captures_are_read_as_far_as_they_go() {
-        assert!(packets(b"").is_empty() && packets(&[0; 100]).is_empty());
-        let mut file = 0xa1b2_3c4d_u32.to_le_bytes().to_vec();
-        file.resize(24, 0);
-        file.extend([1, 0, 0, 0, 0, 0, 0, 0, 255, 255, 0, 0, 0, 0, 0, 0, 9]);
-        assert!(packets(&file).is_empty());
+    fn damaged_packets_are_read_as_far_as_they_go() {
         for length in 0..30 {
             assert!(read(&vec![0xff; length], SERVER).is_none_or(|(_, _, kinds)| kinds.is_empty()));
         }

@@ -28,13 +28,18 @@ use crate::sampler::{Sampler, Watched};
 use crate::screening;
 use crate::systems::{self, Ground, Running, Stopped};
 
+use capture::Packets;
 pub use client::kernel_has_sctp;
 use client::{Client, OF_AN_ADDRESS, Times};
 
 /// Associations whose packets are captured, before those that are measured.
 const CAPTURED: u64 = 100;
 /// Those of a search that the client lets go of at a time.
-const BATCH: usize = 5_000;
+const BATCH: usize = 1_000;
+/// Memory that a search leaves to the machine, bytes: with less the kernel ends programs.
+const LEFT: u64 = 24 << 20;
+/// Associations between two looks at that.
+const LOOK: u64 = 100;
 /// Points of a curve.
 const POINTS: u64 = 25;
 /// Longer than an acknowledgement is delayed: SCTP has 200 ms (RFC 9260 section 6.2).
@@ -96,7 +101,7 @@ pub fn perform(
         taken: Taken::default(),
         notes: Vec::new(),
     };
-    opening.measured(run, seed, system, sampler, folder)
+    opening.measured(run, seed, system, sampler)
 }
 
 /// What was measured of associations.
@@ -197,10 +202,9 @@ impl Opening<'_> {
         seed: u64,
         system: &System,
         sampler: Sampler,
-        folder: &Path,
     ) -> Result<Finished, NoRun> {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let packets = self.capture(folder)?;
+        let packets = self.capture()?;
         // What is allocated once is no part of what each costs.
         thread::sleep(ACKNOWLEDGED);
         let (before, own_before) = (slab::read(), self.own_memory());
@@ -259,15 +263,14 @@ impl Opening<'_> {
     }
 
     /// The packets of some associations. The run goes on without them where none can be captured.
-    fn capture(&mut self, folder: &Path) -> Result<Vec<Packet>, NoRun> {
+    fn capture(&mut self) -> Result<Vec<Packet>, NoRun> {
         self.allow_descriptors(CAPTURED)?;
-        let server = self.system.target.ip();
-        let capture = capture::Capture::start(server, folder);
+        let capture = Packets::of(self.system.target.ip());
         for _ in 0..CAPTURED {
             let (socket, _) = self.open().map_err(|why| format!("no association: {why}"))?;
             self.held.push(socket);
         }
-        let packets = capture.and_then(|capture| capture.stop(server));
+        let packets = capture.and_then(Packets::steps);
         self.held.clear();
         Ok(packets.unwrap_or_else(|why| {
             self.notes.push(format!("no packets: {why}"));
@@ -312,8 +315,8 @@ impl Opening<'_> {
         Ok((self.taken.opened, String::new()))
     }
 
-    /// Opens until one is refused. The client lets go of those that are open without a word to the server, so
-    /// that memory is filled by the server alone.
+    /// Opens until one is refused, or memory is short. The client lets go of those that are open without a
+    /// word to the server, so that memory is filled by the server alone.
     fn search(&mut self) -> Result<(u64, String), NoRun> {
         let count = u64::from(self.setup.workload.associations);
         self.allow_descriptors(count.min(BATCH as u64))?;
@@ -326,6 +329,9 @@ impl Opening<'_> {
         for nth in 0..count {
             if self.bench.stop.is_asked() {
                 return Err(NoRun::Stopped);
+            }
+            if nth % LOOK == 0 && available().is_some_and(|bytes| bytes < LEFT) {
+                return Ok((nth, format!("less than {} MiB of memory left", LEFT >> 20)));
             }
             match self.open() {
                 Ok((socket, times)) => {
@@ -397,6 +403,13 @@ impl Opening<'_> {
             format!("{count} associations need {needed} open files: {error}; raise ulimit -n")
         })
     }
+}
+
+/// Memory that the kernel could still give, bytes.
+fn available() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib << 10)
 }
 
 /// A route that lets nothing reach one address, until it is dropped.
