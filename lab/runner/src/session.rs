@@ -205,8 +205,8 @@ fn extended(work: &Work) -> Option<String> {
     let plans = work.earlier.chunk_by(|one, other| one.planned == other.planned).count();
     let error = Schedule::error_of_all(CONFIDENCE, u32::try_from(plans).ok().filter(|plans| *plans > 0)?);
     Some(format!(
-        "it was judged {} times before it was extended: with all looks together, a verdict is wrong in up to {:.1} of \
-         100 experiments",
+        "it was extended after its verdict (looks before: {}): with all looks together, a verdict is wrong in up to {:.1} \
+         of 100 experiments",
         work.earlier.len(),
         100.0 * error
     ))
