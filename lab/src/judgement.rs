@@ -14,7 +14,11 @@ use crate::statistics::{
 };
 
 /// Figures that every report has, beside those of the claims.
-const USUAL: [(Measure, Option<Statistic>); 14] = [
+const USUAL: [(Measure, Option<Statistic>); 18] = [
+    (Measure::Users, None),
+    (Measure::UsersPerCore, None),
+    (Measure::Registered, None),
+    (Measure::Refresh, Some(Statistic::Percentile(99_000))),
     (Measure::Calls, None),
     (Measure::Success, None),
     (Measure::Setup, Some(Statistic::Percentile(50_000))),

@@ -153,12 +153,17 @@ impl RunRecord {
             return self.latency(quantity.measure.name(), quantity.statistic);
         }
         match quantity.measure {
+            share if share.share().is_some() => load.metric(share.share()?),
             Measure::Calls => Some(self.succeeded()? / positive(load.windows.measured)?),
-            Measure::Success => load.metric("calls.success"),
+            Measure::Conformance => self.conformance(),
+            Measure::Sessions => load.metric("sessions.rate"),
+            Measure::Refreshes => load.metric("reregistrations.rate"),
+            Measure::Users => load.peak.as_ref().filter(|peak| peak.unit == "users")?.load,
+            Measure::UsersPerCore => Some(self.users()? / positive(self.cpu()? / 100.0)?),
             Measure::Failures => load.metric("calls.failed"),
             Measure::Retransmissions => load.metric("retransmissions"),
-            Measure::Cpu => load.server_cpu_percent,
-            Measure::Memory => load.server_memory_mib,
+            Measure::Cpu => self.cpu(),
+            Measure::Memory => Some(load.server_memory_mib? + self.at_end("database.memory").unwrap_or(0.0)),
             Measure::Peak => load.peak.as_ref()?.load,
             Measure::Recovery => self.recovery(),
             Measure::Slab => self.associations.as_ref()?.slab(),
@@ -168,9 +173,50 @@ impl RunRecord {
         }
     }
 
-    /// Calls that succeeded in the measurement.
-    fn succeeded(&self) -> Option<f64> {
+    /// Processor time of the system and of its database in the measurement, percent of one processor.
+    pub fn cpu(&self) -> Option<f64> {
+        let database = self.within("database.cpu");
+        let mean = database.iter().sum::<f64>() / (database.len() as f64).max(1.0);
+        Some(self.load.server_cpu_percent? + mean)
+    }
+
+    /// The last sample of the measurement.
+    fn at_end(&self, key: &str) -> Option<f64> {
+        self.within(key).last().copied()
+    }
+
+    /// Users of the population; of a search those of the run that stands for its answer.
+    fn users(&self) -> Option<f64> {
+        let fact = self.load.parameters.iter().find(|fact| fact.name == "users")?;
+        fact.value.parse().ok()
+    }
+
+    /// The least share of what may fail.
+    fn conformance(&self) -> Option<f64> {
+        let shares = ["calls.success", "callee.success", "registrations.success", "transactions.success"];
+        shares.iter().filter_map(|key| self.load.metric(key)).min_by(f64::total_cmp)
+    }
+
+    /// Calls that succeeded in the measurement. Those of users may last longer than it: there the calls count
+    /// that ended in it, for which others begin.
+    pub(crate) fn succeeded(&self) -> Option<f64> {
+        if self.load.workload == "population" {
+            return self.ended_well();
+        }
         self.load.measured.get("calls.succeeded").map(|calls| *calls as f64)
+    }
+
+    /// Calls that came to their good end within the measurement, by the time series.
+    fn ended_well(&self) -> Option<f64> {
+        let series = &self.load.series;
+        let from = self.load.windows.before();
+        let until = from + self.load.windows.measured;
+        let half = series.interval / 2.0;
+        let pairs = series.time.iter().zip(series.column("succeeded"));
+        let inside = pairs.filter(|(at, _)| **at >= from - half && **at + half <= until);
+        let rates: Vec<f64> = inside.filter_map(|(_, rate)| *rate).collect();
+        (!rates.is_empty())
+            .then(|| rates.iter().sum::<f64>() / rates.len() as f64 * self.load.windows.measured)
     }
 
     /// Seconds from a fault until a whole second has half of the successful calls that a second had before
@@ -354,6 +400,49 @@ mod tests {
         assert_eq!((of(99, 99_000), of(100, 99_000)), (None, Some(5)));
         assert_eq!((of(999, 99_900), of(1_000, 99_900)), (None, Some(7)));
         assert_eq!(of(1, 50_000), Some(3));
+    }
+
+    #[test]
+    fn cost_of_a_system_has_that_of_its_database() {
+        let mut record = record();
+        record.load.server_memory_mib = Some(50.0);
+        record.window = (0.0, 3.0);
+        let column = |key: &str, values: [f64; 3]| Column {
+            key: key.to_owned(),
+            unit: String::new(),
+            values: values.map(Some).to_vec(),
+        };
+        let columns =
+            vec![column("database.cpu", [20.0, 40.0, 60.0]), column("database.memory", [1.0, 2.0, 3.0])];
+        record.samples = SeriesReport { interval: 1.0, time: vec![0.0, 1.0, 2.0], columns };
+        assert_eq!(record.figure(quantity(Measure::Cpu)), Some(50.0));
+        assert_eq!(record.figure(quantity(Measure::CpuPerCall)), Some(5_000.0));
+        assert_eq!(record.figure(quantity(Measure::Memory)), Some(53.0));
+        record.load.parameters = vec![Fact::new("users", 1_000)];
+        assert_eq!(record.figure(quantity(Measure::UsersPerCore)), Some(2_000.0));
+    }
+
+    #[test]
+    fn calls_of_users_count_when_they_end() {
+        let mut record = with_series([9.0, 9.0, 3.0, 3.0, 3.0, 5.0, 5.0, 5.0, 1.0], [0.0; 9]);
+        record.load.workload = "population".to_owned();
+        // Of the seven seconds from 2 on.
+        assert_eq!(record.figure(quantity(Measure::Calls)), Some(25.0 / 7.0));
+    }
+
+    #[test]
+    fn conformance_is_the_least_share() {
+        let mut record = record();
+        let row = |key: &str, value: f64| load::report::MetricRow {
+            key: key.to_owned(),
+            value: Some(value),
+            ..Default::default()
+        };
+        record.load.metrics =
+            vec![row("calls.success", 100.0), row("registrations.success", 99.5), row("ser", 40.0)];
+        assert_eq!(record.figure(quantity(Measure::Conformance)), Some(99.5));
+        assert_eq!(record.figure(quantity(Measure::Registered)), Some(99.5));
+        assert_eq!(record.figure(quantity(Measure::Ser)), Some(40.0));
     }
 
     #[test]

@@ -116,6 +116,15 @@ impl Process {
         }
     }
 
+    /// When a generator that is ready has its first message, by its line.
+    pub fn begins(&self) -> Instant {
+        let of_line = |line: &String| {
+            let (_, after) = line.split_once("; begins in ").filter(|_| is_ready(line))?;
+            Duration::try_from_secs_f64(after.split_whitespace().next()?.parse().ok()?).ok()
+        };
+        Instant::now() + self.locked().all().find_map(of_line).unwrap_or_default()
+    }
+
     /// Waits for its end; nothing if it still runs at `until` or `stop` says so.
     pub fn wait_until(&mut self, until: Instant, mut stop: impl FnMut() -> bool) -> Option<ExitStatus> {
         loop {

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lab::experiment::{FaultKind, FaultPlace, Run, SETTLE, Setup, System, Transport, WarmUp};
+use lab::experiment::{FaultKind, FaultPlace, Run, Setup, System, Transport};
 use lab::record::{MadeRun, RunRecord, VERSION};
 use lab::statistics::Tolerance;
 use load::report::Fact;
@@ -17,8 +17,10 @@ use crate::addresses::{Addresses, PORT};
 use crate::archive::hash_of_file;
 use crate::associations;
 use crate::certificates::Certificates;
+use crate::database::SAMPLED;
 use crate::generator::{Generator, contact};
 use crate::machine;
+use crate::phases::{self, Phases};
 use crate::process::Process;
 use crate::processors::{Machine, Places};
 use crate::sampler::{Sampler, Watched};
@@ -28,10 +30,6 @@ use crate::systems::{self, Ground, Running, Stopped};
 use crate::wire::Wire;
 use crate::{capture, signs, warm_up};
 
-/// How long the generator may take beyond the time of its calls: calls under way end, the report is written.
-const GENERATOR_ENDS: Duration = Duration::from_secs(90);
-/// A search for the peak has its own limits; this ends one that hangs.
-const SEARCH_MAX: Duration = Duration::from_secs(3_600);
 /// The report of `strowger tune` in an archive.
 const TUNE: &str = "tune.json";
 /// The fact of a record that has the hash of the generator.
@@ -119,7 +117,8 @@ impl<'a> Bench<'a> {
     pub fn perform(&mut self, run: &Run, setup: &Setup, seed: u64) -> Result<Finished, NoRun> {
         let folder = self.scratch.join(run.id().to_string());
         let failed = |error: std::io::Error| NoRun::Failed(format!("{}: {error}", folder.display()));
-        fs::create_dir_all(&folder).map_err(failed)?;
+        // Programs may run elsewhere: they get whole paths.
+        let folder = fs::create_dir_all(&folder).and_then(|()| folder.canonicalize()).map_err(failed)?;
         let mut finished = if setup.workload.associations > 0 {
             associations::perform(self, run, setup, seed, &folder)
         } else {
@@ -150,6 +149,7 @@ struct Performance<'a> {
     own: &'a Path,
     folder: &'a Path,
     stop: &'a dyn Stop,
+    phases: Phases,
     system: Running,
     sampler: Sampler,
     wire: Wire,
@@ -183,9 +183,12 @@ impl<'a> Performance<'a> {
             folder,
             addresses: &mut bench.addresses,
             generator: place,
+            users: workload.known_users(),
             certificates: certificates.as_ref(),
             places: &places,
             seed,
+            data: PathBuf::new(),
+            database: Vec::new(),
             backends: Vec::new(),
         };
         let mut running = systems::start(system, workload, &mut ground).map_err(named)?;
@@ -193,6 +196,7 @@ impl<'a> Performance<'a> {
         let mut wire = Wire::new(setup, system, running.target, place);
         wire.ask("before");
         let sampler = Sampler::start(Watched { name: "system", pids: running.pids() }, wire.witness());
+        sampler.watch(Watched { name: SAMPLED, pids: running.database_pids() });
         let performance = Performance {
             run,
             setup,
@@ -200,6 +204,7 @@ impl<'a> Performance<'a> {
             own: &bench.own,
             folder,
             stop: bench.stop,
+            phases: Phases::of(setup),
             system: running,
             sampler,
             wire,
@@ -226,6 +231,7 @@ impl<'a> Performance<'a> {
             own: self.own,
             folder: self.folder,
             workload: &self.setup.workload,
+            population: self.phases.population.as_ref(),
             place: self.place,
             target: self.system.target,
             system: self.system.pids().first().copied(),
@@ -247,11 +253,7 @@ impl<'a> Performance<'a> {
     /// Whether rate, processor time and memory became steady; nothing if the warm-up has a fixed length.
     fn warm_up(&mut self) -> Result<Option<bool>, NoRun> {
         let measuring = &self.setup.measuring;
-        // A population has phases of its own, and a search tries one load after the other.
-        if measuring.warm_up != WarmUp::Steady
-            || self.setup.workload.users > 0
-            || self.setup.workload.find_peak
-        {
+        if !self.phases.apart {
             return Ok(None);
         }
         let mut generator = self.start_generator(Duration::ZERO, measuring.warm_up_limit)?;
@@ -279,20 +281,14 @@ impl<'a> Performance<'a> {
     }
 
     fn measure(mut self) -> Result<Finished, NoRun> {
-        let steady = self.warm_up()?;
+        let mut steady = self.warm_up()?;
         let measuring = &self.setup.measuring;
-        let warm_up = match measuring.warm_up {
-            WarmUp::Fixed(length) => length,
-            WarmUp::Steady => SETTLE,
-        };
         self.wire.begins();
-        let mut generator = self.start_generator(warm_up, measuring.measure)?;
-        let begun = Instant::now();
-        let window_from = self.sampler.begun().elapsed() + warm_up;
-        let until = begun + warm_up + measuring.measure;
-        let limit = if self.setup.workload.find_peak { begun + SEARCH_MAX } else { until + GENERATOR_ENDS };
-        self.capture_before(begun + warm_up, &mut generator);
-        self.inject(begun + warm_up, &mut generator)?;
+        let mut generator = self.start_generator(self.phases.warm_up, measuring.measure)?;
+        let (measured_from, limit) = self.phases.from(generator.begins());
+        self.capture_before(measured_from, &mut generator);
+        self.inject(measured_from, &mut generator)?;
+        self.capture_end(measured_from + measuring.measure, &mut generator);
         let stop = self.stop;
         let status = generator.wait_until(limit, || stop.is_asked());
         if stop.is_asked() {
@@ -309,12 +305,19 @@ impl<'a> Performance<'a> {
             self.capture_after();
             self.wire.ask("after");
         }
+        let begun = self.sampler.begun();
         let (samples, counters) = self.sampler.stop();
         let described = std::mem::take(&mut self.system.described);
         let (checks, files) = self.wire.seen();
         let Stopped { output: system_log, backends, void } = self.system.stop();
-        let length = report.windows.measured;
-        let window = (window_from.as_secs_f64(), window_from.as_secs_f64() + length);
+        let window = phases::window(&report, begun);
+        if self.phases.is_judged {
+            let warm_up = (window.0 - report.windows.warm_up, window.0);
+            if let Some((found, why)) = warm_up::was_steady(&samples, warm_up) {
+                steady = Some(found);
+                self.notes.extend(why.map(|why| format!("the warm-up was not steady, {why}")));
+            }
+        }
         let mut record = RunRecord {
             version: VERSION,
             run: MadeRun {
@@ -356,9 +359,19 @@ impl<'a> Performance<'a> {
         }
     }
 
+    /// Captures packets of a population just after the measurement: its calls end in that time.
+    fn capture_end(&mut self, measured_until: Instant, generator: &mut Process) {
+        let stop = self.stop;
+        let is_there = self.phases.population.is_some() && self.wire.captures();
+        if is_there && generator.wait_until(measured_until, || stop.is_asked()).is_none() && !stop.is_asked() {
+            self.wire.capture("after", capture::LENGTH);
+        }
+    }
+
     /// Captures packets of calls like those of the measurement, which a further generator makes.
     fn capture_after(&mut self) {
-        if !self.wire.captures() || self.stop.is_asked() {
+        // Users have phases of their own: that was done while their calls ended.
+        if !self.wire.captures() || self.stop.is_asked() || self.phases.population.is_some() {
             return;
         }
         match self.start_generator(Duration::ZERO, 4 * capture::LENGTH) {

@@ -58,7 +58,7 @@ pub fn screen(record: &mut RunRecord, ended: bool, datagrams: bool, system_log: 
     record.of_system = ended || found.iter().any(|fact| fact.is_of_system());
     let mut void = Vec::new();
     for fact in found {
-        match only(fact) {
+        match only(fact).as_slice() {
             [] => void.push(fact.to_string()),
             only => record.reserved.push(Reservation {
                 why: fact.to_string(),
@@ -87,13 +87,12 @@ pub fn screen(record: &mut RunRecord, ended: bool, datagrams: bool, system_log: 
 }
 
 /// The measures that are about a fact: they count all the same.
-fn only(fact: &Fact) -> &'static [Measure] {
+fn only(fact: &Fact) -> Vec<Measure> {
+    let about = |first: &[Measure]| [first, Measure::ABOUT_FAILURES].concat();
     match fact {
-        Fact::Errors(_) => &[Measure::Success, Measure::Failures, Measure::Calls, Measure::Peak],
-        Fact::Retransmissions(_) => {
-            &[Measure::Retransmissions, Measure::Success, Measure::Failures, Measure::Calls, Measure::Peak]
-        }
-        _ => &[],
+        Fact::Errors(_) => about(&[]),
+        Fact::Retransmissions(_) => about(&[Measure::Retransmissions]),
+        _ => Vec::new(),
     }
 }
 

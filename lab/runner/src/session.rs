@@ -425,7 +425,7 @@ fn line(nth: usize, work: &Work, run: &Run, done: &Done, left: Duration) -> Stri
         (None, Some(reserved)) => format!("{}: only {} count", reserved.why, reserved.only.join(", ")),
         (None, None) => {
             let calls = record.load.metric("calls.begun").unwrap_or(0.0);
-            let cpu = record.load.server_cpu_percent.map(|percent| format!(", {percent:.1} % of a core"));
+            let cpu = record.cpu().map(|percent| format!(", {percent:.1} % of a core"));
             format!("{calls:.0} calls{}", cpu.unwrap_or_default())
         }
     };

@@ -52,6 +52,16 @@ impl Sockets {
     }
 }
 
+named! {
+    /// A database server beside a system.
+    Beside {
+        /// None.
+        None = "none",
+        /// MariaDB with Kamailio's tables.
+        MariaDb = "mariadb",
+    }
+}
+
 /// What stands for something of a run in `config`, `command` and `environment`: `${NAME}`, and its meaning.
 pub const PLACEHOLDERS: &[(&str, &str)] = &[
     ("ip", "the address of the system"),
@@ -61,9 +71,17 @@ pub const PLACEHOLDERS: &[(&str, &str)] = &[
     ("folder", "a folder that it may fill"),
     ("config", "the file that has `config`"),
     ("domain", "the domain of the users"),
+    (
+        "users",
+        "how many users the system must know: `u1000000` and so on, with the passwords `p1000000` and so on",
+    ),
+    ("mailbox", "address and port of the mailbox of a population"),
     ("generator", "address and port of the answering side"),
     ("backends", "the back ends, `ADDRESS:PORT`, with commas between"),
     ("backend_list", "a file with a line `1 sip:ADDRESS:PORT` for each back end: Kamailio's dispatcher list"),
+    ("database", "the URL of its database for MySQL's client library, with `database` in its section"),
+    ("database_address", "address and port of its database"),
+    ("database_socket", "the Unix socket of its database"),
     ("certificate", "the file of its certificate, with TLS"),
     ("key", "the file of the key, with TLS"),
 ];
@@ -90,6 +108,14 @@ keys! {
         /// Whether clients send their request together with the third packet of the handshake of SCTP, in
         /// place of a set-up of its own. For the kinds `echo` and `front-end`.
         piggyback: bool = false, flag();
+        /// A database server of its own, with Kamailio's tables (`subscriber`, `location`, `version`) and all
+        /// users. It shares the processors of the system, and counts in its cost. Its own samples are
+        /// `database.cpu` and `database.memory`.
+        database: Beside = Beside::None, choice(Beside::ALL);
+        /// Further options of the database server, such as `"--innodb-buffer-pool-size=2G"`.
+        database_options: Vec<String> = Vec::new(), list(word()).no_default();
+        /// Whether the data of Strowger is in memory (`/dev/shm`) in place of the disk.
+        data_in_memory: bool = false, flag();
         /// Worker threads or processes.
         workers: u32 = 1, number(1..=1_024);
         /// Processors that it may use. Without it: the first one, if system and generator have one worker
@@ -118,6 +144,12 @@ impl System {
     /// Whether its clients open associations: it is an echo server or a front end.
     pub fn serves_associations(&self) -> bool {
         matches!(self.kind, SystemKind::Echo | SystemKind::FrontEnd)
+    }
+
+    /// Whether it has names of a database in what is filled in.
+    pub(super) fn names_database(&self) -> bool {
+        let texts = || std::iter::once(&self.config).chain(&self.command).chain(&self.environment);
+        texts().any(|text| text.contains("${database"))
     }
 
     /// Whether there are back ends behind it: it is a balancer of this build, or names them.

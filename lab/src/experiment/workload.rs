@@ -66,10 +66,21 @@ keys! {
         /// An injection file with which the scenario is played before the calls, once for each line, from
         /// where calls are answered: callees register so. Without it: `callees` users register.
         registrations: Option<PathBuf> = None, path().optional();
-        /// Users of a population in place of the scenario. Not in this version: a plan with it is refused.
+        /// Users of a population in place of the scenario: they register, refresh, call each other, answer.
+        /// With `find_peak`: where the search begins.
         users: u64 = 0, number(0..=100_000_000);
+        /// The most users that a search tries; systems know this number. 0: ten times `users`.
+        most_users: u64 = 0, number(0..=100_000_000);
         /// How many times faster than in life the population acts. Needs `users`.
-        compress: f64 = 1.0, amount(0.001..=100_000.0);
+        compress: f64 = 1.0, amount(1.0..=10_000.0);
+        /// Other numbers of the population, each `KEY=VALUE` in the users' own time, such as
+        /// `"register_every=300"` or `"think=30m"`: those of
+        /// [`strowger load`](load.md#users) but for `measure` and `warm_up`, which stand at the top.
+        with: Vec<String> = Vec::new(), list(word()).no_default();
+        /// Whether the generator is the mailbox of the population too. The phone of a user who is away then
+        /// answers 486, and the system sends the call to `sip:voicemail@${mailbox}`. Strowger is configured
+        /// so; a rival needs it in its configuration. Without it phones take messages themselves.
+        mailbox: bool = false, flag();
         /// Associations or connections that a run opens, in place of calls. Each has one request, and is held
         /// to the end. For systems of the kinds `echo` and `front-end`. With `find_peak`: at most, where the
         /// system refuses none before; the client keeps none of them.
@@ -109,7 +120,8 @@ keys! {
         stall: Duration = Duration::ZERO, length(Duration::ZERO..=HOUR);
         /// How far apart the stalls of a back end are on average.
         stall_every: Duration = Duration::from_secs(40), length(Duration::from_millis(100)..=HOUR);
-        /// How long a call lasts after it was answered. A plan with more than 50 s is refused.
+        /// How long a call lasts after it was answered; in a population the mean of a log-normal law, in the
+        /// users' own time. A search for a peak of calls takes 50 s at most.
         hold: Duration = Duration::ZERO, length(Duration::ZERO..=HOUR);
         /// Whether the server challenges requests.
         authenticate: bool = false, flag();
@@ -121,6 +133,16 @@ keys! {
 }
 
 impl Workload {
+    /// How many users a system must know.
+    pub fn known_users(&self) -> u64 {
+        match (self.users, self.find_peak) {
+            (0, _) => 2 * u64::from(self.callees),
+            (users, false) => users,
+            (users, true) if self.most_users == 0 => users.saturating_mul(10),
+            (users, true) => self.most_users.max(users),
+        }
+    }
+
     /// Whether back ends have a modelled capacity. One process is all of them then.
     pub fn has_capacity(&self) -> bool {
         self.capacity.iter().any(|calls| *calls > 0.0)

@@ -28,6 +28,8 @@ pub struct Inputs {
     pub workload: String,
     /// Wall clock at the start, RFC 3339.
     pub started: String,
+    /// The same, seconds since 1970.
+    pub began: f64,
     /// The command line.
     pub command: Vec<String>,
     /// Seed of everything random.
@@ -93,6 +95,7 @@ impl Report {
             title: inputs.title,
             workload: inputs.workload,
             started: inputs.started,
+            began: inputs.began,
             command: inputs.command,
             seed: inputs.seed,
             compression: inputs.compression,
