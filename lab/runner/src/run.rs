@@ -363,7 +363,8 @@ impl<'a> Performance<'a> {
     fn capture_end(&mut self, measured_until: Instant, generator: &mut Process) {
         let stop = self.stop;
         let is_there = self.phases.population.is_some() && self.wire.captures();
-        if is_there && generator.wait_until(measured_until, || stop.is_asked()).is_none() && !stop.is_asked() {
+        if is_there && generator.wait_until(measured_until, || stop.is_asked()).is_none() && !stop.is_asked()
+        {
             self.wire.capture("after", capture::LENGTH);
         }
     }

@@ -135,9 +135,17 @@ fn of_workload(setup: &Setup, origins: &Origins) -> Vec<Wrong> {
         differs.iter().any(|(name, _)| *name == key) && origins.of(&joined("workload", key)).is_some()
     };
     if workload.users > 0 {
-        for key in
-            ["scenario", "answer", "rows", "registrations", "rate", "rate_max", "arrivals", "callees", "connections"]
-        {
+        for key in [
+            "scenario",
+            "answer",
+            "rows",
+            "registrations",
+            "rate",
+            "rate_max",
+            "arrivals",
+            "callees",
+            "connections",
+        ] {
             if written(key) {
                 let what = format!("a population of users has no `{key}`");
                 wrong.push((key, what, "remove it, or remove users"));

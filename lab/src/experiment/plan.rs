@@ -91,8 +91,7 @@ impl Estimate {
         let population = Population::of(setup).ok().flatten();
         if workload.find_peak {
             let highest = workload.rate_max.is_some() || population.is_some();
-            let (fewest, most) =
-                if workload.resolution >= COARSE && highest { FEW_TRIALS } else { TRIALS };
+            let (fewest, most) = if workload.resolution >= COARSE && highest { FEW_TRIALS } else { TRIALS };
             let calls = measuring.measure.saturating_add(workload.hold).saturating_add(BETWEEN_TRIALS);
             let trial = population.as_ref().map_or(calls, Population::trial);
             let with = |trials: u32| OVERHEAD.saturating_add(trial.saturating_mul(trials));

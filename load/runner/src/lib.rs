@@ -377,15 +377,7 @@ fn drive<M: Generator<Notice = Notice> + Send + 'static>(
     let handle = runtime.handle();
     // Scripts wait for this line. Of a search's trials the first one says it.
     static SAID: Once = Once::new();
-    let ready = || {
-        let to_come = started.since(monotonic_now()).as_secs_f64();
-        format!(
-            "strowger load ready: {} from {}; begins in {to_come:.3} s",
-            story.title,
-            shown(handle.listeners())
-        )
-    };
-    SAID.call_once(|| say::err(format_args!("{}", ready())));
+    SAID.call_once(|| say::err(format_args!("{}", ready(&story.title, started, handle.listeners()))));
     let window = story.window;
     let mut server = Watch::new(story.server.take(), window);
     if window.0 == started {
@@ -432,6 +424,12 @@ fn drive<M: Generator<Notice = Notice> + Send + 'static>(
     secure::counted(&mut report, args, &counts);
     report.notes.extend(trouble.into_iter().filter_map(Result::err));
     Ok((report, ending.ended))
+}
+
+/// The line that scripts wait for, of a run whose first message leaves at `started`.
+fn ready(title: &str, started: Time, listeners: &[Listener]) -> String {
+    let to_come = started.since(monotonic_now()).as_secs_f64();
+    format!("strowger load ready: {title} from {}; begins in {to_come:.3} s", shown(listeners))
 }
 
 /// The reason of the first failed handshake, of TLS or WebSocket, and the mend.

@@ -8,7 +8,7 @@ mod slab;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -83,6 +83,9 @@ pub fn perform(
         certificates: None,
         places: &places,
         seed,
+        users: 0,
+        data: PathBuf::new(),
+        database: Vec::new(),
         backends: Vec::new(),
     };
     let named = |why: String| format!("{}: {why}", run.subject());

@@ -229,7 +229,7 @@ fn populations_that_cannot_be_run_are_refused() {
             "x.toml:3:11: A does not know",
         ),
         ("mailbox = true", "x.toml:2:11: only a population of users has `mailbox`;"),
-        ("resolution = 5", "x.toml:2:14: only a search has a resolution;"),
+        ("resolution = 0.1", "x.toml:2:14: only a search has a resolution;"),
     ] {
         assert!(wrong(&format!("[workload]\n{text}\n")).starts_with(found), "{text}");
     }
