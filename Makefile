@@ -28,7 +28,7 @@ FUZZ_SECONDS ?= 600
 # Seeds of the simulator in one run.
 SIM_SEEDS ?= 1000
 
-# Options of `make lab-honesty`: --short tries everything in six minutes, without a word about verdicts.
+# Options of `make lab-honesty`: --short tries everything in 15 minutes, and its verdicts say nothing.
 HONESTY_ARGS ?=
 
 # One line before each step, so that a long log can be searched.
@@ -195,7 +195,7 @@ fuzz: setup-test ## every fuzz target for FUZZ_SECONDS (600)
 
 # ---------------------------------------------------------------- measure it
 .PHONY: lab-honesty
-lab-honesty: setup-build ## verdicts of `lab` where the truth is known: five equal pairs, one 5 % slower (40 minutes)
+lab-honesty: setup-build ## verdicts of `lab` where the truth is known: five equal pairs, one 5 % slower (45 minutes)
 	$(BUILD_RELEASE)
 	python3 lab/honesty/run.py --bin $(RELEASE) --out $(TARGET)/honesty-$$(date +%Y%m%d-%H%M%S) $(HONESTY_ARGS)
 
