@@ -102,6 +102,11 @@ impl MadeRun {
     }
 }
 
+/// Samples of a network of namespaces: datagrams sent into it by both sides.
+pub const SENT: &str = "network.sent";
+/// Datagrams out of it that programs on either side read.
+pub const DELIVERED: &str = "network.delivered";
+
 impl RunRecord {
     /// Reads what [`RunRecord::to_json`] wrote.
     ///
@@ -169,6 +174,7 @@ impl RunRecord {
             Measure::Slab => self.associations.as_ref()?.slab(),
             Measure::OwnMemory => self.associations.as_ref()?.own_bytes,
             Measure::Associations => Some(self.associations.as_ref()?.held as f64),
+            Measure::Lost => self.lost(),
             cost => Costs::of(self).figure(cost),
         }
     }
@@ -220,8 +226,8 @@ impl RunRecord {
     }
 
     /// Seconds from a fault until a whole second has half of the successful calls that a second had before
-    /// the first fault, and no failed one; the longest of all faults. Only seconds that begin after the fault
-    /// count. Where none comes, the time to the end of the measurement.
+    /// the first fault, and no failed one; the longest of all faults. Only seconds that begin after the
+    /// fault count. Where none comes, the time to the end of the measurement.
     fn recovery(&self) -> Option<f64> {
         let series = &self.load.series;
         let (good, bad) = (series.column("succeeded"), series.column("failed"));
@@ -262,6 +268,16 @@ impl RunRecord {
             pairs.iter().filter(|(at, _)| *at >= from).map(|(_, count)| *count).collect()
         };
         median(&since(from)).or_else(|| median(&since(0.0))).unwrap_or(0.0)
+    }
+
+    /// Percent of the datagrams that were sent between generator and system. Those under way at the ends
+    /// of the measurement may be counted on one side alone.
+    fn lost(&self) -> Option<f64> {
+        let sum = |key: &str| self.within(key).iter().sum::<f64>();
+        let sent = positive(sum(SENT))?;
+        let missing = sent - sum(DELIVERED);
+        // Less than one is a matter of the length of seconds.
+        Some(if missing < 1.0 { 0.0 } else { 100.0 * missing / sent })
     }
 
     /// Milliseconds.
@@ -527,6 +543,31 @@ mod tests {
         record.window = (1.0, 4.0);
         assert_eq!(record.within("system.cpu"), [2.0, 4.0]);
         assert_eq!(record.within("none"), [0.0; 0]);
+    }
+
+    #[test]
+    fn lost_datagrams_are_a_share_of_those_sent_in_the_window() {
+        let mut record = record();
+        let column = |key: &str, values: [f64; 4]| Column {
+            key: key.to_owned(),
+            unit: "1/s".to_owned(),
+            values: values.map(Some).to_vec(),
+        };
+        record.samples = SeriesReport {
+            interval: 1.0,
+            time: vec![0.0, 1.0, 2.0, 3.0],
+            columns: vec![
+                column(SENT, [900.0, 100.0, 300.0, 900.0]),
+                column(DELIVERED, [0.0, 99.0, 297.0, 0.0]),
+            ],
+        };
+        record.window = (1.0, 3.0);
+        let lost = record.figure(quantity(Measure::Lost)).expect("both are counted");
+        assert!((lost - 1.0).abs() < 1e-9, "{lost}");
+        // More read than sent: the rest was under way before.
+        record.window = (2.0, 3.0);
+        record.samples.columns[1].values[2] = Some(301.0);
+        assert_eq!(record.figure(quantity(Measure::Lost)), Some(0.0));
     }
 
     #[test]

@@ -54,6 +54,14 @@ pub enum LabCommand {
 /// Servers that experiments measure.
 #[derive(Subcommand, Debug)]
 pub enum LabServer {
+    /// Read datagrams and answer none
+    Sink {
+        /// Listen here
+        own: SocketAddr,
+        /// The receive buffer of the socket, octets [default: that of the kernel]
+        #[arg(long, value_name = "OCTETS")]
+        receive_buffer: Option<usize>,
+    },
     /// Relay datagrams between two addresses, unread: the floor under every proxy
     Relay {
         /// Listen here

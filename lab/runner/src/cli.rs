@@ -22,7 +22,7 @@ use crate::args::{
 use crate::associations::{NO_SCTP, kernel_has_sctp};
 use crate::serve::{self, Role};
 use crate::session::{self, Asked, Work};
-use crate::{history, lock, relay, reproduce};
+use crate::{history, lock, network, relay, reproduce, sink};
 
 /// Wrong usage, or a part did not start.
 const USAGE: u8 = 2;
@@ -44,16 +44,7 @@ pub fn run(command: &LabCommand) -> ExitCode {
         LabCommand::Compare(args) => compare(args),
         LabCommand::Reproduce(args) => reproduce::run(args),
         LabCommand::History(args) => history::run(args),
-        LabCommand::Serve { server: LabServer::Relay { own, caller, callee } } => {
-            let ready = || say::err(format_args!("strowger lab ready: relay at {own}"));
-            relay::run(*own, *caller, *callee, ready)
-                .map(|()| 0)
-                .map_err(|error| format!("relay at {own}: {error}"))
-        }
-        LabCommand::Serve { server: LabServer::Echo(args) } => serve::run(args, Role::Echo).map(|()| 0),
-        LabCommand::Serve { server: LabServer::FrontEnd(args) } => {
-            serve::run(args, Role::FrontEnd).map(|()| 0)
-        }
+        LabCommand::Serve { server } => serve_one(server),
     };
     match done {
         Ok(status) => ExitCode::from(status),
@@ -64,6 +55,23 @@ pub fn run(command: &LabCommand) -> ExitCode {
             ExitCode::from(USAGE)
         }
     }
+}
+
+/// Runs a small server until it is ended.
+fn serve_one(server: &LabServer) -> Result<u8, String> {
+    let (name, own, done) = match server {
+        LabServer::Echo(args) => return serve::run(args, Role::Echo).map(|()| 0),
+        LabServer::FrontEnd(args) => return serve::run(args, Role::FrontEnd).map(|()| 0),
+        LabServer::Relay { own, caller, callee } => {
+            let ready = || say::err(format_args!("strowger lab ready: relay at {own}"));
+            ("relay", own, relay::run(*own, *caller, *callee, ready))
+        }
+        LabServer::Sink { own, receive_buffer } => {
+            let ready = || say::err(format_args!("strowger lab ready: sink at {own}"));
+            ("sink", own, sink::run(*own, *receive_buffer, ready))
+        }
+    };
+    done.map(|()| 0).map_err(|error| format!("{name} at {own}: {error}"))
 }
 
 /// The text of a file that an operator named.
@@ -144,6 +152,7 @@ fn personal(args: &ExperimentArgs) -> Option<PathBuf> {
 fn plan(args: &PlanArgs) -> Result<u8, String> {
     let (experiment, _) = read(&args.experiment)?;
     let plan = experiment.plan().map_err(lines)?;
+    possible(&experiment)?;
     let spread = spread_in(&folder_of(&args.experiment.file), &experiment);
     match args.output {
         Output::Json => say::out(format_args!("{:#}\n", experiment.plan_json(&plan, spread))),
@@ -177,6 +186,14 @@ fn spread_in(folder: &Path, experiment: &Experiment) -> Option<Spread> {
     Some(Spread::Measured { relative: percent / 100.0, blocks })
 }
 
+/// Whether this machine has the networks that the runs need.
+fn possible(experiment: &Experiment) -> Result<(), String> {
+    network::check(experiment.setups()).map_err(|why| {
+        let written = experiment.settings().iter().find(|setting| setting.key == "network.kind");
+        written.map_or_else(|| why.clone(), |setting| format!("{}: {why}", setting.origin))
+    })
+}
+
 /// What is run. `made`: the looks of the outcome that is there.
 fn work(experiment: &Experiment, made: &[LookMade]) -> Result<Work, String> {
     let plan = experiment.plan().map_err(lines)?;
@@ -200,6 +217,7 @@ fn run_experiment(args: &RunArgs) -> Result<u8, String> {
     if needs_sctp(&experiment) && !kernel_has_sctp() {
         return Err(format!("{}: {NO_SCTP}", args.experiment.file.display()));
     }
+    possible(&experiment)?;
     let out = args.out.clone().unwrap_or_else(|| folder_of(&args.experiment.file));
     fs::create_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
     let _in_use = (lock::folder(&out)?, lock::machine(args.share_machine)?);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use lab::experiment::{ArrivalTimes, Connections, Population, Transport, Workload};
+use lab::experiment::{ArrivalTimes, Connections, Contacts, Population, Transport, Workload};
 use load::report::Report;
 
 use crate::certificates::Certificates;
@@ -171,9 +171,13 @@ impl Generator<'_> {
 }
 
 /// The contact at which callees are registered.
-pub fn contact(place: SocketAddr, transport: Transport) -> String {
-    match transport {
-        Transport::Udp => place.to_string(),
+pub fn contact(place: SocketAddr, workload: &Workload) -> String {
+    let place = match workload.contacts {
+        Contacts::Address => place.to_string(),
+        Contacts::Name => format!("{}.{DOMAIN}:{}", sip::USER, place.port()),
+    };
+    match workload.transport {
+        Transport::Udp => place,
         other => format!("{place};transport={}", other.name()),
     }
 }

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use crate::leftovers;
+
 /// Lines of output kept; with more, those in the middle are counted only.
 const FIRST_LINES: usize = 2_000;
 const LAST_LINES: usize = 2_000;
@@ -66,6 +68,7 @@ impl Process {
     /// # Errors
     /// If the program cannot be started.
     pub fn start(command: &mut Command, cpus: &[u32]) -> io::Result<Process> {
+        leftovers::mark(command);
         let piped = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut groups = groups();
         let mut child = spawn_on(piped.process_group(0), cpus)?;

@@ -17,6 +17,7 @@ use crate::backends::{Backends, Stand};
 use crate::certificates::Certificates;
 use crate::database::{Database, Wanted};
 use crate::generator::mailbox;
+use crate::network::{Network, Side};
 use crate::process::Process;
 use crate::processors::Places;
 use crate::sip::{self, DOMAIN};
@@ -49,6 +50,10 @@ pub struct Ground<'a> {
     pub folder: &'a Path,
     /// Free addresses.
     pub addresses: &'a mut Addresses,
+    /// What is between generator and system. A system is started on its side.
+    pub network: &'a Network,
+    /// The DNS server of the lab, if the system asks it.
+    pub resolver: Option<SocketAddr>,
     /// Where the generator answers calls.
     pub generator: SocketAddr,
     /// How many users a system must know.
@@ -186,6 +191,7 @@ pub fn start(system: &System, workload: &Workload, ground: &mut Ground<'_>) -> R
         SystemKind::Command => of_command(system, ip, ground)?,
         SystemKind::Echo | SystemKind::FrontEnd => serve_associations(system, workload, target, ground),
         SystemKind::Relay => relay(workload, target, ground)?,
+        SystemKind::Sink => sink(system, workload, target, ground)?,
         SystemKind::None => {
             let target = SocketAddr::new(ground.generator.ip(), ground.generator.port());
             let described = Vec::new();
@@ -274,7 +280,8 @@ fn start_backends(system: &System, workload: &Workload, ground: &mut Ground<'_>)
     }
     let stand =
         Stand { own: ground.own, folder: ground.folder, cpus: &ground.places.generator, seed: ground.seed };
-    let backends = Backends::start(workload, &stand, ground.addresses)?;
+    let (network, addresses) = (ground.network, &mut *ground.addresses);
+    let backends = network.within(Side::Generator, || Backends::start(workload, &stand, addresses))?;
     ground.backends = backends.places().to_vec();
     // The file of ${backend_list}.
     let lines: String = ground.backends.iter().map(|place| format!("1 sip:{place}\n")).collect();
@@ -293,9 +300,11 @@ fn port_of(transport: Transport) -> u16 {
 }
 
 fn until_ready(process: &mut Process, system: &System, target: SocketAddr) -> Result<(), String> {
-    if matches!(system.kind, SystemKind::Strowger | SystemKind::Balance | SystemKind::Relay)
-        || system.serves_associations()
-    {
+    let is_ours = matches!(
+        system.kind,
+        SystemKind::Strowger | SystemKind::Balance | SystemKind::Relay | SystemKind::Sink
+    );
+    if is_ours || system.serves_associations() {
         return process.wait_until_ready(system.start_limit);
     }
     let until = Instant::now() + system.start_limit;
@@ -367,7 +376,9 @@ fn strowger(
         command.args(["--listen", &listener]);
     }
     command.args(["--workers", &system.workers.to_string()]);
-    command.args(["--admin", &SocketAddr::new(ip, ADMIN_PORT).to_string()]);
+    // It must be on a loopback address. In a namespace nobody else has the usual one.
+    let admin = if ground.network.is_apart() { IpAddr::from([127, 0, 0, 1]) } else { ip };
+    command.args(["--admin", &SocketAddr::new(admin, ADMIN_PORT).to_string()]);
     if let Some(certificates) = ground.certificates {
         command.arg("--tls-cert").arg(certificates.chain()).arg("--tls-key").arg(certificates.key());
     }
@@ -471,6 +482,24 @@ fn serve_associations(
     (program, command)
 }
 
+/// The receiver of this build that answers nothing.
+fn sink(
+    system: &System,
+    workload: &Workload,
+    target: SocketAddr,
+    ground: &Ground<'_>,
+) -> Result<(PathBuf, Command), String> {
+    if workload.transport != Transport::Udp {
+        return Err("a sink reads datagrams: transport = \"udp\"".to_owned());
+    }
+    let mut command = Command::new(ground.own);
+    command.args(["lab", "serve", "sink", &target.to_string()]);
+    if let Some(octets) = system.receive_buffer {
+        command.args(["--receive-buffer", &octets.to_string()]);
+    }
+    Ok((ground.own.to_owned(), command))
+}
+
 /// A server that a command starts.
 fn of_command(system: &System, ip: IpAddr, ground: &Ground<'_>) -> Result<(PathBuf, Command), String> {
     let [program, arguments @ ..] = system.command.as_slice() else {
@@ -495,7 +524,7 @@ fn located(program: &Path) -> PathBuf {
 }
 
 /// A program of the search path, or of where servers are that only root may start.
-fn found(name: &str) -> PathBuf {
+pub fn found(name: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
     let candidates = folders.map(|folder: PathBuf| folder.join(name));
@@ -515,6 +544,7 @@ fn filled(template: &str, system: &System, ip: IpAddr, ground: &Ground<'_>) -> S
         ("${generator}", ground.generator.to_string()),
         ("${mailbox}", mailbox(ground.generator).to_string()),
         ("${users}", ground.users.to_string()),
+        ("${resolver}", ground.resolver.map(|place| place.to_string()).unwrap_or_default()),
         ("${backends}", ground.backends.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")),
         ("${backend_list}", ground.folder.join(BACKEND_LIST).display().to_string()),
         (

@@ -51,11 +51,17 @@ pub(super) fn setup(setup: &Setup, origins: &Origins, errors: &mut Vec<ConfigErr
             &format!("write warm_up_limit = \"{least}\" or more, or a length: warm_up = \"{limit}\""),
         );
     }
-    for (key, what, mend) in of_workload(setup, origins) {
+    let of_names = super::network_check::of_contacts(setup);
+    for (key, what, mend) in of_workload(setup, origins).into_iter().chain(of_names) {
         wrong(&format!("workload.{key}"), what, mend);
     }
+    for (key, what, mend) in super::network_check::of_network(setup) {
+        wrong(&format!("network.{key}"), what, mend);
+    }
     for (nth, fault) in setup.faults.iter().enumerate() {
-        for (key, what, mend) in of_fault(fault, setup) {
+        for (key, what, mend) in
+            super::network_check::of_fault(fault, setup).into_iter().chain(of_fault(fault, setup))
+        {
             wrong(&joined(&numbered("fault", nth), key), what, mend);
         }
     }
@@ -90,8 +96,16 @@ fn of_system(system: &System) -> Vec<Wrong> {
         ));
     }
     wrong.extend(of_database(system));
-    if system.binary.is_some() && (system.is_baseline() || system.kind == SystemKind::Command) {
+    let no_binary = system.is_baseline() || matches!(system.kind, SystemKind::Command | SystemKind::Sink);
+    if system.binary.is_some() && no_binary {
         wrong.push(("binary", format!("a system of kind \"{kind}\" has no binary"), "remove binary"));
+    }
+    if system.kind == SystemKind::Sink && !system.config.is_empty() {
+        wrong.push(("config", "a sink has no configuration".to_owned(), "remove config"));
+    }
+    if system.kind != SystemKind::Sink && system.receive_buffer.is_some() {
+        let what = format!("a system of kind \"{kind}\" has no `receive_buffer` here");
+        wrong.push(("receive_buffer", what, "remove it; Strowger has such a key in its own configuration"));
     }
     if !system.config.is_empty() && system.is_baseline() {
         wrong.push(("config", format!("a system of kind \"{kind}\" has no configuration"), "remove config"));
@@ -306,6 +320,9 @@ pub(super) fn plan(experiment: &Experiment, origins: &Origins) -> Vec<ConfigErro
                 errors.extend(Some(error).filter(|error| !errors.contains(error)));
             }
         }
+    }
+    for (nth, fault) in super::network_check::of_claims(experiment) {
+        errors.push(at(origins, &numbered("claim", nth), fault));
     }
     let each = experiment.subjects().len().saturating_mul(experiment.setups().len());
     let blocks = match experiment.repetitions() {

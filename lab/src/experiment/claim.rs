@@ -88,6 +88,8 @@ named! {
         Refreshes = "refreshes/s",
         /// Time from a fault until calls succeed again, seconds.
         Recovery = "recovery",
+        /// Share of the datagrams between generator and system that were lost, percent.
+        Lost = "lost",
     }
 }
 
@@ -130,7 +132,7 @@ impl Measure {
             Measure::Occupancy => "",
             distribution if distribution.is_distribution() => "ms",
             Measure::Calls | Measure::Sessions | Measure::Refreshes => "/s",
-            Measure::Success | Measure::Cpu => "%",
+            Measure::Success | Measure::Cpu | Measure::Lost => "%",
             share if share.share().is_some() => "%",
             Measure::Conformance => "%",
             Measure::CpuPerCall | Measure::CpuPerMessage | Measure::CpuPerRegistration => "us",
@@ -224,6 +226,9 @@ impl Measure {
             Measure::Refreshes => "Registrations refreshed in a second (RFC 7502 section 6.8)",
             Measure::Recovery => {
                 "Time from a fault until a second with half of the calls before it, and none that failed"
+            }
+            Measure::Lost => {
+                "Share of the datagrams between generator and system that no program read; needs namespaces and UDP"
             }
             latency => {
                 load::metrics::Measure::from_key(latency.name()).map_or("", load::metrics::Measure::text)

@@ -17,6 +17,8 @@ mod identity;
 mod keys;
 mod layers;
 mod measuring;
+mod network;
+mod network_check;
 mod paper;
 mod places;
 mod plan;
@@ -39,6 +41,7 @@ pub use fault::{FaultKind, FaultPlace, FaultStep};
 pub use identity::{ExperimentId, NotAnId, RunId};
 pub use layers::{Layer, Origin, Setting};
 pub use measuring::{Host, Hosts, LEAST_WARM_UP, Measuring, Repetitions, SETTLE, STEADY_WINDOW, WarmUp};
+pub use network::{Network, NetworkKind};
 pub use paper::{Counterpart, Point, Reference};
 pub use plan::{Estimate, Plan, Run, Subject};
 pub use population::Population;
@@ -46,7 +49,7 @@ pub use read::Sources;
 pub use reference::fill_reference;
 pub use system::{Beside, PLACEHOLDERS, Sockets, System, SystemKind};
 pub use toml_form::error::ConfigError;
-pub use workload::{ArrivalTimes, Connections, Transport, Workload};
+pub use workload::{ArrivalTimes, Connections, Contacts, Transport, Workload};
 
 use crate::outcome::LookMade;
 use crate::statistics::{Detectable, Goal, NoInterval, Rule, Schedule, Spread, detectable};
@@ -62,6 +65,8 @@ pub struct Setup {
     pub measuring: Measuring,
     /// Where the parts of a run are.
     pub hosts: Hosts,
+    /// What is between them.
+    pub network: Network,
     /// The systems by name, without the twin of the A/A control.
     pub systems: BTreeMap<String, System>,
     /// What is asked of them.

@@ -26,6 +26,8 @@ named! {
         FrontEnd = "front-end",
         /// A relay that forwards datagrams without reading them: what the network path costs.
         Relay = "relay",
+        /// A receiver of datagrams that answers none: what the path to a socket loses.
+        Sink = "sink",
         /// No server: the generator calls its own answering side (RFC 7502 section 6.1).
         None = "none",
     }
@@ -82,6 +84,10 @@ pub const PLACEHOLDERS: &[(&str, &str)] = &[
     ("database", "the URL of its database for MySQL's client library, with `database` in its section"),
     ("database_address", "address and port of its database"),
     ("database_socket", "the Unix socket of its database"),
+    (
+        "resolver",
+        "address and port of the DNS server of the lab: every name has the address of the answering side",
+    ),
     ("certificate", "the file of its certificate, with TLS"),
     ("key", "the file of the key, with TLS"),
 ];
@@ -89,7 +95,8 @@ pub const PLACEHOLDERS: &[(&str, &str)] = &[
 keys! {
     /// `[system.NAME]`: a system under test.
     pub struct System = "[system.NAME]" {
-        /// What it is. `command` is any server; `relay` forwards datagrams unread; `none` is no server.
+        /// What it is. `command` is any server; `relay` forwards datagrams unread; `sink` reads
+        /// datagrams and answers none; `none` is no server.
         kind: SystemKind = SystemKind::Strowger, choice(SystemKind::ALL);
         /// The program. Without it: the one that runs the experiment; for Kamailio the one in the search
         /// path. A name without `/` is looked up in the search path.
@@ -121,6 +128,9 @@ keys! {
         /// Processors that it may use. Without it: the first one, if system and generator have one worker
         /// each.
         cpus: Vec<u32> = Vec::new(), list(number(0..=4_095)).once("processor").no_default();
+        /// The receive buffer of a sink's socket, octets. Without it: that of the kernel,
+        /// net.core.rmem_default.
+        receive_buffer: Option<u64> = None, number(2_048..=1 << 30).optional();
         /// How long it may take until it answers.
         start_limit: Duration = Duration::from_secs(10), length(Duration::from_millis(100)..=HOUR);
         /// Values of factors at which it runs: `{ transport = "udp" }`. Without it: at every combination.
@@ -154,8 +164,17 @@ impl System {
 
     /// Whether there are back ends behind it: it is a balancer of this build, or names them.
     pub fn has_backends(&self) -> bool {
-        let names = |text: &String| ["${backends}", "${backend_list}"].iter().any(|name| text.contains(name));
-        let texts = || std::iter::once(&self.config).chain(&self.command).chain(&self.environment);
-        self.kind == SystemKind::Balance || texts().any(names)
+        self.kind == SystemKind::Balance || self.names("${backends}") || self.names("${backend_list}")
+    }
+
+    /// Whether it asks the DNS server of the lab.
+    pub fn asks_names(&self) -> bool {
+        self.names("${resolver}")
+    }
+
+    /// Whether this stands in a text that is filled in for each run.
+    fn names(&self, placeholder: &str) -> bool {
+        let mut texts = std::iter::once(&self.config).chain(&self.command).chain(&self.environment);
+        texts.any(|text| text.contains(placeholder))
     }
 }

@@ -53,6 +53,16 @@ named! {
     }
 }
 
+named! {
+    /// What the Contacts of callees have.
+    Contacts {
+        /// The address of the answering side.
+        Address = "address",
+        /// A host name, which the DNS server of the lab knows.
+        Name = "name",
+    }
+}
+
 keys! {
     /// `[workload]`: what `strowger load` does in a run.
     pub struct Workload = "[workload]" {
@@ -103,6 +113,12 @@ keys! {
         connections: Connections = Connections::Shared, choice(Connections::ALL);
         /// Registered users that are called.
         callees: u32 = 1_000, number(0..=1_000_000);
+        /// What their Contacts have: the address of the answering side, or a name for each callee, which
+        /// the system must look up at `${resolver}`.
+        contacts: Contacts = Contacts::Address, choice(Contacts::ALL);
+        /// How long the system may keep what the DNS server of the lab says. 0: no longer than it must;
+        /// Strowger keeps an answer for a second.
+        name_ttl: Duration = HOUR, length(Duration::ZERO..=HOUR);
         /// Back ends behind a balancer: systems of the kind `balance`, and those that have `${backends}`.
         backends: u32 = 2, number(1..=1_000);
         /// Calls a second that a back end can do; its processor is modelled. One number for all, or one for

@@ -23,6 +23,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::addresses::PORT;
 use crate::machine;
+use crate::network::Network;
 use crate::run::{Bench, Finished, NoRun};
 use crate::sampler::{Sampler, Watched};
 use crate::screening;
@@ -79,6 +80,8 @@ pub fn perform(
         own: &bench.own,
         folder,
         addresses: &mut bench.addresses,
+        network: &Network::loopback(),
+        resolver: None,
         generator: SocketAddr::new(own, PORT),
         certificates: None,
         places: &places,
@@ -93,7 +96,7 @@ pub fn perform(
     let length = usize::try_from(setup.workload.request).unwrap_or(usize::MAX);
     let ways = (system.piggyback, system.kind == SystemKind::Echo);
     let client = Client::new(running.target, system.sockets, ways, length, addresses);
-    let sampler = Sampler::start(Watched { name: "system", pids: running.pids() }, None);
+    let sampler = Sampler::start(Watched { name: "system", pids: running.pids() }, None, Vec::new());
     let opening = Opening {
         setup,
         bench: &*bench,
