@@ -6,7 +6,6 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-pub mod associations;
 pub mod beside;
 pub mod checks;
 pub mod costs;

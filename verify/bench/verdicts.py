@@ -163,6 +163,85 @@ def counters(r):
     return said
 
 
+# Of balance.py: the balancer's instructions of a call beside those of Kamailio's dispatcher, microseconds for which it
+# holds INVITE and first response of a call, p99, and the share of its core that counts as half load there.
+MOST_COST, MOST_ADDED, HALF, LEAST_CALLS = 0.38, 200, (0.4, 0.65), 10000
+
+
+def cost(counts):
+    """Of the instructions of a call: results of emulated/machines.py, or a summary of bench.py's."""
+    of = lambda r: r.get('instructions') or r.get('instructions_call')
+    calls = {r['server']: of(r) for r in counts if r['workload'] == 'balance' and of(r)}
+    missing = [name for name in ('strowger', 'kamailio') if name not in calls]
+    if missing:
+        return ['the instructions of a call are not known of %s' % ' and '.join(missing)]
+    found = calls['strowger'] / calls['kamailio']
+    return [] if found <= MOST_COST else ['a call takes %.3f of the instructions of Kamailio (%.2f)' % (found, MOST_COST)]
+
+
+def added(found):
+    """Of the time that the balancer holds a call at half load: `p99` in microseconds and the share of its `core`, of "strowger"
+    and with busy_poll ("busy"), which may keep it alone. Percentiles of runs with and without a balancer do not do."""
+    ours = [found[name] for name in ('strowger', 'busy') if found.get(name)]
+    if not found.get('strowger'):
+        return ['the time that the balancer holds a call: not measured']
+    said, load = [], found['strowger']['core']
+    if not HALF[0] <= load <= HALF[1]:
+        said.append('the time that the balancer holds a call was measured at %.0f %% of its core: that is not half load' % (100 * load))
+    few = [r['calls'] for r in ours if r['calls'] < LEAST_CALLS]
+    if few:
+        said.append('the time that the balancer holds a call is of %d calls alone (%d)' % (few[0], LEAST_CALLS))
+    if min(r['p99'] for r in ours) > MOST_ADDED:
+        said.append('the balancer holds a call for %s us, p99 (%d)' % (
+            ', with busy_poll '.join('%.0f' % r['p99'] for r in ours), MOST_ADDED))
+    return said
+
+
+def holds(found):
+    """Which of the two keeps that, in words."""
+    names = (('strowger', 'without busy_poll'), ('busy', 'with busy_poll'))
+    return ['holds a call for %.0f us %s, p99 at %.0f %% of its core without it: %s %d' % (
+        found[name]['p99'], how, 100 * found['strowger']['core'],
+        'within' if found[name]['p99'] <= MOST_ADDED else 'more than', MOST_ADDED)
+        for name, how in names if found.get(name) and found.get('strowger')]
+
+
+# Of load.py: calls of the generator in a second of processor time beside SIPp's, each at its best: through sockets, and of
+# the engine alone, which only calls are asked.
+LEAST_SOCKETS, LEAST_MEMORY = 4, 50
+
+
+def generator(best, alone):
+    """`best`: by flow and program; `alone`: of the engine alone, by flow. Calls per CPU second; what is missing or no number
+    was not measured."""
+    said = []
+    of = lambda value: value if value and value == value else None
+    for flow in ('call', 'register'):
+        theirs = of(best.get((flow, 'sipp')))
+        goals = [('over sockets', of(best.get((flow, 'strowger'))), LEAST_SOCKETS)]
+        goals += [('in memory', of(alone.get(flow)), LEAST_MEMORY)] if flow == 'call' else []
+        for where, ours, least in goals:
+            if not theirs or not ours:
+                said.append('%s, %s: not measured' % (flow, where))
+            elif ours < least * theirs:
+                said.append('%s, %s: %.1f times as many as SIPp (%d)' % (flow, where, ours / theirs, least))
+    return said
+
+
+# Of emulated/generators.py: instructions of a call of both sides at most, at the rates that the generator is made for. What
+# wakes it for a single message costs more, so that nothing is asked of lower ones.
+MOST_INSTRUCTIONS, FROM_RATE = 110e3, 1500
+
+
+def emulated(calls):
+    """Of `strowger load`: instructions of a call by its rate. What was not measured at such a rate is not shown."""
+    asked = {rate: cost for rate, cost in calls.items() if rate >= FROM_RATE}
+    if not asked:
+        return ['a call at %d/s or more: not measured' % FROM_RATE]
+    return ['a call at %d/s takes %.0f thousand instructions (%.0f)' % (rate, cost / 1e3, MOST_INSTRUCTIONS / 1e3)
+            for rate, cost in sorted(asked.items()) if not cost <= MOST_INSTRUCTIONS]
+
+
 # Of registered.py: bytes a user by the table's own count and by memory, and microseconds of the server's own time, without
 # the wait behind others, that 99.99 % of registrations take at most. A figure of fewer registrations than that says nothing of one in ten thousand.
 MOST_COUNTED, MOST_RESIDENT, MOST_OWN, LEAST_CAPTURED = 200, 260, 1000, 50000

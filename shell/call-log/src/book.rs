@@ -53,8 +53,8 @@ pub(crate) struct Book {
 pub(crate) struct Reread {
     /// The calls that are open.
     pub ledger: Ledger,
-    /// Records that the output may not have.
-    pub undelivered: Vec<Record>,
+    /// Records that the events of this file give: outputs may not have all of them.
+    pub records: Vec<Record>,
     /// How far the events of each ring are in the book.
     pub positions: BTreeMap<u16, u64>,
 }
@@ -71,7 +71,7 @@ impl Book {
         let Some(number) = numbers.pop() else {
             let book = Book::begin(folder, 1, limits, &mut |_| {}).map_err(failed)?;
             let reread =
-                Reread { ledger: Ledger::new(limits), undelivered: Vec::new(), positions: BTreeMap::new() };
+                Reread { ledger: Ledger::new(limits), records: Vec::new(), positions: BTreeMap::new() };
             return Ok((book, reread));
         };
         for old in numbers {
@@ -85,9 +85,6 @@ impl Book {
         // A block that was not written to its end.
         file.set_len(size as u64).map_err(failed)?;
         let mut book = Book { folder: folder.to_owned(), number, file, size: size as u64, records, began: 0 };
-        let delivered = book.delivered();
-        let known = usize::try_from(delivered).unwrap_or(usize::MAX).min(reread.undelivered.len());
-        reread.undelivered.drain(..known);
         book.set_limits(&mut reread.ledger, limits).map_err(failed)?;
         Ok((book, reread))
     }
@@ -159,25 +156,30 @@ impl Book {
         self.records += records;
     }
 
-    /// Notes that the output has all records so far but `waiting`.
+    /// Notes how many of the records so far each output does not have, by the names of the outputs.
     ///
     /// # Errors
     /// It could not be written: after a kill, records are looked for in the output.
-    pub fn deliver(&self, waiting: u64) -> io::Result<()> {
-        let text = format!("{} {}\n", self.number, self.records.saturating_sub(waiting));
+    pub fn deliver(&self, waiting: &[(&str, u64)]) -> io::Result<()> {
+        let line = |(name, waiting): &(&str, u64)| {
+            format!("{} {name} {}\n", self.number, self.records.saturating_sub(*waiting))
+        };
+        let text: String = waiting.iter().map(line).collect();
         let (new, at) = (self.folder.join("delivered.new"), self.folder.join("delivered"));
         fs::write(&new, text)?;
         fs::rename(&new, &at)
     }
 
     /// How many records of this file an output has, as far as that was noted.
-    fn delivered(&self) -> u64 {
+    pub fn delivered(&self, output: &str) -> usize {
         let text = fs::read_to_string(self.folder.join("delivered")).unwrap_or_default();
-        let mut words = text.split_whitespace().map(|word| word.parse::<u64>().ok());
-        match (words.next().flatten(), words.next().flatten()) {
-            (Some(number), Some(records)) if number == self.number => records,
-            _ => 0,
-        }
+        let of = |line: &str| {
+            let mut words = line.split_whitespace();
+            let number: u64 = words.next()?.parse().ok()?;
+            let name = words.next()?;
+            (number == self.number && name == output).then(|| words.next()?.parse::<usize>().ok())?
+        };
+        text.lines().find_map(of).unwrap_or(0)
     }
 
     /// Whether the next file is due.
@@ -269,7 +271,7 @@ fn replay(bytes: &[u8], limits: Limits) -> (Reread, usize, u64) {
         }
     }
     let records = done.len() as u64;
-    (Reread { ledger, undelivered: done, positions }, at, records)
+    (Reread { ledger, records: done, positions }, at, records)
 }
 
 type Block<'a> = (u8, (u16, u64), &'a [u8], usize);

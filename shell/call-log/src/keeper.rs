@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::book::{Book, Reread, apply, whole_frames};
+use crate::http::{HttpOptions, Poster};
 use crate::output::{FileOptions, FileOutput, is_among};
 use crate::ring::{self, Reader, Writer};
 use call_records::{CallName, Event, Ledger, Limits, Record, What, frame};
@@ -32,8 +33,10 @@ pub struct Options {
     pub folder: PathBuf,
     /// Worker threads.
     pub workers: u16,
-    /// Where records go.
-    pub file: FileOptions,
+    /// A file for records.
+    pub file: Option<FileOptions>,
+    /// A server for records.
+    pub http: Option<HttpOptions>,
     /// How long calls may be open, and how many.
     pub limits: Limits,
     /// Bytes of the ring of each worker.
@@ -53,6 +56,8 @@ pub struct Counts {
     closed_early: AtomicU64,
     open: AtomicU64,
     backlog: AtomicU64,
+    pub(crate) sent: AtomicU64,
+    pub(crate) refused: AtomicU64,
 }
 
 impl Counts {
@@ -74,6 +79,16 @@ impl Counts {
     /// Calls that were closed because there were too many.
     pub fn closed_early(&self) -> u64 {
         self.closed_early.load(Ordering::Relaxed)
+    }
+
+    /// Records that the HTTP server has accepted.
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Attempts to send records by HTTP that failed.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// Calls that have begun and have no record yet.
@@ -131,10 +146,17 @@ impl CallLog {
     pub fn start(options: &Options) -> Result<(CallLog, Vec<Teller>), Error> {
         let counts = Arc::new(Counts::default());
         let (book, reread) = Book::open(&options.folder, options.limits)?;
-        let mut output = FileOutput::new(options.file.clone())?;
-        let Reread { ledger, undelivered, positions } = reread;
-        let known = if undelivered.is_empty() { Default::default() } else { output.last_ids() };
-        undelivered.iter().filter(|record| !is_among(record, &known)).for_each(|record| output.push(record));
+        let Reread { ledger, records, positions } = reread;
+        let spool = options.http.as_ref().map(|http| http.spool(&options.folder));
+        let mut outputs = Vec::new();
+        for (name, file) in [(FILE, &options.file), (HTTP, &spool)] {
+            let Some(file) = file else { continue };
+            let mut output = FileOutput::new(file.clone())?;
+            let new = records.get(book.delivered(name)..).unwrap_or_default();
+            let known = if new.is_empty() { Default::default() } else { output.last_ids() };
+            new.iter().filter(|record| !is_among(record, &known)).for_each(|record| output.push(record));
+            outputs.push(Output { name, file: output, troubled: false });
+        }
         let (mut rings, mut tellers) = (Vec::new(), Vec::new());
         for number in ring_numbers(&options.folder, options.workers) {
             let path = options.folder.join(format!("ring.{number}"));
@@ -155,7 +177,7 @@ impl CallLog {
         let keeper = Keeper {
             book,
             ledger,
-            output,
+            outputs,
             rings,
             shared: Arc::clone(&shared),
             clock: options.clock,
@@ -169,6 +191,18 @@ impl CallLog {
             keeper.run();
         });
         let thread = spawned.map_err(|why| Error::new(&options.folder, "cannot start a thread for", why))?;
+        if let (Some(http), Some(spool)) = (&options.http, spool) {
+            let poster = Poster::new(http, spool.path, Arc::clone(&shared.counts))?;
+            let (told, on_thread) = (Arc::clone(&shared), options.on_thread);
+            let spawned = thread::Builder::new().name("records-http".to_owned()).spawn(move || {
+                on_thread();
+                poster.run(&|| told.over.load(Ordering::Acquire));
+            });
+            let failed = |why| Error::new(&options.folder, "cannot start a thread for", why);
+            // Nobody waits for its end: a server that does not answer must not hold up this one. What was not
+            // sent is sent by the next process.
+            spawned.map_err(failed)?;
+        }
         Ok((CallLog { shared, thread: Some(thread) }, tellers))
     }
 
@@ -223,10 +257,22 @@ struct Ring {
     left: Option<PathBuf>,
 }
 
+/// The names of outputs in the book.
+const FILE: &str = "file";
+const HTTP: &str = "http";
+
+/// Files that records are written to.
+struct Output {
+    name: &'static str,
+    file: FileOutput,
+    /// The last attempt to write failed.
+    troubled: bool,
+}
+
 struct Keeper {
     book: Book,
     ledger: Ledger,
-    output: FileOutput,
+    outputs: Vec<Output>,
     rings: Vec<Ring>,
     shared: Arc<Shared>,
     clock: fn() -> u64,
@@ -275,7 +321,7 @@ impl Keeper {
             self.add(&done);
         }
         self.write()?;
-        if self.book.is_full() && self.output.backlog() == 0 {
+        if self.book.is_full() && self.backlog() == 0 {
             self.book.turn(&self.ledger)?;
         }
         Ok(busy)
@@ -305,27 +351,49 @@ impl Keeper {
 
     fn add(&mut self, done: &[Record]) {
         self.book.count(done.len() as u64);
-        done.iter().for_each(|record| self.output.push(record));
+        for output in &mut self.outputs {
+            done.iter().for_each(|record| output.file.push(record));
+        }
+    }
+
+    fn backlog(&self) -> usize {
+        self.outputs.iter().map(|output| output.file.backlog()).sum()
     }
 
     /// Writes the records that wait. While that fails, events are taken all the same as long as records have
     /// room in memory.
     fn write(&mut self) -> io::Result<()> {
-        if self.output.backlog() == 0 {
-            return Ok(());
-        }
-        match self.output.flush() {
-            Ok(written) => {
-                self.shared.counts.records.fetch_add(written, Ordering::Relaxed);
-                self.recovered();
-                self.book.deliver(0)
+        let (mut written, mut full) = (0, Ok(()));
+        for output in &mut self.outputs {
+            if output.file.backlog() == 0 {
+                continue;
             }
-            Err(error) if self.output.backlog() < BACKLOG => {
-                self.failed(&error, &self.output.options().path.clone());
-                Ok(())
+            let path = output.file.options().path.clone();
+            match output.file.flush() {
+                Ok(records) => {
+                    written += records;
+                    if std::mem::replace(&mut output.troubled, false) {
+                        log_events::records::call_records_written_again(&path.display());
+                    }
+                }
+                Err(error) => {
+                    self.shared.counts.failures.fetch_add(1, Ordering::Relaxed);
+                    if !std::mem::replace(&mut output.troubled, true) {
+                        log_events::records::call_records_unwritten(&path.display(), &error);
+                    }
+                    if output.file.backlog() >= BACKLOG {
+                        full = Err(error);
+                    }
+                }
             }
-            Err(error) => Err(error),
         }
+        if written > 0 {
+            self.shared.counts.records.fetch_add(written, Ordering::Relaxed);
+            let waiting: Vec<_> =
+                self.outputs.iter().map(|output| (output.name, output.file.waiting())).collect();
+            self.book.deliver(&waiting)?;
+        }
+        full
     }
 
     /// Notes what happened in a round, for operators.
@@ -334,28 +402,20 @@ impl Keeper {
         let set = |count: &AtomicU64, value: u64| count.store(value, Ordering::Relaxed);
         set(&counts.open, self.ledger.len() as u64);
         set(&counts.closed_early, self.ledger.closed_early());
-        set(&counts.backlog, self.output.backlog() as u64);
-        if let Err(error) = result {
-            let folder = self.book.folder().to_owned();
-            self.failed(error, &folder);
+        set(&counts.backlog, self.backlog() as u64);
+        match result {
+            Err(error) => {
+                counts.failures.fetch_add(1, Ordering::Relaxed);
+                if !std::mem::replace(&mut self.troubled, true) {
+                    log_events::records::call_records_unwritten(&self.book.folder().display(), error);
+                }
+            }
+            Ok(_) => self.troubled = false,
         }
         let lost = counts.lost();
         if lost > self.lost {
             log_events::records::call_records_lost(lost - self.lost);
             self.lost = lost;
-        }
-    }
-
-    fn failed(&mut self, error: &io::Error, path: &Path) {
-        self.shared.counts.failures.fetch_add(1, Ordering::Relaxed);
-        if !std::mem::replace(&mut self.troubled, true) {
-            log_events::records::call_records_unwritten(&path.display(), error);
-        }
-    }
-
-    fn recovered(&mut self) {
-        if std::mem::replace(&mut self.troubled, false) {
-            log_events::records::call_records_written_again(&self.output.options().path.display());
         }
     }
 }

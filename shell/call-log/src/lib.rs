@@ -16,14 +16,16 @@
 //! these are full, events are lost, counted and reported.
 
 mod book;
+mod http;
 mod keeper;
 mod line;
 mod output;
 mod ring;
 
+pub use http::HttpOptions;
 pub use keeper::{CallLog, Counts, Options, RING_BYTES, Teller};
 pub use line::Format;
-pub use output::FileOptions;
+pub use output::{FileOptions, Rotation};
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Files of records for the operator.
+//! Files of records: one for the operator, and those that wait to be sent.
 
 use crate::Error;
 use crate::line::{Format, Id};
@@ -22,10 +22,21 @@ pub struct FileOptions {
     pub path: PathBuf,
     /// How records are written.
     pub format: Format,
-    /// Bytes after which the file is renamed to `FILE.1` and a new one is begun. 0: never.
+    /// Bytes after which a new file is begun. 0: never.
     pub rotate_at: u64,
-    /// How many renamed files are kept.
-    pub keep: u32,
+    /// What becomes of the old one.
+    pub rotation: Rotation,
+}
+
+/// What becomes of a file that is full.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rotation {
+    /// It is renamed to `FILE.1`, the one of that name to `FILE.2`, and so on. The number says how many are
+    /// kept.
+    Renamed(u32),
+    /// Files are `FILE.1`, `FILE.2` and so on from the beginning, and have so many bytes together at most.
+    /// Another thread deletes them.
+    Numbered(u64),
 }
 
 /// A file that records are appended to, and those that wait for it.
@@ -33,6 +44,8 @@ pub struct FileOptions {
 pub(crate) struct FileOutput {
     options: FileOptions,
     open: Option<Open>,
+    /// Of the file that is appended to, where files are numbered.
+    number: u64,
     waiting: VecDeque<Vec<u8>>,
     bytes: usize,
 }
@@ -50,7 +63,10 @@ impl FileOutput {
     /// # Errors
     /// It cannot be opened or written.
     pub fn new(options: FileOptions) -> Result<FileOutput, Error> {
-        let mut output = FileOutput { options, open: None, waiting: VecDeque::new(), bytes: 0 };
+        let mut output = FileOutput { options, open: None, number: 1, waiting: VecDeque::new(), bytes: 0 };
+        if let Rotation::Numbered(_) = output.options.rotation {
+            output.number = numbers(&output.options.path).last().copied().unwrap_or(1);
+        }
         let opened = output.reopen();
         opened.map_err(|why| Error::new(&output.options.path, "cannot write", why))?;
         Ok(output)
@@ -64,7 +80,12 @@ impl FileOutput {
     /// The last records that are in the file, and in the one before it.
     pub fn last_ids(&self) -> BTreeSet<String> {
         let mut ids = BTreeSet::new();
-        for path in [self.options.path.clone(), numbered(&self.options.path, 1)] {
+        let path = &self.options.path;
+        let last = match self.options.rotation {
+            Rotation::Renamed(_) => [path.clone(), numbered(path, 1)],
+            Rotation::Numbered(_) => [0, 1].map(|back| numbered(path, self.number.saturating_sub(back))),
+        };
+        for path in last {
             let text = tail(&path).unwrap_or_default();
             ids.extend(text.split(|byte| *byte == b'\n').filter_map(id_of));
         }
@@ -77,6 +98,11 @@ impl FileOutput {
         self.options.format.write(record, &mut line);
         self.bytes += line.len();
         self.waiting.push_back(line);
+    }
+
+    /// How many records wait.
+    pub fn waiting(&self) -> u64 {
+        self.waiting.len() as u64
     }
 
     /// Bytes of records that wait.
@@ -103,6 +129,7 @@ impl FileOutput {
                 batch.extend_from_slice(line);
                 lines += 1;
             }
+            self.check_room(batch.len() as u64)?;
             self.write(&batch)?;
             self.bytes = self.bytes.saturating_sub(batch.len());
             self.waiting.drain(..lines);
@@ -110,6 +137,26 @@ impl FileOutput {
             self.rotate()?;
         }
         Ok(written)
+    }
+
+    /// Where is appended now.
+    fn path(&self) -> PathBuf {
+        match self.options.rotation {
+            Rotation::Renamed(_) => self.options.path.clone(),
+            Rotation::Numbered(_) => numbered(&self.options.path, self.number),
+        }
+    }
+
+    /// Whether numbered files may get `more` bytes.
+    fn check_room(&self, more: u64) -> io::Result<()> {
+        let Rotation::Numbered(most) = self.options.rotation else { return Ok(()) };
+        let sizes =
+            numbers(&self.options.path).into_iter().map(|number| numbered(&self.options.path, number));
+        let used: u64 = sizes.filter_map(|path| fs::metadata(path).ok()).map(|data| data.len()).sum();
+        match used.saturating_add(more) > most {
+            true => Err(io::Error::new(io::ErrorKind::StorageFull, "no more records may wait to be sent")),
+            false => Ok(()),
+        }
     }
 
     fn write(&mut self, batch: &[u8]) -> io::Result<()> {
@@ -128,7 +175,7 @@ impl FileOutput {
 
     /// Opens the file anew if another program has moved it away.
     fn follow(&mut self) -> io::Result<()> {
-        let there = fs::metadata(&self.options.path).ok().map(|data| (data.dev(), data.ino()));
+        let there = fs::metadata(self.path()).ok().map(|data| (data.dev(), data.ino()));
         match &self.open {
             Some(open) if there == Some(open.inode) => Ok(()),
             _ => self.reopen(),
@@ -137,8 +184,9 @@ impl FileOutput {
 
     fn reopen(&mut self) -> io::Result<()> {
         self.open = None;
-        let mut file = regular_file::append(&self.options.path)?;
-        let mut size = whole_lines(&self.options.path, file.metadata()?.len())?;
+        let path = self.path();
+        let mut file = regular_file::append(&path)?;
+        let mut size = whole_lines(&path, file.metadata()?.len())?;
         file.set_len(size)?;
         if size == 0 {
             let head = self.options.format.head();
@@ -157,14 +205,21 @@ impl FileOutput {
             return Ok(());
         }
         let path = &self.options.path;
-        for number in (1..=self.options.keep).rev() {
+        let keep = match self.options.rotation {
+            Rotation::Renamed(keep) => u64::from(keep),
+            Rotation::Numbered(_) => {
+                self.number += 1;
+                return self.reopen();
+            }
+        };
+        for number in (1..=keep).rev() {
             let from = if number == 1 { path.clone() } else { numbered(path, number - 1) };
             match fs::rename(&from, numbered(path, number)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
         }
-        if self.options.keep == 0 {
+        if keep == 0 {
             fs::remove_file(path)?;
         }
         self.reopen()
@@ -172,10 +227,26 @@ impl FileOutput {
 }
 
 /// `FILE.1`
-fn numbered(path: &Path, number: u32) -> PathBuf {
+pub(crate) fn numbered(path: &Path, number: u64) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{number}"));
     PathBuf::from(name)
+}
+
+/// The numbers of the files `FILE.N`, in order.
+pub(crate) fn numbers(path: &Path) -> Vec<u64> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
+        return Vec::new();
+    };
+    let mut numbers = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let other = entry.file_name();
+        let rest =
+            other.to_str().and_then(|other| other.strip_prefix(name)).and_then(|rest| rest.strip_prefix('.'));
+        numbers.extend(rest.and_then(|number| number.parse::<u64>().ok()));
+    }
+    numbers.sort_unstable();
+    numbers
 }
 
 /// The end of a file.
@@ -214,7 +285,7 @@ mod tests {
     use crate::line::tests::record;
 
     fn options(folder: &Path, format: Format) -> FileOptions {
-        FileOptions { path: folder.join("calls"), format, rotate_at: 0, keep: 2 }
+        FileOptions { path: folder.join("calls"), format, rotate_at: 0, rotation: Rotation::Renamed(2) }
     }
 
     #[test]
@@ -260,6 +331,34 @@ mod tests {
             .collect();
         names.sort();
         assert_eq!(names, ["calls", "calls.1", "calls.2"]);
+    }
+
+    #[test]
+    fn numbered_files_have_a_limit_together() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = FileOptions {
+            rotate_at: 1,
+            rotation: Rotation::Numbered(2_000),
+            ..options(folder.path(), Format::Json)
+        };
+        let mut output = FileOutput::new(options.clone()).expect("it opens");
+        for number in 1..=2 {
+            output.push(&record(number));
+            output.flush().expect("it is written");
+        }
+        assert_eq!(numbers(&options.path), [1, 2, 3]);
+        output.push(&record(3));
+        output.push(&record(4));
+        assert!(output.flush().is_err(), "there is no room");
+        assert_eq!(output.waiting(), 2);
+        // The next process goes on where this one was.
+        drop(output);
+        let mut output = FileOutput::new(options.clone()).expect("it opens");
+        assert!(is_among(&record(2), &output.last_ids()));
+        fs::remove_file(numbered(&options.path, 1)).expect("it goes");
+        output.push(&record(3));
+        output.flush().expect("there is room now");
+        assert_eq!(numbers(&options.path), [2, 3, 4]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 events! {
-    info call_records_kept(path: &dyn Display, open: u64)
+    info call_records_kept(places: &dyn Display, open: u64)
         "call records are written"
         "";
     error call_records_unwritten(path: &dyn Display, error: &dyn Display)
@@ -11,6 +11,12 @@ events! {
         "Do what the error says: make room on the disk, or correct `file` in [records]. Writing goes on by itself.";
     info call_records_written_again(path: &dyn Display)
         "call records are written again"
+        "";
+    error call_records_unsent(url: &str, error: &dyn Display)
+        "call records cannot be sent; they wait on disk, and calls go on"
+        "Repair the server, or correct `url` or `token_file` in [records]. Sending goes on by itself.";
+    info call_records_sent_again(url: &str)
+        "call records are sent again"
         "";
     error call_records_lost(events: u64)
         "call records have waited for so long that there is no room: events of calls are lost"

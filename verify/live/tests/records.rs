@@ -2,6 +2,8 @@
 
 use live::{Link, PATIENCE, Req, Server, Setup, fresh_ip, unique};
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -78,4 +80,54 @@ fn stateless_server_refuses_to_keep_records() {
         String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
     assert!(!output.status.success() && said.contains("a stateless server keeps no call records"), "{said}");
     let _ = fs::remove_file(path);
+}
+
+/// A server of records that refuses the first requests: what it was sent and accepted.
+fn collector(refusals: usize) -> (String, std::sync::mpsc::Receiver<serde_json::Value>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/calls", listener.local_addr().expect("an address"));
+    let (told, accepted) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            let mut stream = BufReader::new(stream.expect("a connection"));
+            let (mut length, mut line) = (0, String::new());
+            while stream.read_line(&mut line).is_ok_and(|read| read > 2) {
+                if let Some(value) = line.to_lowercase().strip_prefix("content-length: ") {
+                    length = value.trim().parse().expect("a length");
+                }
+                line.clear();
+            }
+            let mut body = vec![0; length];
+            stream.read_exact(&mut body).expect("a body");
+            let status = if number < refusals { 500 } else { 200 };
+            let answer = format!("HTTP/1.1 {status} x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            stream.get_mut().write_all(answer.as_bytes()).expect("an answer");
+            for line in String::from_utf8(body).expect("text").lines().filter(|_| status == 200) {
+                let _ = told.send(serde_json::from_str(line).expect("JSON"));
+            }
+        }
+    });
+    (url, accepted)
+}
+
+#[test]
+fn records_are_sent_when_their_server_takes_them_again() {
+    let (url, accepted) = collector(2);
+    let mut server = Setup::open().config(&format!("[records]\nurl = \"{url}\"\n")).start();
+    let mut ann = Link::udp_at((fresh_ip(), 5060).into(), server.sip());
+    let call = |ann: &mut Link| {
+        let invite = Req::invite("sip:nobody@example.com", ann).user("ann");
+        ann.send(&invite.bytes());
+        assert_eq!(ann.response(&invite).status(), Some(404));
+        invite.call_id
+    };
+    let first = call(&mut ann);
+    let second = call(&mut ann);
+    server.kill();
+    server.restart();
+    let third = call(&mut ann);
+    for expected in [first, second, third] {
+        let record = accepted.recv_timeout(PATIENCE).expect("a record");
+        assert_eq!((&record["call_id"], &record["status"]), (&expected.into(), &404.into()));
+    }
 }

@@ -5,7 +5,6 @@ mod definitions;
 mod findings;
 mod good;
 mod layers;
-mod network;
 mod paper;
 mod properties;
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::line::Format;
+use crate::output::Rotation;
 use call_records::{Answered, Began, Namer, Party};
 use std::collections::BTreeSet;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -16,7 +17,13 @@ fn options(folder: &Path, workers: u16) -> Options {
     Options {
         folder: folder.join("records"),
         workers,
-        file: FileOptions { path: folder.join("calls.jsonl"), format: Format::Json, rotate_at: 0, keep: 1 },
+        file: Some(FileOptions {
+            path: folder.join("calls.jsonl"),
+            format: Format::Json,
+            rotate_at: 0,
+            rotation: Rotation::Renamed(1),
+        }),
+        http: None,
         limits,
         ring_bytes: 1 << 20,
         clock: now,
@@ -152,16 +159,17 @@ fn full_ring_loses_events_and_says_so() {
 fn records_wait_while_the_file_cannot_be_written() {
     let folder = tempfile::tempdir().expect("a folder");
     let options = options(folder.path(), 1);
+    let path = folder.path().join("calls.jsonl");
     let (log, mut tellers) = CallLog::start(&options).expect("it starts");
-    fs::remove_file(&options.file.path).expect("it goes");
-    fs::create_dir(&options.file.path).expect("a folder in its place");
+    fs::remove_file(&path).expect("it goes");
+    fs::create_dir(&path).expect("a folder in its place");
     begin(&mut tellers[0], 1);
     tellers[0].tell(name(1), What::Failed(404, Party::Server));
     until("a failure", || log.counts().failures() > 0);
     until("a backlog", || log.counts().backlog() > 0);
     // Also over a restart.
     log.close();
-    fs::remove_dir(&options.file.path).expect("it goes");
+    fs::remove_dir(&path).expect("it goes");
     let (log, _tellers) = CallLog::start(&options).expect("it starts");
     until("a record", || log.counts().records() == 1);
     log.close();
@@ -172,7 +180,7 @@ fn records_wait_while_the_file_cannot_be_written() {
 fn place_that_cannot_be_used_is_an_error() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut options = options(folder.path(), 1);
-    options.file.path = folder.path().join("missing/calls.jsonl");
+    options.file.as_mut().expect("a file").path = folder.path().join("missing/calls.jsonl");
     let error = CallLog::start(&options).expect_err("no folder").to_string();
     assert!(error.contains("missing/calls.jsonl"), "{error}");
 }

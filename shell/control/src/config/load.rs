@@ -57,11 +57,12 @@ pub struct Loaded {
 }
 
 /// The keys that name a file which must exist at the start.
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 5] = [
     ("admin", "token_file"),
     ("balance", "previous_secret"),
     ("tls", "ticket_keys"),
     ("websocket", "token_secret"),
+    ("records", "token_file"),
 ];
 
 /// Where `[balance]` lists its nodes, each by its number.
@@ -83,18 +84,25 @@ const OF_SERVE: &[&str] = &[
     "timers",
     "overload",
     "store",
+    "records",
 ];
 
 impl Loaded {
     /// Its paths made whole, so that it means the same in a file elsewhere.
     pub fn with_whole_paths(mut self) -> Loaded {
-        let Config { server, tls, admin, balance, websocket, trunks, .. } = &mut self.config;
+        let Config { server, tls, admin, balance, websocket, trunks, records, .. } = &mut self.config;
         let whole = |path: &mut PathBuf| {
             if let Ok(whole) = std::path::absolute(&*path) {
                 *path = whole;
             }
         };
-        let others = [&mut admin.token_file, &mut balance.previous_secret, &mut websocket.token_secret];
+        let others = [
+            &mut admin.token_file,
+            &mut balance.previous_secret,
+            &mut websocket.token_secret,
+            &mut records.file,
+            &mut records.token_file,
+        ];
         others.into_iter().flatten().chain([&mut server.data_dir]).for_each(whole);
         tls.each_path(whole);
         trunks.iter_mut().for_each(|trunk| trunk.each_path(whole));
@@ -103,14 +111,14 @@ impl Loaded {
 
     /// What is wrong with the files that the configuration names: a start would fail for it.
     pub fn check_files(&self) -> Vec<ConfigError> {
-        let Config { admin, balance, tls: section, websocket, .. } = &self.config;
+        let Config { admin, balance, tls: section, websocket, records, .. } = &self.config;
         let text =
             |file: &Option<PathBuf>| file.as_deref().and_then(|file| crate::admin::read_secret(file).err());
         let (token, connecting) = (text(&admin.token_file), text(&websocket.token_secret));
         let secret = balance.previous_secret.as_deref().and_then(|file| read_secret(file).err());
         let tickets = section.ticket_keys.as_deref().and_then(|file| tls::TicketSecret::read(file).err());
         let tickets = tickets.map(std::io::Error::other);
-        let found = FILES.into_iter().zip([token, secret, tickets, connecting]);
+        let found = FILES.into_iter().zip([token, secret, tickets, connecting, text(&records.token_file)]);
         let findings = found.filter_map(|((section, key), error)| Some((section, key, error?)));
         let finding = |(section, key, error): (&str, &str, std::io::Error)| {
             let mend = match error.kind() {
@@ -237,7 +245,13 @@ impl Config {
         if overrides.data_dir.is_none() {
             self.server.data_dir = base.join(&self.server.data_dir);
         }
-        let named = [&mut self.admin.token_file, &mut self.websocket.token_secret, &mut self.records.file];
+        let records = &mut self.records;
+        let named = [
+            &mut self.admin.token_file,
+            &mut self.websocket.token_secret,
+            &mut records.file,
+            &mut records.token_file,
+        ];
         for path in named.into_iter().flatten() {
             *path = base.join(&*path);
         }

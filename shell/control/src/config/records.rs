@@ -6,6 +6,7 @@ use super::form::*;
 use super::reader::{Reader, Section};
 use super::schema::{Checks, section};
 use super::types::named;
+use super::values::{host_port, shown};
 use sip_node::Mode;
 use std::path::PathBuf;
 
@@ -23,8 +24,9 @@ section! {
     /// `[records]`: call records. Each attempt to call that was admitted has one, also over a crash
     /// ([call records](../guide/call-records.md)).
     pub struct Records = "records" {
-        /// The file that records are appended to. It is for its owner alone; a program that reads it runs as
-        /// the same user. Without it no records are kept.
+        /// A file that records are appended to. It is for its owner alone; a program that reads it runs as
+        /// the same user. Without it, and without `url`, no
+        /// records are kept.
         file: Option<PathBuf> = None, path().optional(), restart;
         /// How records are written: `"json"`, one object in each line, or `"csv"`.
         format: RecordFormat = RecordFormat::Json, choice(RecordFormat::ALL), restart;
@@ -33,25 +35,51 @@ section! {
         rotate_mb: u64 = 1_000, number(0..=1_000_000), restart;
         /// How many renamed files are kept.
         keep: u32 = 10, number(0..=10_000), restart;
+        /// A server that records are sent to: `"https://HOST/PATH"` or `"http://HOST/PATH"`. Each request is
+        /// a POST with one JSON object in each line. What is not answered with 2xx is sent again, in order.
+        url: Option<String> = None, text("URL", url).optional(), restart;
+        /// A file with a secret of at least 16 characters, which is sent as `Authorization: Bearer SECRET`.
+        token_file: Option<PathBuf> = None, path().optional(), restart;
+        /// Megabytes of records that may wait on disk for that server.
+        spool_mb: u64 = 1_000, number(1..=1_000_000), restart;
     }
 }
 
 impl Checks for Records {}
 
+/// `https://host/path`.
+fn url(written: &str) -> Result<String, Fault> {
+    let wrong =
+        || Fault::new(format!("\"{}\" is not a URL of HTTP", shown(written)), "write \"https://HOST/PATH\"");
+    let rest =
+        written.strip_prefix("https://").or_else(|| written.strip_prefix("http://")).ok_or_else(wrong)?;
+    let place = rest.split_once('/').map_or(rest, |(place, _)| place);
+    let printable = written.bytes().all(|byte| byte.is_ascii_graphic());
+    match printable && !place.contains('@') && host_port(place).is_ok() {
+        true => Ok(written.to_owned()),
+        false => Err(wrong()),
+    }
+}
+
 impl Records {
+    /// Whether records are kept.
+    pub fn are_kept(&self) -> bool {
+        self.file.is_some() || self.url.is_some()
+    }
+
     /// Finds what keeps records from being true.
     pub(super) fn check_proxy(&self, reader: &mut Reader<'_>, top: &Section<'_, '_>, proxy: &Proxy) {
-        if self.file.is_none() {
+        if !self.are_kept() {
             return;
         }
         let fault = match (proxy.mode, proxy.record_route) {
             (Mode::Stateless, _) => Fault::new(
                 "a stateless server keeps no call records",
-                "remove `file` in [records], or `mode = \"stateless\"` in [proxy]",
+                "remove [records], or `mode = \"stateless\"` in [proxy]",
             ),
             (_, false) => Fault::new(
                 "without Record-Route no BYE comes by here, so call records would not know when calls end",
-                "remove `file` in [records], or `record_route = false` in [proxy]",
+                "remove [records], or `record_route = false` in [proxy]",
             ),
             _ => return,
         };

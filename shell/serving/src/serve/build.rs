@@ -61,7 +61,7 @@ pub fn settings(
         message: config.limits.message(),
         calls: Room::of(&config.limits).calls.div_ceil(workers.max(1)),
         overload: config.overload.settings(workers),
-        records: config.records.file.is_some(),
+        records: config.records.are_kept(),
     }
     .watching(before)
 }

@@ -4,7 +4,7 @@ use super::wall_micros;
 use crate::absolute;
 use crate::memory::Room;
 use crate::startup::Failure;
-use call_log::{CallLog, Counts, FileOptions, Format, Options, RING_BYTES, Teller};
+use call_log::{CallLog, Counts, FileOptions, Format, HttpOptions, Options, RING_BYTES, Rotation, Teller};
 use call_records::Limits;
 use control::config::{Config, RecordFormat};
 use control::metrics::{Kind, Text};
@@ -25,31 +25,59 @@ pub(super) fn start(
     workers: usize,
 ) -> Result<(Option<CallLog>, Vec<Option<Teller>>), Failure> {
     let records = &config.records;
-    let Some(file) = &records.file else { return Ok((None, (0..workers).map(|_| None).collect())) };
+    if !records.are_kept() {
+        return Ok((None, (0..workers).map(|_| None).collect()));
+    }
     let format = match records.format {
         RecordFormat::Json => Format::Json,
         RecordFormat::Csv => Format::Csv,
     };
     let rotate_at = records.rotate_mb.saturating_mul(1_000_000);
     let calls = Room::of(&config.limits).calls;
+    let token = records.token_file.as_deref().map(control::admin::read_secret).transpose()?;
+    let http = records.url.as_ref().map(|url| HttpOptions {
+        url: url.clone(),
+        token: token.map(|(token, _)| token),
+        spool: records.spool_mb.saturating_mul(1_000_000),
+    });
     let options = Options {
         folder: absolute(&config.server.data_dir).join("records"),
         workers: u16::try_from(workers)?,
-        file: FileOptions { path: absolute(file), format, rotate_at, keep: records.keep },
+        file: records.file.as_ref().map(|file| FileOptions {
+            path: absolute(file),
+            format,
+            rotate_at,
+            rotation: Rotation::Renamed(records.keep),
+        }),
+        http,
         limits: Limits { calls, setup: SETUP, session: Some(SESSION) },
         ring_bytes: RING_BYTES,
         clock: || u64::try_from(wall_micros()).unwrap_or(0),
         on_thread: worker_runtime::take_turns_beside_workers,
     };
     let (log, tellers) = CallLog::start(&options)?;
-    log_events::records::call_records_kept(&options.file.path.display(), log.counts().open());
+    let file = options.file.as_ref().map(|file| file.path.display().to_string());
+    let places: Vec<String> = file.into_iter().chain(records.url.clone()).collect();
+    log_events::records::call_records_kept(&places.join(" "), log.counts().open());
     Ok((Some(log), tellers.into_iter().map(Some).collect()))
 }
 
 /// What was counted, as metrics.
 pub(super) fn metrics(counts: &Counts, text: &mut Text<'_>) {
-    let rows: [(&str, &str, Kind, u64); 6] = [
+    let rows: [(&str, &str, Kind, u64); 8] = [
         ("strowger_call_records_total", "Call records written.", Kind::Counter, counts.records()),
+        (
+            "strowger_call_records_sent_total",
+            "Call records that the server at `url` has accepted.",
+            Kind::Counter,
+            counts.sent(),
+        ),
+        (
+            "strowger_call_record_refusals_total",
+            "Attempts to send call records that failed.",
+            Kind::Counter,
+            counts.refused(),
+        ),
         (
             "strowger_call_record_events_lost_total",
             "Events of calls for which there was no room because records could not be written.",

@@ -196,14 +196,14 @@ fn files_that_keys_name_are_checked() {
     std::fs::create_dir_all(&dir).unwrap();
     let file = dir.join("strowger.toml");
     let text = "[admin]\ntoken_file = 'token'\n[balance]\nnodes = ['sip:192.0.2.1']\nprevious_secret = 'before'\n\
-         [tls]\nticket_keys = 'tickets'\n[websocket]\ntoken_secret = 'connecting'";
+         [tls]\nticket_keys = 'tickets'\n[websocket]\ntoken_secret = 'connecting'\n[records]\ntoken_file = 'token'";
     std::fs::write(&file, text).unwrap();
     let found = || {
         let loaded = Config::load(Some(&file), &Overrides::default(), METHODS).unwrap();
         loaded.check_files().into_iter().map(|found| (found.line, found.message)).collect::<Vec<_>>()
     };
     let missing = found();
-    assert_eq!(missing.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [2, 5, 7, 9], "{missing:?}");
+    assert_eq!(missing.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [2, 5, 7, 9, 11], "{missing:?}");
     assert!(
         missing[0].1.starts_with("token_file cannot be used: ")
             && missing[0].1.contains("token: No such file")
@@ -325,13 +325,13 @@ fn fifo_is_no_configuration() {
     assert!(errors[0].message.starts_with("cannot read: is a FIFO"), "{}", errors[0]);
     let text = format!(
         "[admin]\ntoken_file = '{0}'\n[balance]\nprevious_secret = '{0}'\n[tls]\nticket_keys = '{0}'\n\
-         [websocket]\ntoken_secret = '{0}'\n",
+         [websocket]\ntoken_secret = '{0}'\n[records]\ntoken_file = '{0}'\n",
         fifo.display()
     );
     let file = dir.join("strowger.toml");
     std::fs::write(&file, text).unwrap();
     let found = Config::load(Some(&file), &Overrides::default(), METHODS).unwrap().check_files();
-    assert_eq!(found.len(), 4);
+    assert_eq!(found.len(), 5);
     assert!(found.iter().all(|found| found.message.contains("is a FIFO")), "{found:?}");
     std::fs::remove_dir_all(&dir).unwrap();
 }
@@ -405,4 +405,25 @@ fn phones_are_asked_for_keepalives_before_their_streams_end() {
     {
         assert_eq!(timer(idle), seconds, "{idle}");
     }
+}
+
+#[test]
+fn urls_of_records_are_checked() {
+    for url in
+        ["https://records.example.com/v1/calls?key=1", "http://127.0.0.1:9000", "https://[2001:db8::1]/"]
+    {
+        assert!(good(&format!("[records]\nurl = '{url}'")).records.are_kept(), "{url}");
+    }
+    for url in [
+        "ftp://example.com/",
+        "https://",
+        "https://user:password@example.com/",
+        "https://a b/",
+        "example.com",
+    ] {
+        let text = format!("[records]\nurl = '{url}'");
+        let errors = Config::parse("t", &text, &Overrides::default(), METHODS).expect_err(url);
+        assert!(errors[0].message.contains("is not a URL of HTTP"), "{url}: {errors:?}");
+    }
+    assert!(!good("[records]\nkeep = 3").records.are_kept());
 }
