@@ -28,7 +28,7 @@ FUZZ_SECONDS ?= 600
 # Seeds of the simulator in one run.
 SIM_SEEDS ?= 1000
 
-# Options of `make lab-honesty`: --short tries everything in six minutes, without a word about verdicts.
+# Options of `make lab-honesty`: --short tries everything in 15 minutes, and its verdicts say nothing.
 HONESTY_ARGS ?=
 
 # One line before each step, so that a long log can be searched.
@@ -90,10 +90,11 @@ prose:
 	$(call section,prose)
 	python3 verify/prose.py
 
-# What the benches of the balancer pass and fail on, by examples.
+# What benches pass and fail on, by examples.
 .PHONY: verdicts
 verdicts:
 	$(call section,verdicts of the benches)
+	python3 verify/bench/bench_test.py
 	python3 verify/bench/verdicts_test.py
 
 # The advisory database lives on a git host; without it the other three checks still decide.
@@ -194,7 +195,7 @@ fuzz: setup-test ## every fuzz target for FUZZ_SECONDS (600)
 
 # ---------------------------------------------------------------- measure it
 .PHONY: lab-honesty
-lab-honesty: setup-build ## verdicts of `lab` where the truth is known: five equal pairs, one 5 % slower (40 minutes)
+lab-honesty: setup-build ## verdicts of `lab` where the truth is known: five equal pairs, one 5 % slower (45 minutes)
 	$(BUILD_RELEASE)
 	python3 lab/honesty/run.py --bin $(RELEASE) --out $(TARGET)/honesty-$$(date +%Y%m%d-%H%M%S) $(HONESTY_ARGS)
 

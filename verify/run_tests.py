@@ -30,7 +30,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CARGO = os.environ.get('CARGO', 'cargo')
 # Test programs of verify/live that measure, and others that compare times with a clock.
 MEASURING = {'live/' + name for name in (
-    'lab', 'load', 'load_honesty', 'load_search', 'load_sipp', 'load_stops', 'overload', 'room', 'sieve', 'users')}
+    'lab', 'load', 'load_honesty', 'load_search', 'load_sipp', 'load_stops', 'mixed', 'overload', 'room', 'sieve', 'users')}
 MEASURING_PACKAGES = {'worker-runtime'}
 # Folders of packages whose tests wait for threads, sockets and files, as verify/live does.
 CLOCKED = ('shell/', 'load/runner', 'lab/runner')

@@ -182,14 +182,11 @@ test_tools() {
 
 bench_tools() {
     build
-    apt_for python3 python3 sysctl procps sipp sip-tester kamailio kamailio perf linux-perf taskset util-linux \
-        tcpdump tcpdump
+    apt_for python3 python3 sysctl procps sipp sip-tester kamailio kamailio taskset util-linux
     # Its TLS is loaded where Kamailio keeps its modules.
     ls /usr/lib/*/kamailio/modules/tls.so >/dev/null 2>&1 || apt_install kamailio-tls-modules
     # Kamailio's tables for SQLite come with it.
     [ -e /usr/share/kamailio/db_sqlite ] || apt_install kamailio-sqlite-modules || say 'bench-ablations leaves the database out'
-    # Where the machine hides its counters, instructions are counted in an emulated one.
-    perf stat -x ';' -e instructions:u true 2>&1 | grep -q '^[0-9]' || emulation_tools
 }
 
 emulation_tools() {

@@ -7,6 +7,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -45,10 +46,17 @@ def outcome(args, name, definition, more):
     """Runs an experiment; its verdict, claim and reason."""
     command = [args.bin, "lab", "run", HERE / definition, "--out", args.out / name, "--output", "json", *more]
     command += SHORT * args.short + ["--share-machine"] * args.share_machine
-    done = subprocess.run(command, stdout=subprocess.PIPE, timeout=LONGEST, check=False)
-    if done.returncode == 2:
+    # A session of its own: Ctrl-C reaches it once, from here, and it ends the servers that it started.
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        printed, _ = running.communicate(timeout=LONGEST)
+    except (KeyboardInterrupt, subprocess.TimeoutExpired):
+        running.send_signal(signal.SIGINT)
+        running.communicate()
+        raise
+    if running.returncode == 2:
         return "no verdict", None, "it did not run"
-    found = json.loads(done.stdout)
+    found = json.loads(printed)
     return found["verdict"], next(iter(found["claims"]), None), found["reason"]
 
 

@@ -39,10 +39,10 @@ impl Costs {
         let sum = |of: [Option<f64>; 2]| of.into_iter().flatten().reduce(|a, b| a + b);
         let waits = [sampled("system.waits"), sampled("system.preemptions")];
         Costs {
-            calls: counted("calls.succeeded"),
+            calls: run.succeeded(),
             messages: messages(run),
             registrations: sum(["registrations_ok", "refreshes_ok"].map(counted)).or_else(|| registers(run)),
-            cpu: load.server_cpu_percent.map(|percent| percent * 1e4 * seconds),
+            cpu: run.cpu().map(|percent| percent * 1e4 * seconds),
             instructions: sampled("system.instructions"),
             cycles: sampled("system.cycles"),
             cache_misses: sampled("system.cache_misses"),

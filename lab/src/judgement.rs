@@ -14,7 +14,11 @@ use crate::statistics::{
 };
 
 /// Figures that every report has, beside those of the claims.
-const USUAL: [(Measure, Option<Statistic>); 8] = [
+const USUAL: [(Measure, Option<Statistic>); 18] = [
+    (Measure::Users, None),
+    (Measure::UsersPerCore, None),
+    (Measure::Registered, None),
+    (Measure::Refresh, Some(Statistic::Percentile(99_000))),
     (Measure::Calls, None),
     (Measure::Success, None),
     (Measure::Setup, Some(Statistic::Percentile(50_000))),
@@ -23,6 +27,12 @@ const USUAL: [(Measure, Option<Statistic>); 8] = [
     (Measure::Cpu, None),
     (Measure::Memory, None),
     (Measure::Retransmissions, None),
+    (Measure::Connect, Some(Statistic::Percentile(50_000))),
+    (Measure::Exchange, Some(Statistic::Percentile(50_000))),
+    (Measure::FirstAnswer, Some(Statistic::Percentile(50_000))),
+    (Measure::Slab, None),
+    (Measure::OwnMemory, None),
+    (Measure::Associations, None),
 ];
 
 /// Facts of the machine that runs of a block share: they are compared with each other.

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod associations;
 pub mod beside;
 pub mod checks;
 pub mod costs;

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use load::backend::NodeReport;
 use load::report::{Distribution, Fact, Report, SeriesReport};
 
+use crate::associations::Associations;
 use crate::checks::Checks;
 use crate::costs::Costs;
 use crate::experiment::{Measure, Quantity, Run, Statistic};
@@ -41,6 +42,8 @@ pub struct RunRecord {
     pub steady: Option<bool>,
     /// What was seen of it beside its figures.
     pub checks: Checks,
+    /// What associations cost; nothing where the run made calls.
+    pub associations: Option<Associations>,
     /// Why the run says nothing about the system; empty if it does.
     pub void: Vec<String>,
     /// Why only some figures of the run count; empty if all do.
@@ -99,6 +102,11 @@ impl MadeRun {
     }
 }
 
+/// Samples of a network of namespaces: datagrams sent into it by both sides.
+pub const SENT: &str = "network.sent";
+/// Datagrams out of it that programs on either side read.
+pub const DELIVERED: &str = "network.delivered";
+
 impl RunRecord {
     /// Reads what [`RunRecord::to_json`] wrote.
     ///
@@ -150,26 +158,76 @@ impl RunRecord {
             return self.latency(quantity.measure.name(), quantity.statistic);
         }
         match quantity.measure {
+            share if share.share().is_some() => load.metric(share.share()?),
             Measure::Calls => Some(self.succeeded()? / positive(load.windows.measured)?),
-            Measure::Success => load.metric("calls.success"),
+            Measure::Conformance => self.conformance(),
+            Measure::Sessions => load.metric("sessions.rate"),
+            Measure::Refreshes => load.metric("reregistrations.rate"),
+            Measure::Users => load.peak.as_ref().filter(|peak| peak.unit == "users")?.load,
+            Measure::UsersPerCore => Some(self.users()? / positive(self.cpu()? / 100.0)?),
             Measure::Failures => load.metric("calls.failed"),
             Measure::Retransmissions => load.metric("retransmissions"),
-            Measure::Cpu => load.server_cpu_percent,
-            Measure::Memory => load.server_memory_mib,
+            Measure::Cpu => self.cpu(),
+            Measure::Memory => Some(load.server_memory_mib? + self.at_end("database.memory").unwrap_or(0.0)),
             Measure::Peak => load.peak.as_ref()?.load,
             Measure::Recovery => self.recovery(),
+            Measure::Slab => self.associations.as_ref()?.slab(),
+            Measure::OwnMemory => self.associations.as_ref()?.own_bytes,
+            Measure::Associations => Some(self.associations.as_ref()?.held as f64),
+            Measure::Lost => self.lost(),
             cost => Costs::of(self).figure(cost),
         }
     }
 
-    /// Calls that succeeded in the measurement.
-    fn succeeded(&self) -> Option<f64> {
+    /// Processor time of the system and of its database in the measurement, percent of one processor.
+    pub fn cpu(&self) -> Option<f64> {
+        let database = self.within("database.cpu");
+        let mean = database.iter().sum::<f64>() / (database.len() as f64).max(1.0);
+        Some(self.load.server_cpu_percent? + mean)
+    }
+
+    /// The last sample of the measurement.
+    fn at_end(&self, key: &str) -> Option<f64> {
+        self.within(key).last().copied()
+    }
+
+    /// Users of the population; of a search those of the run that stands for its answer.
+    fn users(&self) -> Option<f64> {
+        let fact = self.load.parameters.iter().find(|fact| fact.name == "users")?;
+        fact.value.parse().ok()
+    }
+
+    /// The least share of what may fail.
+    fn conformance(&self) -> Option<f64> {
+        let shares = ["calls.success", "callee.success", "registrations.success", "transactions.success"];
+        shares.iter().filter_map(|key| self.load.metric(key)).min_by(f64::total_cmp)
+    }
+
+    /// Calls that succeeded in the measurement. Those of users may last longer than it: there the calls count
+    /// that ended in it, for which others begin.
+    pub(crate) fn succeeded(&self) -> Option<f64> {
+        if self.load.workload == "population" {
+            return self.ended_well();
+        }
         self.load.measured.get("calls.succeeded").map(|calls| *calls as f64)
     }
 
+    /// Calls that came to their good end within the measurement, by the time series.
+    fn ended_well(&self) -> Option<f64> {
+        let series = &self.load.series;
+        let from = self.load.windows.before();
+        let until = from + self.load.windows.measured;
+        let half = series.interval / 2.0;
+        let pairs = series.time.iter().zip(series.column("succeeded"));
+        let inside = pairs.filter(|(at, _)| **at >= from - half && **at + half <= until);
+        let rates: Vec<f64> = inside.filter_map(|(_, rate)| *rate).collect();
+        (!rates.is_empty())
+            .then(|| rates.iter().sum::<f64>() / rates.len() as f64 * self.load.windows.measured)
+    }
+
     /// Seconds from a fault until a whole second has half of the successful calls that a second had before
-    /// the first fault, and no failed one; the longest of all faults. Only seconds that begin after the fault
-    /// count. Where none comes, the time to the end of the measurement.
+    /// the first fault, and no failed one; the longest of all faults. Only seconds that begin after the
+    /// fault count. Where none comes, the time to the end of the measurement.
     fn recovery(&self) -> Option<f64> {
         let series = &self.load.series;
         let (good, bad) = (series.column("succeeded"), series.column("failed"));
@@ -210,6 +268,16 @@ impl RunRecord {
             pairs.iter().filter(|(at, _)| *at >= from).map(|(_, count)| *count).collect()
         };
         median(&since(from)).or_else(|| median(&since(0.0))).unwrap_or(0.0)
+    }
+
+    /// Percent of the datagrams that were sent between generator and system. Those under way at the ends
+    /// of the measurement may be counted on one side alone.
+    fn lost(&self) -> Option<f64> {
+        let sum = |key: &str| self.within(key).iter().sum::<f64>();
+        let sent = positive(sum(SENT))?;
+        let missing = sent - sum(DELIVERED);
+        // Less than one is a matter of the length of seconds.
+        Some(if missing < 1.0 { 0.0 } else { 100.0 * missing / sent })
     }
 
     /// Milliseconds.
@@ -351,6 +419,49 @@ mod tests {
     }
 
     #[test]
+    fn cost_of_a_system_has_that_of_its_database() {
+        let mut record = record();
+        record.load.server_memory_mib = Some(50.0);
+        record.window = (0.0, 3.0);
+        let column = |key: &str, values: [f64; 3]| Column {
+            key: key.to_owned(),
+            unit: String::new(),
+            values: values.map(Some).to_vec(),
+        };
+        let columns =
+            vec![column("database.cpu", [20.0, 40.0, 60.0]), column("database.memory", [1.0, 2.0, 3.0])];
+        record.samples = SeriesReport { interval: 1.0, time: vec![0.0, 1.0, 2.0], columns };
+        assert_eq!(record.figure(quantity(Measure::Cpu)), Some(50.0));
+        assert_eq!(record.figure(quantity(Measure::CpuPerCall)), Some(5_000.0));
+        assert_eq!(record.figure(quantity(Measure::Memory)), Some(53.0));
+        record.load.parameters = vec![Fact::new("users", 1_000)];
+        assert_eq!(record.figure(quantity(Measure::UsersPerCore)), Some(2_000.0));
+    }
+
+    #[test]
+    fn calls_of_users_count_when_they_end() {
+        let mut record = with_series([9.0, 9.0, 3.0, 3.0, 3.0, 5.0, 5.0, 5.0, 1.0], [0.0; 9]);
+        record.load.workload = "population".to_owned();
+        // Of the seven seconds from 2 on.
+        assert_eq!(record.figure(quantity(Measure::Calls)), Some(25.0 / 7.0));
+    }
+
+    #[test]
+    fn conformance_is_the_least_share() {
+        let mut record = record();
+        let row = |key: &str, value: f64| load::report::MetricRow {
+            key: key.to_owned(),
+            value: Some(value),
+            ..Default::default()
+        };
+        record.load.metrics =
+            vec![row("calls.success", 100.0), row("registrations.success", 99.5), row("ser", 40.0)];
+        assert_eq!(record.figure(quantity(Measure::Conformance)), Some(99.5));
+        assert_eq!(record.figure(quantity(Measure::Registered)), Some(99.5));
+        assert_eq!(record.figure(quantity(Measure::Ser)), Some(40.0));
+    }
+
+    #[test]
     fn run_without_calls_has_no_figures_for_a_call() {
         let empty = RunRecord::default();
         for (_, measure) in Measure::ALL {
@@ -432,6 +543,31 @@ mod tests {
         record.window = (1.0, 4.0);
         assert_eq!(record.within("system.cpu"), [2.0, 4.0]);
         assert_eq!(record.within("none"), [0.0; 0]);
+    }
+
+    #[test]
+    fn lost_datagrams_are_a_share_of_those_sent_in_the_window() {
+        let mut record = record();
+        let column = |key: &str, values: [f64; 4]| Column {
+            key: key.to_owned(),
+            unit: "1/s".to_owned(),
+            values: values.map(Some).to_vec(),
+        };
+        record.samples = SeriesReport {
+            interval: 1.0,
+            time: vec![0.0, 1.0, 2.0, 3.0],
+            columns: vec![
+                column(SENT, [900.0, 100.0, 300.0, 900.0]),
+                column(DELIVERED, [0.0, 99.0, 297.0, 0.0]),
+            ],
+        };
+        record.window = (1.0, 3.0);
+        let lost = record.figure(quantity(Measure::Lost)).expect("both are counted");
+        assert!((lost - 1.0).abs() < 1e-9, "{lost}");
+        // More read than sent: the rest was under way before.
+        record.window = (2.0, 3.0);
+        record.samples.columns[1].values[2] = Some(301.0);
+        assert_eq!(record.figure(quantity(Measure::Lost)), Some(0.0));
     }
 
     #[test]

@@ -8,7 +8,6 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import balance_failure  # noqa: E402  (after the path is set)
-import records  # noqa: E402
 import verdicts  # noqa: E402
 
 
@@ -135,63 +134,7 @@ class Counters(unittest.TestCase):
             self.assertEqual(len(verdicts.counters(self.found(**broken))), 1, broken)
 
 
-class Records(unittest.TestCase):
-    def test_a_command_names_no_folder_of_the_machine(self):
-        root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(records.__file__))))
-        given, sys.argv = sys.argv, [root + '/verify/bench/answer.py', '--bin', root + '/target/release/strowger']
-        try:
-            self.assertEqual(records.command(), 'python3 verify/bench/answer.py --bin target/release/strowger')
-        finally:
-            sys.argv = given
-
-
-class Cost(unittest.TestCase):
-    def test_instructions(self):
-        of = lambda ours, theirs: [dict(workload='balance', server='strowger', instructions=ours),
-                                   dict(workload='balance', server='kamailio', instructions=theirs)]
-        self.assertEqual(verdicts.cost(of(104e3, 280e3)), [])
-        here = [dict(r, instructions_call=r.pop('instructions')) for r in of(110e3, 280e3)]
-        self.assertEqual(len(verdicts.cost(here)), 1)
-        self.assertEqual(len(verdicts.cost(of(110e3, 280e3))), 1)
-        for nothing in ([], of(104e3, 280e3)[:1], of(104e3, None)):
-            self.assertEqual(len(verdicts.cost(nothing)), 1)
-
-    def test_time(self):
-        of = lambda p99, busy=None, core=0.5, calls=20000: dict(
-            strowger=dict(p99=p99, core=core, calls=calls), busy=busy and dict(p99=busy, core=1.0, calls=20000), kamailio=dict(p99=9000, core=0.9))
-        self.assertEqual(verdicts.added(of(200)), [])
-        self.assertEqual(verdicts.added(of(320, 126)), [])
-        for bad in (of(201), of(320, 210), of(100, core=0.2), of(100, core=0.9), of(100, calls=9999), {}, dict(busy=dict(p99=100, core=1.0, calls=20000))):
-            self.assertEqual(len(verdicts.added(bad)), 1, bad)
-        said = verdicts.holds(of(320, 126))
-        self.assertIn('320 us without busy_poll, p99 at 50 % of its core without it: more than 200', said[0])
-        self.assertIn('126 us with busy_poll', said[1])
-        self.assertTrue(said[1].endswith('within 200'))
-        self.assertEqual(verdicts.holds({}), [])
-
-
-class Generator(unittest.TestCase):
-    def test_each_goal(self):
-        best = {('call', 'sipp'): 8e3, ('call', 'strowger'): 36e3, ('register', 'sipp'): 24e3, ('register', 'strowger'): 160e3}
-        self.assertEqual(verdicts.generator(best, dict(call=41e4)), [])
-        self.assertEqual(len(verdicts.generator(best, dict(call=39e4))), 1)
-        for flow in ('call', 'register'):
-            self.assertEqual(len(verdicts.generator(dict(best) | {(flow, 'strowger'): 3.9 * best[flow, 'sipp']},
-                                                    dict(call=41e4))), 1, flow)
-
-    def test_what_is_missing_is_not_shown(self):
-        self.assertEqual(len(verdicts.generator({}, {})), 3)
-        nothing = float('nan')
-        best = {('call', 'sipp'): nothing, ('call', 'strowger'): 36e3, ('register', 'sipp'): 24e3, ('register', 'strowger'): 160e3}
-        self.assertEqual(len(verdicts.generator(best, dict(call=41e4))), 2)
-        self.assertEqual(len(verdicts.generator(dict(best) | {('call', 'sipp'): 8e3}, {})), 1, 'the engine alone was left out')
-
-    def test_instructions_of_a_call(self):
-        self.assertEqual(verdicts.emulated({500: 115e3, 1500: 96e3, 4000: 67e3}), [], 'low rates are not asked')
-        self.assertEqual(len(verdicts.emulated({1500: 111e3, 4000: 112e3})), 2)
-        for nothing in ({}, {500: 60e3}, {1500: float('nan')}):
-            self.assertEqual(len(verdicts.emulated(nothing)), 1)
-
+class Users(unittest.TestCase):
     def test_registered_users(self):
         phase = dict(name='refresh', captured=60000, own=900)
         good = dict(bytes_counted=150, bytes_resident=200, phases=[phase])

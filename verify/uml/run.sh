@@ -1,18 +1,21 @@
 #!/usr/bin/env bash
 # Run a program inside user-mode Linux, whose kernel has SCTP and networks of its own.
 #
-#   verify/uml/run.sh [-t SECONDS] PROGRAM [ARGUMENT ...]
+#   verify/uml/run.sh [-t SECONDS] [-m MEMORY] PROGRAM [ARGUMENT ...]
 #
 # The guest shares this machine's files and the working folder. It is root, has an empty /run, TMPDIR=/run/tmp, and the
 # loopback interface. Environment variables whose names begin with STROWGER_ are passed on. The output is that of the
 # program, after its end, and so is the exit status; 124: it took longer than SECONDS [default: 120], 125: no guest came
-# up. It boots in about two seconds and needs no privileges, but Debian's user-mode-linux, kmod and a C compiler.
+# up. MEMORY is that of the guest [default: 512M]. It boots in about two seconds and needs no privileges, but Debian's
+# user-mode-linux, kmod and a C compiler.
 set -euo pipefail
 
 seconds=120
-while getopts t: option; do
+memory=512M
+while getopts t:m: option; do
     case $option in
     t) seconds=$OPTARG ;;
+    m) memory=$OPTARG ;;
     *) exit 2 ;;
     esac
 done
@@ -60,7 +63,7 @@ INIT
 chmod +x "$work/init"
 
 rc=0
-LD_PRELOAD="$work/xsave.so" timeout --kill-after 5 "$seconds" "$linux" mem=512M rootfstype=hostfs root=/dev/root \
+LD_PRELOAD="$work/xsave.so" timeout --kill-after 5 "$seconds" "$linux" mem="$memory" slab_nomerge rootfstype=hostfs root=/dev/root \
     rootflags=/ rw init="$work/init" con=null con0=fd:0,fd:1 uml_dir="$work/" quiet \
     </dev/null >"$work/console" 2>&1 || rc=$?
 [ ! -e "$work/out" ] || cat "$work/out"

@@ -6,12 +6,14 @@
 import argparse
 import contextlib
 import itertools
+import json
 import os
 import re
 import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import unittest
 
 import rig
@@ -430,6 +432,47 @@ class Generator(Served):
         self.assertTrue(any(b'ready' in line for line in callee.stderr))
         for way in ('s1', 'sn'):
             self.load('-sn', 'uac', '-t', way, '-i', '127.0.0.2', '127.0.0.3:5070', '-r', '30', '-m', '30')
+
+
+class Lab(unittest.TestCase):
+    """`strowger lab` with associations."""
+
+    EXPERIMENT = """
+repetitions = 1
+[system.one-to-one]
+kind = "echo"
+sockets = "one-to-one"
+[system.one-to-many]
+kind = "front-end"
+sockets = "one-to-many"
+[system.piggyback]
+kind = "echo"
+sockets = "one-to-many"
+piggyback = true
+[workload]
+associations = 300
+"""
+
+    def test_associations_of_both_styles_are_measured(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = os.path.join(folder, 'sctp.toml')
+            with open(file, 'w') as out:
+                out.write(self.EXPERIMENT)
+            done = subprocess.run([os.environ[rig.BINARY], 'lab', 'run', '--output', 'json', '--out', folder, file],
+                                  stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=6 * LIMIT)
+            found = json.loads(done.stdout)
+            with open(os.path.join(folder, 'report.html')) as page:
+                page = page.read()
+        self.assertEqual(found['verdict'], 'MEASURED', found)
+        figures = {(f['subject'], f['quantity']): f['median'] for f in found['figures']}
+        for system in ('one-to-one', 'one-to-many', 'piggyback'):
+            self.assertEqual(figures[system, 'associations'], 300)
+            self.assertGreater(figures[system, 'p50 of first-answer'], 0)
+            self.assertGreater(figures[system, 'slab/association'], 1_000)
+        self.assertGreater(figures['one-to-one', 'p50 of connect'], 0)
+        # The request is a part of the set-up.
+        self.assertNotIn(('piggyback', 'p50 of connect'), figures)
+        self.assertIn('s:COOKIE-ECHO+s:DATA', page)
 
 
 def listens(table, callee):

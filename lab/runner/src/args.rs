@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use crate::serve::ServeArgs;
+
 /// What follows the help of `strowger lab`.
 pub const EXAMPLES: &str = "Examples:
   strowger lab plan lab/quick.toml
@@ -52,6 +54,14 @@ pub enum LabCommand {
 /// Servers that experiments measure.
 #[derive(Subcommand, Debug)]
 pub enum LabServer {
+    /// Read datagrams and answer none
+    Sink {
+        /// Listen here
+        own: SocketAddr,
+        /// The receive buffer of the socket, octets [default: that of the kernel]
+        #[arg(long, value_name = "OCTETS")]
+        receive_buffer: Option<usize>,
+    },
     /// Relay datagrams between two addresses, unread: the floor under every proxy
     Relay {
         /// Listen here
@@ -61,6 +71,10 @@ pub enum LabServer {
         /// The other side
         callee: SocketAddr,
     },
+    /// Send back what comes
+    Echo(ServeArgs),
+    /// Read SIP requests and answer 200, without memory of them
+    FrontEnd(ServeArgs),
 }
 
 /// The form of what is printed.

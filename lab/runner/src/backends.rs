@@ -52,7 +52,7 @@ impl Backends {
     ) -> Result<Backends, String> {
         let mut backends = Backends::default();
         for _ in 0..workload.backends {
-            backends.places.push(SocketAddr::new(addresses.fresh()?, PORT));
+            backends.places.push(SocketAddr::new(addresses.far()?, PORT));
         }
         let mut commands = Vec::new();
         if workload.has_capacity() {

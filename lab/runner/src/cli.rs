@@ -19,8 +19,10 @@ use crate::archive::Archive;
 use crate::args::{
     CompareArgs, ExperimentArgs, LabCommand, LabServer, Output, PlanArgs, ReportArgs, RunArgs,
 };
+use crate::associations::{NO_SCTP, kernel_has_sctp};
+use crate::serve::{self, Role};
 use crate::session::{self, Asked, Work};
-use crate::{history, lock, relay, reproduce};
+use crate::{history, lock, network, relay, reproduce, sink};
 
 /// Wrong usage, or a part did not start.
 const USAGE: u8 = 2;
@@ -42,12 +44,7 @@ pub fn run(command: &LabCommand) -> ExitCode {
         LabCommand::Compare(args) => compare(args),
         LabCommand::Reproduce(args) => reproduce::run(args),
         LabCommand::History(args) => history::run(args),
-        LabCommand::Serve { server: LabServer::Relay { own, caller, callee } } => {
-            let ready = || say::err(format_args!("strowger lab ready: relay at {own}"));
-            relay::run(*own, *caller, *callee, ready)
-                .map(|()| 0)
-                .map_err(|error| format!("relay at {own}: {error}"))
-        }
+        LabCommand::Serve { server } => serve_one(server),
     };
     match done {
         Ok(status) => ExitCode::from(status),
@@ -58,6 +55,23 @@ pub fn run(command: &LabCommand) -> ExitCode {
             ExitCode::from(USAGE)
         }
     }
+}
+
+/// Runs a small server until it is ended.
+fn serve_one(server: &LabServer) -> Result<u8, String> {
+    let (name, own, done) = match server {
+        LabServer::Echo(args) => return serve::run(args, Role::Echo).map(|()| 0),
+        LabServer::FrontEnd(args) => return serve::run(args, Role::FrontEnd).map(|()| 0),
+        LabServer::Relay { own, caller, callee } => {
+            let ready = || say::err(format_args!("strowger lab ready: relay at {own}"));
+            ("relay", own, relay::run(*own, *caller, *callee, ready))
+        }
+        LabServer::Sink { own, receive_buffer } => {
+            let ready = || say::err(format_args!("strowger lab ready: sink at {own}"));
+            ("sink", own, sink::run(*own, *receive_buffer, ready))
+        }
+    };
+    done.map(|()| 0).map_err(|error| format!("{name} at {own}: {error}"))
 }
 
 /// The text of a file that an operator named.
@@ -138,15 +152,25 @@ fn personal(args: &ExperimentArgs) -> Option<PathBuf> {
 fn plan(args: &PlanArgs) -> Result<u8, String> {
     let (experiment, _) = read(&args.experiment)?;
     let plan = experiment.plan().map_err(lines)?;
+    possible(&experiment)?;
     let spread = spread_in(&folder_of(&args.experiment.file), &experiment);
     match args.output {
         Output::Json => say::out(format_args!("{:#}\n", experiment.plan_json(&plan, spread))),
         Output::Text => say::out(format_args!("{}", experiment.plan_text(&plan, spread))),
     }
+    if args.output == Output::Text && needs_sctp(&experiment) && !kernel_has_sctp() {
+        say::out(format_args!("\nIt cannot be run here: {NO_SCTP}\n"));
+    }
     if args.show_origin {
         say::out(format_args!("\n{}", experiment.settings_text()));
     }
     Ok(0)
+}
+
+/// Whether a system has sockets of SCTP.
+fn needs_sctp(experiment: &Experiment) -> bool {
+    let systems = experiment.setups().iter().flat_map(|setup| setup.systems.values());
+    systems.into_iter().any(|system| system.serves_associations() && system.sockets.need_sctp())
 }
 
 /// How much runs spread in the results of the same experiment, if they are in the usual folder: the most of
@@ -160,6 +184,14 @@ fn spread_in(folder: &Path, experiment: &Experiment) -> Option<Spread> {
     let percent = controls.filter_map(|control| control.spread_percent).max_by(f64::total_cmp)?;
     let blocks = outcome.looks.last().map_or(0, |look| look.blocks);
     Some(Spread::Measured { relative: percent / 100.0, blocks })
+}
+
+/// Whether this machine has the networks that the runs need.
+fn possible(experiment: &Experiment) -> Result<(), String> {
+    network::check(experiment.setups()).map_err(|why| {
+        let written = experiment.settings().iter().find(|setting| setting.key == "network.kind");
+        written.map_or_else(|| why.clone(), |setting| format!("{}: {why}", setting.origin))
+    })
 }
 
 /// What is run. `made`: the looks of the outcome that is there.
@@ -182,6 +214,10 @@ fn run_experiment(args: &RunArgs) -> Result<u8, String> {
     let (experiment, texts) = read(&args.experiment)?;
     // What cannot be run leaves no folder.
     experiment.plan().map_err(lines)?;
+    if needs_sctp(&experiment) && !kernel_has_sctp() {
+        return Err(format!("{}: {NO_SCTP}", args.experiment.file.display()));
+    }
+    possible(&experiment)?;
     let out = args.out.clone().unwrap_or_else(|| folder_of(&args.experiment.file));
     fs::create_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
     let _in_use = (lock::folder(&out)?, lock::machine(args.share_machine)?);

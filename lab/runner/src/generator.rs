@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use lab::experiment::{ArrivalTimes, Connections, Transport, Workload};
+use lab::experiment::{ArrivalTimes, Connections, Contacts, Population, Transport, Workload};
 use load::report::Report;
 
 use crate::certificates::Certificates;
@@ -14,6 +14,10 @@ use crate::sip::{self, DOMAIN};
 
 /// Lines of the injection file: callers are used in turn.
 const CALLERS: u32 = 10_000;
+/// The port of the mailbox of a population, at the generator's address.
+const MAILBOX: u16 = 5_090;
+/// Calls under way have this time to end beyond their length.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// A run's own deviation from its schedule is judged by the runner's rules on the report; this is its own
 /// limit.
 const LATENESS_MS: &str = "5";
@@ -27,6 +31,8 @@ pub struct Generator<'a> {
     pub folder: &'a Path,
     /// What it does.
     pub workload: &'a Workload,
+    /// Its population, if it plays one.
+    pub population: Option<&'a Population>,
     /// Where it answers calls. It calls from the ports after this one.
     pub place: SocketAddr,
     /// Where calls go.
@@ -58,10 +64,9 @@ impl Generator<'_> {
         if let Some(pid) = self.system {
             command.args(["--server-pid", &pid.to_string()]);
         }
-        if workload.users > 0 {
-            self.population(&mut command, warm_up, measure);
-        } else {
-            self.scenario(&mut command, warm_up, measure)?;
+        match self.population {
+            Some(population) => self.people(&mut command, population, measure),
+            None => self.scenario(&mut command, warm_up, measure)?,
         }
         if let Some(certificates) = self.certificates {
             command.arg("--tls-cert").arg(certificates.chain()).arg("--tls-key").arg(certificates.key());
@@ -70,19 +75,21 @@ impl Generator<'_> {
         Ok(command)
     }
 
-    fn population(&self, command: &mut Command, warm_up: Duration, measure: Duration) {
+    fn people(&self, command: &mut Command, population: &Population, measure: Duration) {
         let workload = self.workload;
         command.args(["--users", &workload.users.to_string(), "--domain", DOMAIN]);
         command.args(["--compress", &workload.compress.to_string()]);
+        for pair in population.options() {
+            command.args(["--with", pair]);
+        }
+        if workload.mailbox {
+            command.args(["--mailbox", &mailbox(self.place).to_string()]);
+        }
         if workload.find_peak {
             self.search(command, measure);
+            command.args(["-rate_max", &workload.known_users().to_string()]);
         } else {
-            command.args([
-                "--measure",
-                &milliseconds(measure),
-                "--with",
-                &format!("warm_up={}", milliseconds(warm_up)),
-            ]);
+            command.args(["--measure", &milliseconds(measure)]);
         }
     }
 
@@ -116,6 +123,9 @@ impl Generator<'_> {
         if workload.find_peak {
             self.search(command, measure);
             return Ok(());
+        }
+        if !workload.hold.is_zero() {
+            command.args(["--cool-down", &milliseconds(workload.hold + PATIENCE)]);
         }
         if workload.arrivals == ArrivalTimes::Poisson {
             command.arg("--poisson");
@@ -161,11 +171,20 @@ impl Generator<'_> {
 }
 
 /// The contact at which callees are registered.
-pub fn contact(place: SocketAddr, transport: Transport) -> String {
-    match transport {
-        Transport::Udp => place.to_string(),
+pub fn contact(place: SocketAddr, workload: &Workload) -> String {
+    let place = match workload.contacts {
+        Contacts::Address => place.to_string(),
+        Contacts::Name => format!("{}.{DOMAIN}:{}", sip::USER, place.port()),
+    };
+    match workload.transport {
+        Transport::Udp => place,
         other => format!("{place};transport={}", other.name()),
     }
+}
+
+/// Where the mailbox of a population is.
+pub fn mailbox(place: SocketAddr) -> SocketAddr {
+    SocketAddr::new(place.ip(), MAILBOX)
 }
 
 /// How late generator and back ends may be, milliseconds: the option of the workload, or the usual limit.

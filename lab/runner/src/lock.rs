@@ -2,14 +2,15 @@
 //! each other.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
 
 /// The file of a folder of results that is locked.
 const LOCK: &str = ".lock";
-/// The file of the machine that is locked, in the first of [`FOLDERS`] that is there.
+/// The file of the machine that is locked. It is empty: it may belong to another user, and is only read.
 const MACHINE: &str = "strowger-lab.lock";
+/// Where it is: the first of these that this user may use.
 const FOLDERS: [&str; 3] = ["/run/lock", "/var/lock", "/tmp"];
 
 /// A file that no other program has locked. It is free again when this is dropped, or the program ends.
@@ -19,24 +20,16 @@ pub struct Lock(#[expect(dead_code, reason = "it is kept open")] File);
 /// Locks a folder of results.
 ///
 /// # Errors
-/// If another `lab run` uses it, or the file cannot be written.
+/// If another `lab run` uses it, or the file cannot be made.
 pub fn folder(out: &Path) -> Result<Lock, String> {
     let path = out.join(LOCK);
-    let failed = |error: io::Error| format!("{}: {error}", path.display());
-    let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path).map_err(failed)?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::Error(error)) => return Err(failed(error)),
-        Err(TryLockError::WouldBlock) => {
-            let other = fs::read_to_string(&path).unwrap_or_default();
-            return Err(format!(
-                "{}: in use by another `strowger lab`{}; wait for its end, or name another folder (--out)",
-                out.display(),
-                process(&other)
-            ));
-        }
-    }
-    note(&file).map_err(failed)?;
+    let file = opened(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    taken(&file, &path)?.map_err(|other| {
+        format!(
+            "{}: in use by another `strowger lab`{other}; wait for its end, or name another folder (--out)",
+            out.display()
+        )
+    })?;
     Ok(Lock(file))
 }
 
@@ -45,57 +38,66 @@ pub fn folder(out: &Path) -> Result<Lock, String> {
 /// # Errors
 /// If another experiment runs on it, or there is no place for the file.
 pub fn machine(share: bool) -> Result<Option<Lock>, String> {
-    if share {
-        return Ok(None);
-    }
-    let there = FOLDERS.iter().map(Path::new).find(|folder| folder.is_dir());
-    machine_in(there.unwrap_or(Path::new("/tmp"))).map(Some)
+    if share { Ok(None) } else { machine_in(&FOLDERS.map(Path::new)).map(Some) }
 }
 
-fn machine_in(folder: &Path) -> Result<Lock, String> {
-    let path = folder.join(MACHINE);
-    let failed = |error: io::Error| format!("{}: {error}", path.display());
-    let file = opened(&path).map_err(failed)?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::Error(error)) => return Err(failed(error)),
-        Err(TryLockError::WouldBlock) => {
-            let other = fs::read_to_string(&path).unwrap_or_default();
-            return Err(format!(
-                "another `strowger lab` measures on this machine{}: wait for its end; --share-machine runs both, \
-                 and each disturbs the other",
-                process(&other)
-            ));
-        }
+fn machine_in(folders: &[&Path]) -> Result<Lock, String> {
+    let mut why = "no folder for its lock".to_owned();
+    for folder in folders {
+        let path = folder.join(MACHINE);
+        let file = match opened(&path) {
+            Ok(file) => file,
+            Err(error) => {
+                why = format!("{}: {error}", path.display());
+                continue;
+            }
+        };
+        taken(&file, &path)?.map_err(|other| {
+            format!(
+                "another `strowger lab` measures on this machine{other}: wait for its end; --share-machine runs \
+                 both, and each disturbs the other"
+            )
+        })?;
+        return Ok(Lock(file));
     }
-    // The file may belong to another user: it can be locked all the same.
-    let _ = OpenOptions::new().write(true).open(&path).and_then(|file| note(&file));
-    Ok(Lock(file))
+    Err(format!("{why}; --share-machine runs without a lock of the machine"))
 }
 
-/// The file, for reading. It stays, as another user may have it open.
-fn opened(path: &PathBuf) -> io::Result<File> {
-    match File::open(path) {
+/// The file, for reading. It is made if it is not there.
+fn opened(path: &Path) -> io::Result<File> {
+    match regular_file::open(path) {
         // Linux refuses O_CREAT for another user's file in a folder such as /tmp, so it is opened first.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
             let made = OpenOptions::new().write(true).create_new(true).mode(0o644).open(path);
             match made {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-                _ => File::open(path),
+                Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+                _ => regular_file::open(path),
             }
         }
         other => other,
     }
 }
 
-/// Writes which process has it.
-fn note(mut file: &File) -> io::Result<()> {
-    file.set_len(0)?;
-    file.write_all(std::process::id().to_string().as_bytes())
+/// Locks a file, or says which process has it locked.
+fn taken(file: &File, path: &Path) -> Result<Result<(), String>, String> {
+    match file.try_lock() {
+        Ok(()) => Ok(Ok(())),
+        Err(TryLockError::WouldBlock) => Ok(Err(holder(file).unwrap_or_default())),
+        Err(TryLockError::Error(error)) => Err(format!("{}: {error}", path.display())),
+    }
 }
 
-fn process(text: &str) -> String {
-    text.trim().parse::<u32>().map_or_else(|_| String::new(), |pid| format!(" (process {pid})"))
+/// ` (process 1234)`, by the kernel's list of locks.
+fn holder(file: &File) -> Option<String> {
+    let inode = format!(":{}", file.metadata().ok()?.ino());
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    // "1: FLOCK  ADVISORY  WRITE 1234 fe:00:6490912 0 EOF"
+    let fields = locks.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let mut ours = fields.filter(|fields| {
+        fields.get(1) == Some(&"FLOCK") && fields.get(5).is_some_and(|place| place.ends_with(&inode))
+    });
+    let pid: u32 = ours.next()?.get(4)?.parse().ok()?;
+    Some(format!(" (process {pid})"))
 }
 
 #[cfg(test)]
@@ -116,11 +118,25 @@ mod tests {
     #[test]
     fn machine_in_use_is_refused_unless_it_is_shared() {
         let place = tempfile::tempdir().expect("a folder");
-        let first = machine_in(place.path()).expect("it is free");
-        let error = machine_in(place.path()).expect_err("it is in use");
+        // A folder that cannot be used is left out.
+        let folders = [Path::new("/proc"), place.path()];
+        let first = machine_in(&folders).expect("it is free");
+        let error = machine_in(&folders).expect_err("it is in use");
         assert!(error.contains("--share-machine") && error.contains("process"), "{error}");
         drop(first);
-        machine_in(place.path()).expect("it is free again");
+        machine_in(&folders).expect("it is free again");
         assert!(machine(true).expect("nothing is locked").is_none());
+        assert!(machine_in(&[Path::new("/proc")]).expect_err("it cannot be made").contains("/proc/"));
+    }
+
+    #[test]
+    fn lock_of_the_machine_writes_to_no_file() {
+        let place = tempfile::tempdir().expect("a folder");
+        // Anybody may put a link there, in a folder such as /tmp.
+        let victim = place.path().join("victim");
+        fs::write(&victim, "kept").expect("written");
+        std::os::unix::fs::symlink(&victim, place.path().join(MACHINE)).expect("linked");
+        let _lock = machine_in(&[place.path()]).expect("it is free");
+        assert_eq!(fs::read_to_string(&victim).expect("read"), "kept");
     }
 }

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use crate::leftovers;
+
 /// Lines of output kept; with more, those in the middle are counted only.
 const FIRST_LINES: usize = 2_000;
 const LAST_LINES: usize = 2_000;
@@ -66,6 +68,7 @@ impl Process {
     /// # Errors
     /// If the program cannot be started.
     pub fn start(command: &mut Command, cpus: &[u32]) -> io::Result<Process> {
+        leftovers::mark(command);
         let piped = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut groups = groups();
         let mut child = spawn_on(piped.process_group(0), cpus)?;
@@ -114,6 +117,15 @@ impl Process {
             }
             thread::sleep(LOOK);
         }
+    }
+
+    /// When a generator that is ready has its first message, by its line.
+    pub fn begins(&self) -> Instant {
+        let of_line = |line: &String| {
+            let (_, after) = line.split_once("; begins in ").filter(|_| is_ready(line))?;
+            Duration::try_from_secs_f64(after.split_whitespace().next()?.parse().ok()?).ok()
+        };
+        Instant::now() + self.locked().all().find_map(of_line).unwrap_or_default()
     }
 
     /// Waits for its end; nothing if it still runs at `until` or `stop` says so.

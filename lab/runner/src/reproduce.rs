@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::archive::Archive;
 use crate::args::{Output, ReproduceArgs};
 use crate::cli::{read_sources, record_of, text_of};
+use crate::leftovers;
 use crate::run::{Bench, NoRun};
 use crate::session::{Asked, EXPERIMENT};
 use crate::{lock, trust};
@@ -59,6 +60,7 @@ pub fn run(args: &ReproduceArgs) -> Result<u8, String> {
     let _in_use = lock::machine(args.share_machine)?;
     let asked = Asked::listen().map_err(|error| format!("signals: {error}"))?;
     let own = std::env::current_exe().map_err(|error| format!("this program's own file: {error}"))?;
+    leftovers::end();
     let folder = trust::private_folder(&std::env::temp_dir())?;
     let mut bench = Bench::new(&own, folder.clone(), &asked)?;
     let mut now = Vec::new();

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lab::experiment::{FaultKind, FaultPlace, Run, SETTLE, Setup, System, Transport, WarmUp};
+use lab::experiment::{FaultKind, FaultPlace, Run, Setup, System, SystemKind, Transport};
 use lab::record::{MadeRun, RunRecord, VERSION};
 use lab::statistics::Tolerance;
 use load::report::Fact;
@@ -15,9 +15,15 @@ use rustix::process::Signal;
 
 use crate::addresses::{Addresses, PORT};
 use crate::archive::hash_of_file;
+use crate::associations;
 use crate::certificates::Certificates;
+use crate::database::SAMPLED;
 use crate::generator::{Generator, contact};
 use crate::machine;
+use crate::names::{self, Names};
+use crate::network::{Network, Side};
+use crate::network_faults;
+use crate::phases::{self, Phases};
 use crate::process::Process;
 use crate::processors::{Machine, Places};
 use crate::sampler::{Sampler, Watched};
@@ -27,10 +33,6 @@ use crate::systems::{self, Ground, Running, Stopped};
 use crate::wire::Wire;
 use crate::{capture, signs, warm_up};
 
-/// How long the generator may take beyond the time of its calls: calls under way end, the report is written.
-const GENERATOR_ENDS: Duration = Duration::from_secs(90);
-/// A search for the peak has its own limits; this ends one that hangs.
-const SEARCH_MAX: Duration = Duration::from_secs(3_600);
 /// The report of `strowger tune` in an archive.
 const TUNE: &str = "tune.json";
 /// The fact of a record that has the hash of the generator.
@@ -118,8 +120,13 @@ impl<'a> Bench<'a> {
     pub fn perform(&mut self, run: &Run, setup: &Setup, seed: u64) -> Result<Finished, NoRun> {
         let folder = self.scratch.join(run.id().to_string());
         let failed = |error: std::io::Error| NoRun::Failed(format!("{}: {error}", folder.display()));
-        fs::create_dir_all(&folder).map_err(failed)?;
-        let mut finished = Performance::begin(self, run, setup, seed, &folder).and_then(Performance::measure);
+        // Programs may run elsewhere: they get whole paths.
+        let folder = fs::create_dir_all(&folder).and_then(|()| folder.canonicalize()).map_err(failed)?;
+        let mut finished = if setup.workload.associations > 0 {
+            associations::perform(self, run, setup, seed, &folder)
+        } else {
+            Performance::begin(self, run, setup, seed, &folder).and_then(Performance::measure)
+        };
         if let Ok(Finished { record, files, .. }) = &mut finished {
             record.run.session = self.session;
             record.program.push(Fact::new(GENERATOR, &self.generator));
@@ -145,6 +152,9 @@ struct Performance<'a> {
     own: &'a Path,
     folder: &'a Path,
     stop: &'a dyn Stop,
+    phases: Phases,
+    network: Network,
+    names: Option<Names>,
     system: Running,
     sampler: Sampler,
     wire: Wire,
@@ -167,7 +177,11 @@ impl<'a> Performance<'a> {
         let workload = &setup.workload;
         let system = setup.systems.get(&run.subject().system);
         let system = system.ok_or_else(|| format!("there is no system {}", run.subject().system))?;
-        let place = SocketAddr::new(bench.addresses.fresh()?, PORT);
+        let network = Network::make(setup)?;
+        let mut of_network = Addresses::apart();
+        let addresses = if network.is_apart() { &mut of_network } else { &mut bench.addresses };
+        let place = SocketAddr::new(addresses.far()?, PORT);
+        let resolver = names_for(setup, system, &network, (addresses, place))?;
         let secure = matches!(workload.transport, Transport::Tls | Transport::Wss);
         let names = vec![DOMAIN.to_owned(), place.ip().to_string()];
         let certificates = secure.then(|| Certificates::make(folder, names)).transpose()?;
@@ -176,25 +190,36 @@ impl<'a> Performance<'a> {
         let mut ground = Ground {
             own: &bench.own,
             folder,
-            addresses: &mut bench.addresses,
+            addresses,
+            network: &network,
+            resolver: resolver.as_ref().map(Names::place),
             generator: place,
+            users: workload.known_users(),
             certificates: certificates.as_ref(),
             places: &places,
             seed,
+            data: PathBuf::new(),
+            database: Vec::new(),
             backends: Vec::new(),
         };
-        let mut running = systems::start(system, workload, &mut ground).map_err(named)?;
+        let mut running =
+            network.within(Side::System, || systems::start(system, workload, &mut ground)).map_err(named)?;
         running.described.push(Fact::new("processors", places.text()));
-        let mut wire = Wire::new(setup, system, running.target, place);
-        wire.ask("before");
-        let sampler = Sampler::start(Watched { name: "system", pids: running.pids() }, wire.witness());
-        let performance = Performance {
+        let wire = Wire::new(setup, system, running.target, place);
+        let counters = network.counters(workload.transport == Transport::Udp)?;
+        let watched = Watched { name: "system", pids: running.pids() };
+        let sampler = Sampler::start(watched, wire.witness(), counters);
+        sampler.watch(Watched { name: SAMPLED, pids: running.database_pids() });
+        let mut performance = Performance {
             run,
             setup,
             seed,
             own: &bench.own,
             folder,
             stop: bench.stop,
+            phases: Phases::of(setup),
+            network,
+            names: resolver,
             system: running,
             sampler,
             wire,
@@ -205,15 +230,23 @@ impl<'a> Performance<'a> {
             notes: bench.processors.shared(&places).map(str::to_owned).into_iter().collect(),
             places,
         };
+        performance.on_wire(Side::Generator, |wire| wire.ask("before"));
         if workload.users == 0 && workload.callees > 0 && needs_callees(system) && workload.answer.is_some() {
-            let server = SocketAddr::new(performance.system.target.ip(), PORT);
-            let contact = contact(place, workload.transport);
-            match &workload.registrations {
-                Some(lines) => performance.generator().register(lines, server).map_err(named)?,
-                None => sip::register(server, workload.callees, place.ip(), &contact).map_err(named)?,
-            }
+            performance.register().map_err(named)?;
         }
         Ok(performance)
+    }
+
+    /// Registers the callees at the system.
+    fn register(&self) -> Result<(), String> {
+        let (workload, place) = (&self.setup.workload, self.place);
+        let server = SocketAddr::new(self.system.target.ip(), PORT);
+        let (contact, generator) = (contact(place, workload), self.generator());
+        let register = || match &workload.registrations {
+            Some(lines) => generator.register(lines, server),
+            None => sip::register(server, workload.callees, place.ip(), &contact),
+        };
+        self.network.within(Side::Generator, register)
     }
 
     fn generator(&self) -> Generator<'_> {
@@ -221,6 +254,7 @@ impl<'a> Performance<'a> {
             own: self.own,
             folder: self.folder,
             workload: &self.setup.workload,
+            population: self.phases.population.as_ref(),
             place: self.place,
             target: self.system.target,
             system: self.system.pids().first().copied(),
@@ -232,8 +266,9 @@ impl<'a> Performance<'a> {
     fn start_generator(&self, warm_up: Duration, measure: Duration) -> Result<Process, NoRun> {
         let mut command: Command = self.generator().command(warm_up, measure)?;
         command.arg("--quiet");
-        let started = Process::start(&mut command, &self.places.generator);
-        let mut process = started.map_err(|error| NoRun::Failed(format!("the generator: {error}")))?;
+        let cpus = &self.places.generator;
+        let start = || Process::start(&mut command, cpus).map_err(|error| format!("the generator: {error}"));
+        let mut process = self.network.within(Side::Generator, start)?;
         process.wait_until_ready(Duration::from_secs(60)).map_err(|why| format!("the generator: {why}"))?;
         self.sampler.watch(Watched { name: "generator", pids: process.pids() });
         Ok(process)
@@ -242,11 +277,7 @@ impl<'a> Performance<'a> {
     /// Whether rate, processor time and memory became steady; nothing if the warm-up has a fixed length.
     fn warm_up(&mut self) -> Result<Option<bool>, NoRun> {
         let measuring = &self.setup.measuring;
-        // A population has phases of its own, and a search tries one load after the other.
-        if measuring.warm_up != WarmUp::Steady
-            || self.setup.workload.users > 0
-            || self.setup.workload.find_peak
-        {
+        if !self.phases.apart {
             return Ok(None);
         }
         let mut generator = self.start_generator(Duration::ZERO, measuring.warm_up_limit)?;
@@ -274,20 +305,14 @@ impl<'a> Performance<'a> {
     }
 
     fn measure(mut self) -> Result<Finished, NoRun> {
-        let steady = self.warm_up()?;
+        let mut steady = self.warm_up()?;
         let measuring = &self.setup.measuring;
-        let warm_up = match measuring.warm_up {
-            WarmUp::Fixed(length) => length,
-            WarmUp::Steady => SETTLE,
-        };
         self.wire.begins();
-        let mut generator = self.start_generator(warm_up, measuring.measure)?;
-        let begun = Instant::now();
-        let window_from = self.sampler.begun().elapsed() + warm_up;
-        let until = begun + warm_up + measuring.measure;
-        let limit = if self.setup.workload.find_peak { begun + SEARCH_MAX } else { until + GENERATOR_ENDS };
-        self.capture_before(begun + warm_up, &mut generator);
-        self.inject(begun + warm_up, &mut generator)?;
+        let mut generator = self.start_generator(self.phases.warm_up, measuring.measure)?;
+        let (measured_from, limit) = self.phases.from(generator.begins());
+        self.capture_before(measured_from, &mut generator);
+        self.inject(measured_from, &mut generator)?;
+        self.capture_end(measured_from + measuring.measure, &mut generator);
         let stop = self.stop;
         let status = generator.wait_until(limit, || stop.is_asked());
         if stop.is_asked() {
@@ -300,16 +325,26 @@ impl<'a> Performance<'a> {
         let report = self.generator().report().map_err(|why| format!("{why}: {}", generator.tail(5)))?;
         self.wire.ended(&report);
         let ended = self.system.ended();
+        if let Some(names) = &self.names {
+            self.notes.push(format!("the DNS server of the lab was asked {} times", names.asked()));
+        }
         if !ended {
             self.capture_after();
-            self.wire.ask("after");
+            self.on_wire(Side::Generator, |wire| wire.ask("after"));
         }
+        let begun = self.sampler.begun();
         let (samples, counters) = self.sampler.stop();
         let described = std::mem::take(&mut self.system.described);
         let (checks, files) = self.wire.seen();
         let Stopped { output: system_log, backends, void } = self.system.stop();
-        let length = report.windows.measured;
-        let window = (window_from.as_secs_f64(), window_from.as_secs_f64() + length);
+        let window = phases::window(&report, begun);
+        if self.phases.is_judged {
+            let warm_up = (window.0 - report.windows.warm_up, window.0);
+            if let Some((found, why)) = warm_up::was_steady(&samples, warm_up) {
+                steady = Some(found);
+                self.notes.extend(why.map(|why| format!("the warm-up was not steady, {why}")));
+            }
+        }
         let mut record = RunRecord {
             version: VERSION,
             run: MadeRun {
@@ -331,11 +366,21 @@ impl<'a> Performance<'a> {
             ..RunRecord::default()
         };
         let datagrams = self.setup.workload.transport == Transport::Udp;
-        let tolerance = tolerance(self.setup);
+        let tolerance = tolerance(self.setup, &self.run.subject().system);
         screening::screen(&mut record, ended, datagrams, &system_log, &tolerance);
         record.void.extend(void);
         record.void.extend(signs::of(&record, &load_log, self.folder));
         Ok(Finished { record, system_log, load_log, files })
+    }
+
+    /// Looks at the wire from a side of the network.
+    fn on_wire(&mut self, side: Side, look: impl FnOnce(&mut Wire) + Send) {
+        let wire = &mut self.wire;
+        let looked = self.network.within(side, || {
+            look(wire);
+            Ok(())
+        });
+        self.notes.extend(looked.err());
     }
 
     /// Captures packets of the warm-up's last moments.
@@ -347,18 +392,31 @@ impl<'a> Performance<'a> {
         let from = until - capture::LENGTH.min(until.saturating_duration_since(Instant::now()));
         let stop = self.stop;
         if generator.wait_until(from, || stop.is_asked()).is_none() && !stop.is_asked() {
-            self.wire.capture("before", until.saturating_duration_since(Instant::now()));
+            self.on_wire(Side::System, |wire| {
+                wire.capture("before", until.saturating_duration_since(Instant::now()));
+            });
+        }
+    }
+
+    /// Captures packets of a population just after the measurement: its calls end in that time.
+    fn capture_end(&mut self, measured_until: Instant, generator: &mut Process) {
+        let stop = self.stop;
+        let is_there = self.phases.population.is_some() && self.wire.captures();
+        if is_there && generator.wait_until(measured_until, || stop.is_asked()).is_none() && !stop.is_asked()
+        {
+            self.wire.capture("after", capture::LENGTH);
         }
     }
 
     /// Captures packets of calls like those of the measurement, which a further generator makes.
     fn capture_after(&mut self) {
-        if !self.wire.captures() || self.stop.is_asked() {
+        // Users have phases of their own: that was done while their calls ended.
+        if !self.wire.captures() || self.stop.is_asked() || self.phases.population.is_some() {
             return;
         }
         match self.start_generator(Duration::ZERO, 4 * capture::LENGTH) {
             Ok(mut generator) => {
-                self.wire.capture("after", capture::LENGTH);
+                self.on_wire(Side::System, |wire| wire.capture("after", capture::LENGTH));
                 generator.signal(Signal::INT);
                 generator.wait_until(Instant::now() + STOP, || self.stop.is_asked());
                 generator.stop(STOP);
@@ -390,7 +448,7 @@ impl<'a> Performance<'a> {
                 (FaultKind::Kill, FaultPlace::System) => {
                     self.system.kill();
                     generator.wait_until(Instant::now() + lasts, || stop.is_asked());
-                    if let Err(why) = self.system.restart() {
+                    if let Err(why) = self.network.within(Side::System, || self.system.restart()) {
                         self.faults.push((measured_from.elapsed().as_secs_f64(), NOT_BACK.to_owned()));
                         self.notes.push(format!("{NOT_BACK} after a kill: {why}"));
                         return Ok(());
@@ -419,6 +477,11 @@ impl<'a> Performance<'a> {
                         certificates.renew().map_err(named)?;
                     }
                 }
+                (kind, _) if kind.is_of_network() || kind.is_of_names() => {
+                    network_faults::begin(fault, &self.network, self.names.as_ref()).map_err(named)?;
+                    generator.wait_until(Instant::now() + lasts, || stop.is_asked());
+                    network_faults::end(fault, &self.network, self.names.as_ref()).map_err(named)?;
+                }
                 _ => return Err(named("not in this version".to_owned())),
             }
         }
@@ -427,17 +490,38 @@ impl<'a> Performance<'a> {
 }
 
 /// What a run may have whose figures all count.
-fn tolerance(setup: &Setup) -> Tolerance {
+fn tolerance(setup: &Setup, system: &str) -> Tolerance {
     // A request may be repeated more than once, so all of them are no share of 1.
     let share = |percent: f64| if percent >= 100.0 { f64::INFINITY } else { percent / 100.0 };
-    // Where back ends are slow, requests are repeated: that is what is measured.
-    let repeated = if setup.workload.has_capacity() {
+    // Where back ends are slow, or packets are to be lost, requests are repeated: that is what is measured.
+    let lossy = setup.network.loss > 0.0;
+    let repeated = if setup.workload.has_capacity() || lossy {
         f64::INFINITY
     } else {
         share(setup.measuring.tolerated_retransmissions)
     };
-    let errors = share(setup.measuring.tolerated_failures);
-    Tolerance { errors, retransmissions: repeated, ..Tolerance::default() }
+    let errors = if lossy { f64::INFINITY } else { share(setup.measuring.tolerated_failures) };
+    // What a sink does not read is what is measured.
+    let is_sink = setup.systems.get(system).is_some_and(|system| system.kind == SystemKind::Sink);
+    let lost = if is_sink { f64::INFINITY } else { 0.0 };
+    Tolerance { errors, retransmissions: repeated, lost, ..Tolerance::default() }
+}
+
+/// The DNS server of the lab, for a system that asks it.
+fn names_for(
+    setup: &Setup,
+    system: &System,
+    network: &Network,
+    (addresses, generator): (&mut Addresses, SocketAddr),
+) -> Result<Option<Names>, NoRun> {
+    if !system.asks_names() {
+        return Ok(None);
+    }
+    let port = if network.is_apart() { names::PORT } else { names::LOOPBACK_PORT };
+    let place = SocketAddr::new(addresses.far()?, port);
+    Ok(Some(
+        network.within(Side::Generator, || Names::start(place, generator.ip(), setup.workload.name_ttl))?,
+    ))
 }
 
 /// Whether callees register at it: neither where there is no server, nor at a balancer.

@@ -7,9 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
+use lab::record::{DELIVERED, SENT};
 use load::report::{Column, Fact, SeriesReport};
 
 use crate::hardware::Hardware;
+use crate::network::Counters;
 use crate::witness::Witness;
 
 /// Between two readings.
@@ -47,12 +49,17 @@ pub(crate) struct Value {
 
 pub(crate) type Reading = BTreeMap<String, Value>;
 
+/// Readings, each with its time.
+type Readings = Mutex<Vec<(f64, Reading)>>;
+
 /// What is read beside the machine.
 #[derive(Debug, Default)]
 struct Sources {
     programs: Vec<Watched>,
     hardware: Hardware,
     witness: Option<Arc<Witness>>,
+    /// Counters of the namespaces of a run.
+    networks: Vec<Counters>,
 }
 
 /// A thread that reads once a second until it is told to end.
@@ -60,16 +67,16 @@ struct Sources {
 pub struct Sampler {
     over: Arc<AtomicBool>,
     sources: Arc<Mutex<Sources>>,
-    readings: Arc<Mutex<Vec<(f64, Reading)>>>,
+    readings: Arc<Readings>,
     thread: JoinHandle<()>,
     begun: Instant,
 }
 
 impl Sampler {
-    /// Begins to read.
-    pub fn start(watched: Watched, witness: Option<Arc<Witness>>) -> Sampler {
+    /// Begins to read. `networks`: counters of the namespaces of a run, in place of those of this one.
+    pub fn start(watched: Watched, witness: Option<Arc<Witness>>, networks: Vec<Counters>) -> Sampler {
         let over = Arc::new(AtomicBool::new(false));
-        let sources = Arc::new(Mutex::new(Sources { witness, ..Sources::default() }));
+        let sources = Arc::new(Mutex::new(Sources { witness, networks, ..Sources::default() }));
         let begun = Instant::now();
         let readings = Arc::new(Mutex::new(Vec::new()));
         let (told, whose, into) = (Arc::clone(&over), Arc::clone(&sources), Arc::clone(&readings));
@@ -108,12 +115,7 @@ impl Sampler {
     }
 }
 
-fn read_until(
-    begun: Instant,
-    over: &AtomicBool,
-    sources: &Mutex<Sources>,
-    into: &Mutex<Vec<(f64, Reading)>>,
-) {
+fn read_until(begun: Instant, over: &AtomicBool, sources: &Mutex<Sources>, into: &Readings) {
     let (mut due, first) = (begun, SystemTime::now());
     for _ in 0..READINGS_MAX {
         let at = begun.elapsed().as_secs_f64();
@@ -186,6 +188,7 @@ fn read(sources: &Sources) -> Reading {
     if let Some(witness) = &sources.witness {
         witness.read(&mut reading);
     }
+    read_networks(&sources.networks, &mut reading);
     read_machine(&mut reading);
     reading
 }
@@ -231,28 +234,46 @@ fn read_processes(watched: &Watched, reading: &mut Reading) {
     }
 }
 
-/// The kernel's counters that say whether packets were lost, and what else the machine did.
-fn read_machine(reading: &mut Reading) {
-    let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let snmp = text("/proc/net/snmp");
+/// What the kernel counts of networks: those of the namespaces of a run, or else that of this program.
+fn read_networks(counters: &[Counters], reading: &mut Reading) {
+    if counters.is_empty() {
+        let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        return read_network(&text("/proc/net/snmp"), &text("/proc/net/netstat"), reading);
+    }
+    for one in counters {
+        let snmp = one.snmp();
+        read_network(&snmp, &one.netstat(), reading);
+        if let (Some(sent), Some(delivered)) = (one.sent(), of_table(&snmp, "Udp:", "InDatagrams")) {
+            put(reading, SENT, Kind::Growth, "1/s", sent);
+            put(reading, DELIVERED, Kind::Growth, "1/s", delivered);
+        }
+    }
+}
+
+/// Counters that say whether packets were lost.
+fn read_network(snmp: &str, netstat: &str, reading: &mut Reading) {
     for (protocol, name, key) in [
         ("Udp:", "InDatagrams", "machine.udp_received"),
         ("Udp:", "RcvbufErrors", "machine.udp_receive_buffer_errors"),
         ("Udp:", "SndbufErrors", "machine.udp_send_buffer_errors"),
         ("Tcp:", "RetransSegs", "machine.tcp_retransmissions"),
     ] {
-        if let Some(value) = of_table(&snmp, protocol, name) {
+        if let Some(value) = of_table(snmp, protocol, name) {
             put(reading, key, Kind::Growth, "1/s", value);
         }
     }
-    let netstat = text("/proc/net/netstat");
     for (name, key) in
         [("ListenDrops", "machine.tcp_listen_drops"), ("ListenOverflows", "machine.tcp_listen_overflows")]
     {
-        if let Some(value) = of_table(&netstat, "TcpExt:", name) {
+        if let Some(value) = of_table(netstat, "TcpExt:", name) {
             put(reading, key, Kind::Growth, "1/s", value);
         }
     }
+}
+
+/// What else the machine did.
+fn read_machine(reading: &mut Reading) {
+    let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
     // A line for each processor, in hexadecimal: received, dropped, squeezed.
     for line in text("/proc/net/softnet_stat").lines() {
         let mut words = line.split_whitespace().map(|word| u64::from_str_radix(word, 16).unwrap_or(0) as f64);
@@ -335,7 +356,8 @@ mod tests {
 
     #[test]
     fn own_process_and_machine_are_sampled() {
-        let sampler = Sampler::start(Watched { name: "self", pids: vec![std::process::id()] }, None);
+        let sampler =
+            Sampler::start(Watched { name: "self", pids: vec![std::process::id()] }, None, Vec::new());
         thread::sleep(INTERVAL * 2 + INTERVAL / 2);
         let (series, _) = sampler.stop();
         assert!(!series.time.is_empty());

@@ -43,6 +43,7 @@ const DRIFT: f64 = 0.1;
 /// drift: that is what it is about.
 pub fn screen(record: &mut RunRecord, ended: bool, datagrams: bool, system_log: &str, tolerance: &Tolerance) {
     let tolerance = if record.faults.is_empty() { *tolerance } else { of_faults() };
+    let may_lose = tolerance.lost >= 1.0;
     let alarms = system_log.lines().filter(|line| is_alarm(line));
     let screened = statistics::screen(&observed(record, alarms.clone().count()), &tolerance);
     // What the generator or the wire did may be the cause of everything else.
@@ -58,7 +59,7 @@ pub fn screen(record: &mut RunRecord, ended: bool, datagrams: bool, system_log: 
     record.of_system = ended || found.iter().any(|fact| fact.is_of_system());
     let mut void = Vec::new();
     for fact in found {
-        match only(fact) {
+        match only(fact).as_slice() {
             [] => void.push(fact.to_string()),
             only => record.reserved.push(Reservation {
                 why: fact.to_string(),
@@ -75,7 +76,7 @@ pub fn screen(record: &mut RunRecord, ended: bool, datagrams: bool, system_log: 
     if record.load.verdict.word == "STOPPED" {
         void.push("the generator was stopped".to_owned());
     }
-    if record.faults.is_empty() {
+    if !may_lose {
         for (key, what) in if datagrams { LOST_DATAGRAMS } else { LOST_CONNECTIONS } {
             let lost: f64 = record.within(key).iter().sum::<f64>() * record.samples.interval;
             if lost >= 1.0 {
@@ -87,13 +88,12 @@ pub fn screen(record: &mut RunRecord, ended: bool, datagrams: bool, system_log: 
 }
 
 /// The measures that are about a fact: they count all the same.
-fn only(fact: &Fact) -> &'static [Measure] {
+fn only(fact: &Fact) -> Vec<Measure> {
+    let about = |first: &[Measure]| [first, Measure::ABOUT_FAILURES].concat();
     match fact {
-        Fact::Errors(_) => &[Measure::Success, Measure::Failures, Measure::Calls, Measure::Peak],
-        Fact::Retransmissions(_) => {
-            &[Measure::Retransmissions, Measure::Success, Measure::Failures, Measure::Calls, Measure::Peak]
-        }
-        _ => &[],
+        Fact::Errors(_) => about(&[Measure::Lost]),
+        Fact::Retransmissions(_) => about(&[Measure::Retransmissions, Measure::Lost]),
+        _ => Vec::new(),
     }
 }
 

@@ -19,8 +19,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::archive::{Archive, EXTENSION, PARTIAL, hash_of_file};
-use crate::process;
 use crate::run::{Bench, Finished, GENERATOR, NoRun, Stop};
+use crate::{leftovers, process};
 
 /// Blocks that must be valid; an interval may need more.
 const FEWEST_BLOCKS: usize = 2;
@@ -113,6 +113,10 @@ pub fn run(
 ) -> Result<(Outcome, Vec<RunRecord>), String> {
     fs::create_dir_all(out).map_err(|error| format!("{}: {error}", out.display()))?;
     let scratch = out.join("scratch");
+    let found = leftovers::end();
+    if found > 0 {
+        tell(&format!("ended {found} processes of a lab that was killed"));
+    }
     remove_partial(out, &work.plan.experiment().to_string());
     let mut bench = Bench::new(own, scratch.clone(), stop)?;
     let done = of_today(kept(out, work, tell), &bench.generator, tell);
@@ -205,8 +209,8 @@ fn extended(work: &Work) -> Option<String> {
     let plans = work.earlier.chunk_by(|one, other| one.planned == other.planned).count();
     let error = Schedule::error_of_all(CONFIDENCE, u32::try_from(plans).ok().filter(|plans| *plans > 0)?);
     Some(format!(
-        "it was judged {} times before it was extended: with all looks together, a verdict is wrong in up to {:.1} of \
-         100 experiments",
+        "it was extended after its verdict (looks before: {}): with all looks together, a verdict is wrong in up to {:.1} \
+         of 100 experiments",
         work.earlier.len(),
         100.0 * error
     ))
@@ -289,8 +293,8 @@ fn perform(bench: &mut Bench<'_>, work: &Work, run: &Run, out: &Path) -> Result<
     Ok(Done { record, archive })
 }
 
-/// The runs of the plan that are in the folder; of two archives of a run the later one. A file that cannot be
-/// read is said, and its run made again.
+/// The runs of the plan that are in the folder; of two archives of a run the later one. A file that
+/// cannot be read is said, and its run made again.
 fn kept(out: &Path, work: &Work, tell: &mut dyn FnMut(&str)) -> BTreeMap<String, Done> {
     let planned: BTreeMap<String, &Run> =
         work.plan.runs().iter().map(|run| (run.id().to_string(), run)).collect();
@@ -354,8 +358,8 @@ fn of_today(
     done
 }
 
-/// Of each block the runs of its latest session: systems are compared within a block, and the machine may be
-/// another one after a pause.
+/// Of each block the runs of its latest session: systems are compared within a block, and the machine may
+/// be another one after a pause.
 fn of_one_session(done: BTreeMap<String, Done>) -> BTreeMap<String, Done> {
     let mut latest: BTreeMap<u32, u64> = BTreeMap::new();
     for record in done.values().map(|done| &done.record) {
@@ -425,7 +429,7 @@ fn line(nth: usize, work: &Work, run: &Run, done: &Done, left: Duration) -> Stri
         (None, Some(reserved)) => format!("{}: only {} count", reserved.why, reserved.only.join(", ")),
         (None, None) => {
             let calls = record.load.metric("calls.begun").unwrap_or(0.0);
-            let cpu = record.load.server_cpu_percent.map(|percent| format!(", {percent:.1} % of a core"));
+            let cpu = record.cpu().map(|percent| format!(", {percent:.1} % of a core"));
             format!("{calls:.0} calls{}", cpu.unwrap_or_default())
         }
     };

@@ -14,6 +14,9 @@ const ROUNDS: u32 = 20;
 /// The domain of all users.
 pub const DOMAIN: &str = "lab.test";
 
+/// Stands for the name of a callee in the host of its contact.
+pub const USER: &str = "${user}";
+
 /// The name of a callee or caller; `number` counts from 0.
 pub fn user(number: u32) -> String {
     format!("u{}", 1_000_000 + u64::from(number))
@@ -64,6 +67,7 @@ pub fn answers(target: SocketAddr, from: IpAddr) -> io::Result<bool> {
 }
 
 /// Registers `count` users at `server` over UDP, all at one contact: where the generator answers.
+/// [`USER`] in it stands for the name of each.
 ///
 /// # Errors
 /// A sentence that says which response came instead, or how many had none.
@@ -111,8 +115,9 @@ pub fn register(server: SocketAddr, count: u32, from: IpAddr, contact: &str) -> 
 
 fn registration(number: u32, own: SocketAddr, contact: &str) -> String {
     let user = user(number);
-    // The repeated request is a retransmission: the same branch, Call-ID and CSeq. Without rport, with which
-    // the server would call this socket.
+    let contact = contact.replace(USER, &user);
+    // The repeated request is a retransmission: the same branch, Call-ID and CSeq. Without rport, with
+    // which the server would call this socket.
     format!(
         "REGISTER sip:{DOMAIN} SIP/2.0\r\nVia: SIP/2.0/UDP {own};branch=z9hG4bK-lab-{number}-{port}\r\nMax-Forwards: 70\r\n\
          From: <sip:{user}@{DOMAIN}>;tag={number}\r\nTo: <sip:{user}@{DOMAIN}>\r\nCall-ID: lab-{number}-{port}\r\n\

@@ -7,14 +7,17 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lab::experiment::{System, SystemKind, Transport, Workload};
+use lab::experiment::{Beside, System, SystemKind, Transport, Workload};
 use load::backend::NodeReport;
 use load::report::Fact;
 
 use crate::addresses::{Addresses, PORT};
-use crate::archive::hash_of_file;
+use crate::archive::{hash_of, hash_of_file};
 use crate::backends::{Backends, Stand};
 use crate::certificates::Certificates;
+use crate::database::{Database, Wanted};
+use crate::generator::mailbox;
+use crate::network::{Network, Side};
 use crate::process::Process;
 use crate::processors::Places;
 use crate::sip::{self, DOMAIN};
@@ -27,10 +30,14 @@ const BETWEEN_PROBES: Duration = Duration::from_millis(50);
 const TLS_PORT: u16 = 5061;
 const WSS_PORT: u16 = 5443;
 const WS_PORT: u16 = 5080;
+/// A file system in memory (tmpfs).
+const MEMORY: &str = "/dev/shm";
 /// The configuration of a system that a command starts, in the folder of the run.
 const CONFIG: &str = "config";
 /// The list of back ends for Kamailio's dispatcher, there too.
 const BACKEND_LIST: &str = "backends.list";
+/// Sends callers of users who are away on to the mailbox of the generator.
+const VOICEMAIL: &str = "[voicemail]\ntarget = \"sip:voicemail@${mailbox}\"\non = [\"busy\"]\n";
 /// The admin interface of Strowger.
 const ADMIN_PORT: u16 = 8080;
 
@@ -43,14 +50,24 @@ pub struct Ground<'a> {
     pub folder: &'a Path,
     /// Free addresses.
     pub addresses: &'a mut Addresses,
+    /// What is between generator and system. A system is started on its side.
+    pub network: &'a Network,
+    /// The DNS server of the lab, if the system asks it.
+    pub resolver: Option<SocketAddr>,
     /// Where the generator answers calls.
     pub generator: SocketAddr,
+    /// How many users a system must know.
+    pub users: u64,
     /// Certificates for this run, where the workload needs them.
     pub certificates: Option<&'a Certificates>,
     /// The processors of system and generator.
     pub places: &'a Places,
     /// What is random at back ends follows from this number.
     pub seed: u64,
+    /// The folder of Strowger's data: filled in by [`start`].
+    pub data: PathBuf,
+    /// What stands for the database: filled in by [`start`].
+    pub database: Vec<(&'static str, String)>,
     /// Where back ends are: filled in by [`start`].
     pub backends: Vec<SocketAddr>,
 }
@@ -64,6 +81,10 @@ pub struct Running {
     process: Option<Process>,
     /// Servers behind it.
     backends: Backends,
+    /// Its database.
+    database: Option<Database>,
+    /// Its data, where they are in memory.
+    data: Option<InMemory>,
     /// It was killed and did not come back.
     gone: bool,
     /// It had ended by itself when it was to be killed.
@@ -85,6 +106,11 @@ impl Running {
         self.process.as_ref().map_or_else(Vec::new, Process::pids)
     }
 
+    /// All processes of its database.
+    pub fn database_pids(&self) -> Vec<u32> {
+        self.database.as_ref().map_or_else(Vec::new, Database::pids)
+    }
+
     /// A back end, from 1.
     pub fn backend(&mut self, number: u32) -> Option<&mut Process> {
         self.backends.nth(number)
@@ -94,7 +120,8 @@ impl Running {
     pub fn ended(&mut self) -> bool {
         let gone = self.gone;
         let own = self.process.iter_mut().filter(|_| !gone);
-        self.crashed || own.chain(self.backends.processes()).any(|process| !process.is_running())
+        let database = self.database.as_mut().is_some_and(Database::ended);
+        self.crashed || database || own.chain(self.backends.processes()).any(|process| !process.is_running())
     }
 
     /// Kills it, as a fault says. Where it had ended by itself before, [`Running::ended`] goes on to say so.
@@ -127,6 +154,10 @@ impl Running {
             process.stop(STOP);
             output.push_str(&process.output());
         }
+        if let Some(database) = &mut self.database {
+            output.push_str(&database.stop());
+        }
+        drop(self.data.take());
         let (backends, void) = self.backends.report();
         Stopped { output, backends, void }
     }
@@ -151,12 +182,16 @@ pub fn start(system: &System, workload: &Workload, ground: &mut Ground<'_>) -> R
     let ip = ground.addresses.fresh()?;
     let target = SocketAddr::new(ip, port_of(workload.transport));
     let backends = start_backends(system, workload, ground)?;
+    let database = start_database(system, ip, ground)?;
+    let data = place_data(system, ground)?;
     let made = match system.kind {
         SystemKind::Strowger => serve(system, workload, ip, ground)?,
         SystemKind::Balance => balance(system, workload, ip, ground)?,
         SystemKind::Kamailio => kamailio(system, workload, ip, ground)?,
         SystemKind::Command => of_command(system, ip, ground)?,
+        SystemKind::Echo | SystemKind::FrontEnd => serve_associations(system, workload, target, ground),
         SystemKind::Relay => relay(workload, target, ground)?,
+        SystemKind::Sink => sink(system, workload, target, ground)?,
         SystemKind::None => {
             let target = SocketAddr::new(ground.generator.ip(), ground.generator.port());
             let described = Vec::new();
@@ -164,6 +199,8 @@ pub fn start(system: &System, workload: &Workload, ground: &mut Ground<'_>) -> R
                 target,
                 process: None,
                 backends,
+                database,
+                data,
                 gone: false,
                 crashed: false,
                 again: None,
@@ -172,6 +209,7 @@ pub fn start(system: &System, workload: &Workload, ground: &mut Ground<'_>) -> R
         }
     };
     let (program, mut command) = made;
+    command.envs(database.iter().flat_map(Database::environment));
     for pair in &system.environment {
         if let Some((name, value)) = pair.split_once('=') {
             command.env(name, filled(value, system, ip, ground));
@@ -179,18 +217,60 @@ pub fn start(system: &System, workload: &Workload, ground: &mut Ground<'_>) -> R
     }
     let cpus = ground.places.system.clone();
     let named = |error| format!("{}: {error}", program.display());
-    let described = describe(&program, &command).map_err(named)?;
+    let mut described = describe(&program, &command).map_err(named)?;
+    described.extend(database.iter().flat_map(|database| database.described.clone()));
     let mut process = Process::start(&mut command, &cpus).map_err(|error| named(error.to_string()))?;
     until_ready(&mut process, system, target).map_err(named)?;
     Ok(Running {
         target,
         process: Some(process),
         backends,
+        database,
+        data,
         gone: false,
         crashed: false,
         again: Some((command, cpus, system.clone())),
         described,
     })
+}
+
+/// The database of a system that has one.
+fn start_database(system: &System, ip: IpAddr, ground: &mut Ground<'_>) -> Result<Option<Database>, String> {
+    if system.database == Beside::None {
+        return Ok(None);
+    }
+    let database = Database::start(Wanted {
+        folder: ground.folder,
+        ip,
+        cpus: &ground.places.system,
+        users: ground.users,
+        options: &system.database_options,
+    })?;
+    ground.database = database.names().into();
+    Ok(Some(database))
+}
+
+/// A folder in memory that goes with its run.
+#[derive(Debug)]
+struct InMemory(PathBuf);
+
+impl Drop for InMemory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Where the data of Strowger is: in the folder of the run, or in memory.
+fn place_data(system: &System, ground: &mut Ground<'_>) -> Result<Option<InMemory>, String> {
+    let held = system.data_in_memory.then(|| {
+        let name = hash_of(ground.folder.as_os_str().as_encoded_bytes());
+        InMemory(Path::new(MEMORY).join(format!("strowger-lab-{}", name.get(..16).unwrap_or(&name))))
+    });
+    ground.data = held.as_ref().map_or_else(|| ground.folder.join("data"), |held| held.0.clone());
+    // What a run that was cut has left there is of no use.
+    let _ = fs::remove_dir_all(&ground.data);
+    fs::create_dir_all(&ground.data).map_err(|error| format!("{}: {error}", ground.data.display()))?;
+    Ok(held)
 }
 
 /// The servers behind a system that has some.
@@ -200,7 +280,8 @@ fn start_backends(system: &System, workload: &Workload, ground: &mut Ground<'_>)
     }
     let stand =
         Stand { own: ground.own, folder: ground.folder, cpus: &ground.places.generator, seed: ground.seed };
-    let backends = Backends::start(workload, &stand, ground.addresses)?;
+    let (network, addresses) = (ground.network, &mut *ground.addresses);
+    let backends = network.within(Side::Generator, || Backends::start(workload, &stand, addresses))?;
     ground.backends = backends.places().to_vec();
     // The file of ${backend_list}.
     let lines: String = ground.backends.iter().map(|place| format!("1 sip:{place}\n")).collect();
@@ -219,7 +300,11 @@ fn port_of(transport: Transport) -> u16 {
 }
 
 fn until_ready(process: &mut Process, system: &System, target: SocketAddr) -> Result<(), String> {
-    if matches!(system.kind, SystemKind::Strowger | SystemKind::Balance | SystemKind::Relay) {
+    let is_ours = matches!(
+        system.kind,
+        SystemKind::Strowger | SystemKind::Balance | SystemKind::Relay | SystemKind::Sink
+    );
+    if is_ours || system.serves_associations() {
         return process.wait_until_ready(system.start_limit);
     }
     let until = Instant::now() + system.start_limit;
@@ -262,12 +347,6 @@ fn trusting(config: String, ground: &Ground<'_>) -> String {
     }
 }
 
-fn data_folder(ground: &Ground<'_>) -> Result<PathBuf, String> {
-    let data = ground.folder.join("data");
-    fs::create_dir_all(&data).map_err(|error| format!("{}: {error}", data.display()))?;
-    Ok(data)
-}
-
 fn write_config(ground: &Ground<'_>, name: &str, text: &str) -> Result<PathBuf, String> {
     let path = ground.folder.join(name);
     fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -288,15 +367,18 @@ fn strowger(
     ground: &Ground<'_>,
 ) -> Result<(PathBuf, Command), String> {
     let program = binary(system, ground);
-    let own = filled(&system.config, system, ip, ground);
+    let voicemail = if workload.mailbox { VOICEMAIL } else { "" };
+    let own = filled(&format!("{}\n{voicemail}", system.config), system, ip, ground);
     let config = write_config(ground, "strowger.toml", &trusting(own, ground))?;
     let mut command = Command::new(&program);
-    command.arg(word).arg("--config").arg(config).arg("--data-dir").arg(data_folder(ground)?);
+    command.arg(word).arg("--config").arg(config).arg("--data-dir").arg(&ground.data);
     for listener in listeners(ip, workload.transport) {
         command.args(["--listen", &listener]);
     }
     command.args(["--workers", &system.workers.to_string()]);
-    command.args(["--admin", &SocketAddr::new(ip, ADMIN_PORT).to_string()]);
+    // It must be on a loopback address. In a namespace nobody else has the usual one.
+    let admin = if ground.network.is_apart() { IpAddr::from([127, 0, 0, 1]) } else { ip };
+    command.args(["--admin", &SocketAddr::new(admin, ADMIN_PORT).to_string()]);
     if let Some(certificates) = ground.certificates {
         command.arg("--tls-cert").arg(certificates.chain()).arg("--tls-key").arg(certificates.key());
     }
@@ -312,7 +394,7 @@ fn serve(
 ) -> Result<(PathBuf, Command), String> {
     let (program, mut command) = strowger("serve", system, workload, ip, ground)?;
     if workload.authenticate {
-        import_users(&program, workload, ground)?;
+        import_users(&program, ground)?;
     }
     command.args(["--domain", DOMAIN, "--domain", &ip.to_string()]);
     command.args(["--auth", if workload.authenticate { "on" } else { "off" }]);
@@ -320,15 +402,14 @@ fn serve(
 }
 
 /// The users of a workload with digest: callers and callees.
-fn import_users(program: &Path, workload: &Workload, ground: &Ground<'_>) -> Result<(), String> {
+fn import_users(program: &Path, ground: &Ground<'_>) -> Result<(), String> {
     let mut rows = "username,domain,password\n".to_owned();
-    let count = workload.users.max(2 * u64::from(workload.callees));
-    for number in 0..u32::try_from(count).unwrap_or(u32::MAX) {
+    for number in 0..u32::try_from(ground.users).unwrap_or(u32::MAX) {
         rows.push_str(&format!("{},{DOMAIN},{}\n", sip::user(number), sip::password(number)));
     }
     let file = write_config(ground, "users.csv", &rows)?;
     let mut command = Command::new(program);
-    command.args(["user", "import"]).arg(file).arg("--data-dir").arg(data_folder(ground)?);
+    command.args(["user", "import"]).arg(file).arg("--data-dir").arg(&ground.data);
     let done = command.output().map_err(|error| format!("{}: {error}", program.display()))?;
     if done.status.success() {
         return Ok(());
@@ -385,6 +466,40 @@ fn relay(workload: &Workload, target: SocketAddr, ground: &Ground<'_>) -> Result
     Ok((ground.own.to_owned(), command))
 }
 
+/// The echo server or the front end of this build.
+fn serve_associations(
+    system: &System,
+    workload: &Workload,
+    target: SocketAddr,
+    ground: &Ground<'_>,
+) -> (PathBuf, Command) {
+    let program = binary(system, ground);
+    let mut command = Command::new(&program);
+    command.args(["lab", "serve", system.kind.name(), &target.to_string()]);
+    command.args(["--sockets", system.sockets.name()]);
+    // Those of the capture come before.
+    command.args(["--most", &workload.associations.saturating_add(1_000).to_string()]);
+    (program, command)
+}
+
+/// The receiver of this build that answers nothing.
+fn sink(
+    system: &System,
+    workload: &Workload,
+    target: SocketAddr,
+    ground: &Ground<'_>,
+) -> Result<(PathBuf, Command), String> {
+    if workload.transport != Transport::Udp {
+        return Err("a sink reads datagrams: transport = \"udp\"".to_owned());
+    }
+    let mut command = Command::new(ground.own);
+    command.args(["lab", "serve", "sink", &target.to_string()]);
+    if let Some(octets) = system.receive_buffer {
+        command.args(["--receive-buffer", &octets.to_string()]);
+    }
+    Ok((ground.own.to_owned(), command))
+}
+
 /// A server that a command starts.
 fn of_command(system: &System, ip: IpAddr, ground: &Ground<'_>) -> Result<(PathBuf, Command), String> {
     let [program, arguments @ ..] = system.command.as_slice() else {
@@ -409,7 +524,7 @@ fn located(program: &Path) -> PathBuf {
 }
 
 /// A program of the search path, or of where servers are that only root may start.
-fn found(name: &str) -> PathBuf {
+pub fn found(name: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
     let candidates = folders.map(|folder: PathBuf| folder.join(name));
@@ -427,6 +542,9 @@ fn filled(template: &str, system: &System, ip: IpAddr, ground: &Ground<'_>) -> S
         ("${config}", ground.folder.join(CONFIG).display().to_string()),
         ("${domain}", DOMAIN.to_owned()),
         ("${generator}", ground.generator.to_string()),
+        ("${mailbox}", mailbox(ground.generator).to_string()),
+        ("${users}", ground.users.to_string()),
+        ("${resolver}", ground.resolver.map(|place| place.to_string()).unwrap_or_default()),
         ("${backends}", ground.backends.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")),
         ("${backend_list}", ground.folder.join(BACKEND_LIST).display().to_string()),
         (
@@ -435,7 +553,8 @@ fn filled(template: &str, system: &System, ip: IpAddr, ground: &Ground<'_>) -> S
         ),
         ("${key}", ground.certificates.map(|own| own.key().display().to_string()).unwrap_or_default()),
     ];
-    names.iter().fold(template.to_owned(), |text, (name, value)| text.replace(name, value))
+    let all = names.iter().chain(&ground.database);
+    all.fold(template.to_owned(), |text, (name, value)| text.replace(name, value))
 }
 
 /// What a program is. Without its hash nobody can tell later whether it is the same one.
@@ -461,6 +580,8 @@ mod tests {
         Running {
             target: "127.0.0.1:5060".parse().expect("an address"),
             process: Some(process),
+            database: None,
+            data: None,
             backends: Backends::default(),
             gone: false,
             crashed: false,

@@ -21,6 +21,17 @@ pub fn unsteady(samples: &SeriesReport, from: f64) -> Option<String> {
     })
 }
 
+/// The same of a warm-up that is over: whether it was steady, and what was not. Nothing if it was too short
+/// to tell.
+pub fn was_steady(samples: &SeriesReport, (from, until): (f64, f64)) -> Option<(bool, Option<String>)> {
+    let count = samples.time.iter().take_while(|at| **at + samples.interval <= until).count();
+    let mut samples = samples.clone();
+    samples.time.truncate(count);
+    let seconds = samples.time.iter().filter(|at| **at >= from).count();
+    let left = unsteady(&samples, from);
+    (seconds >= SteadyRule::new(STEADY_WINDOW, DRIFT).needs()).then(|| (left.is_none(), left))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,5 +73,15 @@ mod tests {
             until(least - 1).as_deref(),
             Some("processor time: too short: 15 intervals, and 16 are needed")
         );
+    }
+
+    #[test]
+    fn warm_up_that_is_over_is_judged_up_to_its_end() {
+        let grows_later = samples(|at| if at < 26 { 70.0 } else { 70.0 * at as f64 });
+        assert_eq!(was_steady(&grows_later, (10.0, 26.0)), Some((true, None)));
+        let grows = samples(|at| 70.0 + 5.0 * at as f64);
+        let found = was_steady(&grows, (10.0, 30.0)).expect("long enough");
+        assert!(!found.0 && found.1.is_some_and(|why| why.starts_with("memory: ")));
+        assert_eq!(was_steady(&grows_later, (10.0, 12.0)), None);
     }
 }

@@ -1,12 +1,13 @@
 //! What only shows when all settings are known.
 
+use super::associations;
 use super::design::Design;
 use super::keys::{joined, shown};
 use super::layers::{Layer, Origin, Origins};
 use super::read::numbered;
 use super::{
-    Claim, Experiment, FaultKind, FaultPlace, FaultStep, Host, LEAST_WARM_UP, Repetitions, Setup, System,
-    SystemKind, Transport, WarmUp, Workload,
+    Beside, Claim, Experiment, FaultKind, FaultPlace, FaultStep, Host, LEAST_WARM_UP, Measure, Population,
+    Repetitions, Setup, System, SystemKind, Transport, WarmUp, Workload,
 };
 use std::time::Duration;
 use toml_form::error::{ConfigError, Fault, closest};
@@ -15,7 +16,7 @@ use toml_form::text::{show_duration, shown as quoted};
 /// What `strowger load --backend` takes at least: calls a second, and the length of a stall.
 const LEAST_CAPACITY: f64 = 0.01;
 const LEAST_STALL: Duration = Duration::from_millis(1);
-/// Calls last so long at most: after the measurement a run waits for 90 s until its calls have ended.
+/// Calls of a trial of a search have 60 s to end.
 const LONGEST_HOLD: Duration = Duration::from_secs(50);
 /// Runs of a plan at most.
 pub(super) const MOST_RUNS: usize = 20_000;
@@ -50,18 +51,24 @@ pub(super) fn setup(setup: &Setup, origins: &Origins, errors: &mut Vec<ConfigErr
             &format!("write warm_up_limit = \"{least}\" or more, or a length: warm_up = \"{limit}\""),
         );
     }
-    for (key, what, mend) in of_workload(setup, origins) {
+    let of_names = super::network_check::of_contacts(setup);
+    for (key, what, mend) in of_workload(setup, origins).into_iter().chain(of_names) {
         wrong(&format!("workload.{key}"), what, mend);
     }
+    for (key, what, mend) in super::network_check::of_network(setup) {
+        wrong(&format!("network.{key}"), what, mend);
+    }
     for (nth, fault) in setup.faults.iter().enumerate() {
-        for (key, what, mend) in of_fault(fault, setup) {
+        for (key, what, mend) in
+            super::network_check::of_fault(fault, setup).into_iter().chain(of_fault(fault, setup))
+        {
             wrong(&joined(&numbered("fault", nth), key), what, mend);
         }
     }
 }
 
 /// A key, what is wrong with it, and the mend.
-type Wrong = (&'static str, String, &'static str);
+pub(super) type Wrong = (&'static str, String, &'static str);
 
 fn of_system(system: &System) -> Vec<Wrong> {
     let mut wrong = Vec::new();
@@ -88,13 +95,49 @@ fn of_system(system: &System) -> Vec<Wrong> {
             "add config_file = \"kamailio.cfg\"",
         ));
     }
-    if system.binary.is_some() && (system.is_baseline() || system.kind == SystemKind::Command) {
+    wrong.extend(of_database(system));
+    let no_binary = system.is_baseline() || matches!(system.kind, SystemKind::Command | SystemKind::Sink);
+    if system.binary.is_some() && no_binary {
         wrong.push(("binary", format!("a system of kind \"{kind}\" has no binary"), "remove binary"));
+    }
+    if system.kind == SystemKind::Sink && !system.config.is_empty() {
+        wrong.push(("config", "a sink has no configuration".to_owned(), "remove config"));
+    }
+    if system.kind != SystemKind::Sink && system.receive_buffer.is_some() {
+        let what = format!("a system of kind \"{kind}\" has no `receive_buffer` here");
+        wrong.push(("receive_buffer", what, "remove it; Strowger has such a key in its own configuration"));
     }
     if !system.config.is_empty() && system.is_baseline() {
         wrong.push(("config", format!("a system of kind \"{kind}\" has no configuration"), "remove config"));
     }
+    wrong.extend(associations::of_system(system));
     wrong
+}
+
+/// Whether a database is where one is named, and the other way round.
+fn of_database(system: &System) -> Option<Wrong> {
+    let kind = system.kind.name();
+    let is_ours = matches!(system.kind, SystemKind::Strowger | SystemKind::Balance) || system.is_baseline();
+    let beside = system.database != Beside::None;
+    let (key, what, mend) = match () {
+        () if beside && is_ours => {
+            ("database", format!("a system of kind \"{kind}\" uses no database server"), "remove database")
+        }
+        () if beside && !system.names_database() => {
+            ("database", "nothing uses the database".to_owned(), "write ${database} in its configuration")
+        }
+        () if !beside && !is_ours && system.names_database() => {
+            ("config", "${database} without a database".to_owned(), "add database = \"mariadb\"")
+        }
+        () if !beside && !system.database_options.is_empty() => {
+            ("database_options", "options without a database".to_owned(), "add database = \"mariadb\"")
+        }
+        () if system.data_in_memory && system.kind != SystemKind::Strowger => {
+            ("data_in_memory", format!("a system of kind \"{kind}\" has no data folder"), "remove it")
+        }
+        () => return None,
+    };
+    Some((key, what, mend))
 }
 
 fn of_workload(setup: &Setup, origins: &Origins) -> Vec<Wrong> {
@@ -106,23 +149,79 @@ fn of_workload(setup: &Setup, origins: &Origins) -> Vec<Wrong> {
         differs.iter().any(|(name, _)| *name == key) && origins.of(&joined("workload", key)).is_some()
     };
     if workload.users > 0 {
-        for key in ["scenario", "rows", "registrations", "rate", "arrivals", "hold", "callees"] {
+        for key in [
+            "scenario",
+            "answer",
+            "rows",
+            "registrations",
+            "rate",
+            "rate_max",
+            "arrivals",
+            "callees",
+            "connections",
+        ] {
             if written(key) {
                 let what = format!("a population of users has no `{key}`");
                 wrong.push((key, what, "remove it, or remove users"));
             }
         }
-    } else if written("compress") {
-        wrong.push((
-            "compress",
-            "only a population of users is compressed".to_owned(),
-            "add users, or remove it",
-        ));
+        wrong.extend(of_population(setup));
+    } else {
+        for key in ["compress", "most_users", "with", "mailbox"] {
+            if written(key) {
+                let what = format!("only a population of users has `{key}`");
+                wrong.push((key, what, "add users, or remove it"));
+            }
+        }
+        wrong.extend(of_hold(setup));
     }
+    if written("resolution") && !workload.find_peak {
+        wrong.push(("resolution", "only a search has a resolution".to_owned(), "add find_peak = true"));
+    }
+    wrong.extend(associations::of_workload(setup, written));
     wrong.extend(of_backends(setup, written));
     if workload.find_peak && written("arrivals") {
         let what = "a search for the peak has arrivals of its own".to_owned();
         wrong.push(("arrivals", what, "remove arrivals or find_peak"));
+    }
+    wrong
+}
+
+/// Whether the generator takes these users, and every system.
+fn of_population(setup: &Setup) -> Vec<Wrong> {
+    let mut wrong = Vec::new();
+    if let Err((key, what)) = Population::of(setup) {
+        wrong.push((key, what, "docs/reference/load.md lists the numbers of users"));
+    }
+    if setup.workload.users == 0 {
+        return wrong;
+    }
+    for (name, system) in &setup.systems {
+        if system.is_baseline() || system.has_backends() || system.serves_associations() {
+            let what = format!("users register, and {name} is no registrar");
+            wrong.push(("users", what, "remove that system, or users"));
+        }
+        let is_told = system.kind == SystemKind::Strowger || system.config.contains("${mailbox}");
+        if setup.workload.mailbox && !is_told {
+            let what = format!("{name} does not know the mailbox");
+            wrong.push(("mailbox", what, "have its configuration send calls to ${mailbox} after 486"));
+        }
+    }
+    wrong
+}
+
+/// Whether calls so long become steady before they are measured.
+fn of_hold(setup: &Setup) -> Vec<Wrong> {
+    let (workload, measuring) = (&setup.workload, &setup.measuring);
+    let mut wrong = Vec::new();
+    let long = show_duration(workload.hold);
+    if workload.find_peak && workload.hold > LONGEST_HOLD {
+        let what = format!("calls of {long} in a search: more than {}", show_duration(LONGEST_HOLD));
+        wrong.push(("hold", what, "make `hold` shorter, or remove find_peak"));
+    }
+    if measuring.is_long(workload.hold) && workload.hold >= measuring.warm_up_limit {
+        let what = format!("calls of {long} are not steady within warm_up_limit");
+        wrong.push(("hold", what, "make `warm_up_limit` longer than `hold`, or write a fixed `warm_up`"));
     }
     wrong
 }
@@ -221,10 +320,9 @@ pub(super) fn plan(experiment: &Experiment, origins: &Origins) -> Vec<ConfigErro
                 errors.extend(Some(error).filter(|error| !errors.contains(error)));
             }
         }
-        for (key, fault) in unrunnable(&setup.workload) {
-            let error = at(origins, &joined("workload", key), fault);
-            errors.extend(Some(error).filter(|error| !errors.contains(error)));
-        }
+    }
+    for (nth, fault) in super::network_check::of_claims(experiment) {
+        errors.push(at(origins, &numbered("claim", nth), fault));
     }
     let each = experiment.subjects().len().saturating_mul(experiment.setups().len());
     let blocks = match experiment.repetitions() {
@@ -238,21 +336,6 @@ pub(super) fn plan(experiment: &Experiment, origins: &Origins) -> Vec<ConfigErro
         errors.push(at(origins, "repetitions", fault));
     }
     errors
-}
-
-/// What of a workload cannot be run so far.
-fn unrunnable(workload: &Workload) -> Vec<(&'static str, Fault)> {
-    let mut wrong = Vec::new();
-    if workload.users > 0 {
-        let fault = Fault::new("a population of users is not in this version", "remove `users`");
-        wrong.push(("users", fault));
-    }
-    if workload.hold > LONGEST_HOLD {
-        let what =
-            format!("calls of {}: more than {}", show_duration(workload.hold), show_duration(LONGEST_HOLD));
-        wrong.push(("hold", Fault::new(what, "make `hold` shorter: a run waits for the end of its calls")));
-    }
-    wrong
 }
 
 /// What of a fault cannot be injected so far, with its key.
@@ -274,6 +357,25 @@ fn not_yet(fault: &FaultStep, setup: &Setup) -> Vec<(&'static str, Fault)> {
         wrong.push(("systems", Fault::new(what, "name other systems: systems = [\"...\"]")));
     }
     wrong
+}
+
+/// Refuses claims about figures that no run of the experiment has.
+pub(super) fn claims(claims: &[Claim], setups: &[Setup], origins: &Origins, errors: &mut Vec<ConfigError>) {
+    for (nth, claim) in claims.iter().enumerate() {
+        let measure = claim.quantity.measure;
+        let concerned = || setups.iter().filter(|setup| claim.concerns(&setup.combination));
+        let searches = concerned().all(|setup| setup.workload.find_peak);
+        let people = concerned().all(|setup| setup.workload.users > 0);
+        let missing = match measure {
+            Measure::Peak if !searches => "find_peak = true",
+            Measure::Users if !(searches && people) => "users = 10000 and find_peak = true",
+            Measure::UsersPerCore if !people => "users = 10000",
+            _ => continue,
+        };
+        let what = format!("not every run has `{}`", measure.name());
+        let fault = Fault::new(what, format!("write {missing} in [workload]"));
+        errors.push(at(origins, &numbered("claim", nth), fault));
+    }
 }
 
 /// Checks the design, and decides which systems run twice.

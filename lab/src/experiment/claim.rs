@@ -14,6 +14,8 @@ named! {
         Response = "response",
         /// Session request delay (RFC 6076 section 4.3.1), milliseconds.
         SessionRequest = "srd",
+        /// Session request delay of requests that failed (RFC 6076 section 4.3.2), milliseconds.
+        FailedRequest = "srd-failed",
         /// Session disconnect delay (RFC 6076 section 4.4), milliseconds.
         Disconnect = "sdd",
         /// Registration request delay of first registrations (RFC 6076 section 4.1), milliseconds.
@@ -22,6 +24,18 @@ named! {
         Refresh = "rrd-refresh",
         /// Requests other than INVITE to their final response, milliseconds.
         Transaction = "transaction",
+        /// Set-up of an association or connection, milliseconds.
+        Connect = "connect",
+        /// Request on an association to its answer, milliseconds.
+        Exchange = "exchange",
+        /// From the beginning of the set-up to the answer, milliseconds.
+        FirstAnswer = "first-answer",
+        /// Memory of the kernel for each association at the server, bytes.
+        Slab = "slab/association",
+        /// Memory of the server's process for each association, bytes.
+        OwnMemory = "memory/association",
+        /// Associations that were open at the end.
+        Associations = "associations",
         /// Calls that succeeded in a second.
         Calls = "calls/s",
         /// Share of the calls that succeeded, percent.
@@ -48,8 +62,34 @@ named! {
         Occupancy = "occupancy",
         /// The highest load that conforms, calls a second or users.
         Peak = "peak",
+        /// The highest number of users that conforms.
+        Users = "users",
+        /// Users of a population for each processor that the system used.
+        UsersPerCore = "users/core",
+        /// Share of the registrations that succeeded, percent.
+        Registered = "registered",
+        /// Share of the transactions that succeeded, percent.
+        Transacted = "transacted",
+        /// The least of the shares that a run is judged by, percent.
+        Conformance = "conformance",
+        /// Session establishment ratio (RFC 6076 section 4.6), percent.
+        Ser = "ser",
+        /// Session establishment effectiveness ratio (RFC 6076 section 4.7), percent.
+        Seer = "seer",
+        /// Ineffective session attempts (RFC 6076 section 4.8), percent.
+        Isa = "isa",
+        /// Session completion ratio (RFC 6076 section 4.9), percent.
+        Scr = "scr",
+        /// Ineffective registration attempts (RFC 6076 section 4.2), percent.
+        Ira = "ira",
+        /// Sessions established in a second (RFC 7501).
+        Sessions = "sessions/s",
+        /// Registrations refreshed in a second (RFC 7502 section 6.8).
+        Refreshes = "refreshes/s",
         /// Time from a fault until calls succeed again, seconds.
         Recovery = "recovery",
+        /// Share of the datagrams between generator and system that were lost, percent.
+        Lost = "lost",
     }
 }
 
@@ -61,11 +101,28 @@ impl Measure {
             Measure::Setup
                 | Measure::Response
                 | Measure::SessionRequest
+                | Measure::FailedRequest
                 | Measure::Disconnect
                 | Measure::Registration
                 | Measure::Refresh
                 | Measure::Transaction
                 | Measure::Occupancy
+                | Measure::Connect
+                | Measure::Exchange
+                | Measure::FirstAnswer
+        )
+    }
+
+    /// Whether only runs have it that open associations.
+    pub const fn is_of_associations(self) -> bool {
+        matches!(
+            self,
+            Measure::Connect
+                | Measure::Exchange
+                | Measure::FirstAnswer
+                | Measure::Slab
+                | Measure::OwnMemory
+                | Measure::Associations
         )
     }
 
@@ -74,18 +131,65 @@ impl Measure {
         match self {
             Measure::Occupancy => "",
             distribution if distribution.is_distribution() => "ms",
-            Measure::Calls => "/s",
-            Measure::Success | Measure::Cpu => "%",
+            Measure::Calls | Measure::Sessions | Measure::Refreshes => "/s",
+            Measure::Success | Measure::Cpu | Measure::Lost => "%",
+            share if share.share().is_some() => "%",
+            Measure::Conformance => "%",
             Measure::CpuPerCall | Measure::CpuPerMessage | Measure::CpuPerRegistration => "us",
             Measure::Memory => "MiB",
+            Measure::Slab | Measure::OwnMemory => "B",
             Measure::Recovery => "s",
             _ => "",
         }
     }
 
+    /// The figure of the generator's report that is this share; nothing for other figures.
+    pub const fn share(self) -> Option<&'static str> {
+        match self {
+            Measure::Success => Some("calls.success"),
+            Measure::Registered => Some("registrations.success"),
+            Measure::Transacted => Some("transactions.success"),
+            Measure::Ser => Some("ser"),
+            Measure::Seer => Some("seer"),
+            Measure::Isa => Some("isa"),
+            Measure::Scr => Some("scr"),
+            Measure::Ira => Some("ira"),
+            _ => None,
+        }
+    }
+
+    /// Those that are about what may fail: a run counts for them though something did.
+    pub const ABOUT_FAILURES: &[Measure] = &[
+        Measure::Success,
+        Measure::Failures,
+        Measure::Calls,
+        Measure::Peak,
+        Measure::Users,
+        Measure::Conformance,
+        Measure::Registered,
+        Measure::Transacted,
+        Measure::Ser,
+        Measure::Seer,
+        Measure::Isa,
+        Measure::Scr,
+        Measure::Ira,
+        Measure::Sessions,
+        Measure::Refreshes,
+    ];
+
     /// What it is, in words.
     pub fn meaning(self) -> &'static str {
         match self {
+            Measure::Connect => "Set-up of an association or connection: `connect()`",
+            Measure::Exchange => "Request on an association to its answer",
+            Measure::FirstAnswer => "From the beginning of the set-up of an association to the answer on it",
+            Measure::Slab => {
+                "Slab memory of the kernel for each association at the server; only root can read it"
+            }
+            Measure::OwnMemory => "Memory of the server's process (PSS) for each association",
+            Measure::Associations => {
+                "Associations that were open at the end; with `find_peak`: before a refusal"
+            }
             Measure::Calls => "Calls that succeeded in a second",
             Measure::Success => "Share of the calls that succeeded",
             Measure::Failures => "Calls that failed",
@@ -106,8 +210,25 @@ impl Measure {
                 "Requests at a back end when another one came, the warm-up included; needs `capacity`"
             }
             Measure::Peak => "The highest load that conforms, calls a second or users; needs `find_peak`",
+            Measure::Users => "The highest number of users that conforms; needs `users` and `find_peak`",
+            Measure::UsersPerCore => "Users of a population for each processor that the system used",
+            Measure::Registered => "Share of the registrations that succeeded, refreshes too",
+            Measure::Transacted => "Share of the transactions that succeeded",
+            Measure::Conformance => {
+                "The least of the shares that a run is judged by: calls of both sides, registrations, transactions"
+            }
+            Measure::Ser => "Session establishment ratio (RFC 6076 section 4.6)",
+            Measure::Seer => "Session establishment effectiveness ratio (RFC 6076 section 4.7)",
+            Measure::Isa => "Ineffective session attempts (RFC 6076 section 4.8)",
+            Measure::Scr => "Session completion ratio (RFC 6076 section 4.9)",
+            Measure::Ira => "Ineffective registration attempts (RFC 6076 section 4.2)",
+            Measure::Sessions => "Sessions established in a second (RFC 7501 section 3.4.1)",
+            Measure::Refreshes => "Registrations refreshed in a second (RFC 7502 section 6.8)",
             Measure::Recovery => {
                 "Time from a fault until a second with half of the calls before it, and none that failed"
+            }
+            Measure::Lost => {
+                "Share of the datagrams between generator and system that no program read; needs namespaces and UDP"
             }
             latency => {
                 load::metrics::Measure::from_key(latency.name()).map_or("", load::metrics::Measure::text)
@@ -117,7 +238,21 @@ impl Measure {
 
     /// Whether more of it is better.
     pub const fn more_is_better(self) -> bool {
-        matches!(self, Measure::Calls | Measure::Success | Measure::Peak)
+        match self {
+            Measure::Isa | Measure::Ira => false,
+            share if share.share().is_some() => true,
+            other => matches!(
+                other,
+                Measure::Calls
+                    | Measure::Peak
+                    | Measure::Associations
+                    | Measure::Users
+                    | Measure::UsersPerCore
+                    | Measure::Conformance
+                    | Measure::Sessions
+                    | Measure::Refreshes
+            ),
+        }
     }
 }
 
@@ -290,7 +425,7 @@ mod tests {
         for (name, measure) in Measure::ALL {
             let latency = load::metrics::Measure::from_key(name).filter(|m| !m.is_duration());
             let is_time = measure.is_distribution() && *measure != Measure::Occupancy;
-            assert_eq!(is_time, latency.is_some(), "{name}");
+            assert_eq!(is_time && !measure.is_of_associations(), latency.is_some(), "{name}");
             assert!(!measure.meaning().is_empty(), "{name}");
         }
     }

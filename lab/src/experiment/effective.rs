@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 use toml_form::form::quoted;
 
 /// Sections whose keys count one by one.
-const BY_KEY: [&str; 3] = ["factor", "hosts", "workload"];
+const BY_KEY: [&str; 4] = ["factor", "hosts", "network", "workload"];
 
 /// Keys with their values as TOML.
 type Keys = BTreeMap<String, String>;

@@ -1,6 +1,6 @@
 //! `[[fault]]`: what happens to a system during the measurement.
 
-use super::forms::name;
+use super::forms::{amount, name};
 use super::keys::keys;
 use std::time::Duration;
 use toml_form::form::{HOUR, choice, length, list, number};
@@ -17,6 +17,14 @@ named! {
         Reload = "reload",
         /// Its certificate is replaced, and loaded again.
         RenewCertificate = "renew_certificate",
+        /// No packet passes between generator and system.
+        Partition = "partition",
+        /// Packets between generator and system are lost at random.
+        Loss = "loss",
+        /// The DNS server of the lab answers late.
+        SlowDns = "slow_dns",
+        /// The DNS server of the lab does not answer.
+        WithholdDns = "withhold_dns",
     }
 }
 
@@ -45,8 +53,24 @@ keys! {
         systems: Vec<String> = Vec::new(), list(name()).once("system").no_default();
         /// How long it lasts. After a kill: until the process is started again.
         lasts: Duration = Duration::from_secs(1), length(Duration::ZERO..=HOUR);
+        /// Packets that are lost in each direction, percent: of the kind `loss`.
+        share: f64 = 10.0, amount(0.0..=100.0);
+        /// How late answers of the DNS are: of the kind `slow_dns`.
+        delay: Duration = Duration::from_secs(1), length(Duration::ZERO..=HOUR);
         /// Time between two of them. Without it there is one.
         every: Option<Duration> = None, length(Duration::from_millis(10)..=HOUR).optional();
+    }
+}
+
+impl FaultKind {
+    /// Whether it happens to the network between generator and system.
+    pub fn is_of_network(self) -> bool {
+        matches!(self, FaultKind::Partition | FaultKind::Loss)
+    }
+
+    /// Whether it happens to the DNS server of the lab.
+    pub fn is_of_names(self) -> bool {
+        matches!(self, FaultKind::SlowDns | FaultKind::WithholdDns)
     }
 }
 

@@ -36,10 +36,10 @@ keys! {
         /// Length of the measurement.
         measure: Duration = Duration::from_secs(10), length(Duration::from_secs(1)..=DAY);
         /// Percent of the calls that may fail in a run whose figures all count. With more, only those about
-        /// failed calls do: success, failures, calls/s and peak.
+        /// what fails do: success, failures, calls/s, peak, and the shares and rates of a population.
         tolerated_failures: f64 = 0.01, amount(0.0..=100.0);
         /// Percent of the requests that may be repeated in a run whose figures all count. With more, only the
-        /// retransmissions and those about failed calls do.
+        /// retransmissions and those about what fails do.
         tolerated_retransmissions: f64 = 0.01, amount(0.0..=100.0);
         /// Whether packets of the system are captured for half a second just before the measurement and just
         /// after it, into the archive of the run. For the second capture calls go on for a second.
@@ -51,6 +51,12 @@ keys! {
 }
 
 impl Measuring {
+    /// Whether calls that last so long are warmed up by the run that measures them: until steady they need as
+    /// long as they last.
+    pub fn is_long(&self, hold: Duration) -> bool {
+        self.warm_up == WarmUp::Steady && hold > LONG
+    }
+
     /// Time before the measurement: the least and the most.
     pub fn warm_up_bounds(&self) -> (Duration, Duration) {
         match self.warm_up {
@@ -71,6 +77,8 @@ pub const LEAST_WARM_UP: Duration = Duration::from_secs(2 * STEADY_WINDOW as u64
 /// The generator that measures has this long to reach its rate after a warm-up until steady, which has a
 /// generator of its own.
 pub const SETTLE: Duration = Duration::from_secs(1);
+/// Calls that last longer than this are long.
+const LONG: Duration = Duration::from_secs(2);
 
 /// A machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

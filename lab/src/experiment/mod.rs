@@ -3,6 +3,7 @@
 //! An experiment compares systems under a workload. Factors vary the workload or the systems; every block of
 //! the plan has each system once at each combination of factors, and one system twice (the A/A control).
 
+mod associations;
 mod check;
 mod claim;
 mod claims;
@@ -16,9 +17,12 @@ mod identity;
 mod keys;
 mod layers;
 mod measuring;
+mod network;
+mod network_check;
 mod paper;
 mod places;
 mod plan;
+mod population;
 mod read;
 mod reference;
 mod sentence;
@@ -37,13 +41,15 @@ pub use fault::{FaultKind, FaultPlace, FaultStep};
 pub use identity::{ExperimentId, NotAnId, RunId};
 pub use layers::{Layer, Origin, Setting};
 pub use measuring::{Host, Hosts, LEAST_WARM_UP, Measuring, Repetitions, SETTLE, STEADY_WINDOW, WarmUp};
+pub use network::{Network, NetworkKind};
 pub use paper::{Counterpart, Point, Reference};
 pub use plan::{Estimate, Plan, Run, Subject};
+pub use population::Population;
 pub use read::Sources;
 pub use reference::fill_reference;
-pub use system::{PLACEHOLDERS, System, SystemKind};
+pub use system::{Beside, PLACEHOLDERS, Sockets, System, SystemKind};
 pub use toml_form::error::ConfigError;
-pub use workload::{ArrivalTimes, Connections, Transport, Workload};
+pub use workload::{ArrivalTimes, Connections, Contacts, Transport, Workload};
 
 use crate::outcome::LookMade;
 use crate::statistics::{Detectable, Goal, NoInterval, Rule, Schedule, Spread, detectable};
@@ -59,6 +65,8 @@ pub struct Setup {
     pub measuring: Measuring,
     /// Where the parts of a run are.
     pub hosts: Hosts,
+    /// What is between them.
+    pub network: Network,
     /// The systems by name, without the twin of the A/A control.
     pub systems: BTreeMap<String, System>,
     /// What is asked of them.

@@ -4,7 +4,7 @@
 //! order within a block follows from the seed and the number of the block alone: more repetitions append
 //! blocks.
 
-use super::{ExperimentId, Measuring, Repetitions, RunId, Setup, Workload};
+use super::{ExperimentId, Population, Repetitions, RunId, Setup};
 use load::population::Rng;
 use std::fmt;
 use std::time::Duration;
@@ -68,6 +68,8 @@ pub struct Estimate {
 const OVERHEAD: Duration = Duration::from_secs(3);
 /// What the capture after the measurement takes.
 const CAPTURE: Duration = Duration::from_secs(1);
+/// The same of a run that opens associations: it waits until memory has settled.
+const ASSOCIATIONS_OVERHEAD: Duration = Duration::from_secs(6);
 /// Trials of a search for the peak: the fewest and the most that are usual.
 const TRIALS: (u32, u32) = (15, 50);
 /// The same of one that has a highest rate and is content with five percent: searches of made-up servers took
@@ -83,19 +85,36 @@ pub(super) const MOST_BLOCKS: u32 = 1_000;
 const FEWEST_BLOCKS: u32 = 2;
 
 impl Estimate {
-    fn of_run(measuring: &Measuring, workload: &Workload) -> Estimate {
+    fn of_run(setup: &Setup) -> Estimate {
+        let Setup { measuring, workload, .. } = setup;
+        // A run of users has all phases of their lives, and a search of them a highest number.
+        let population = Population::of(setup).ok().flatten();
         if workload.find_peak {
-            let coarse = workload.resolution >= COARSE && workload.rate_max.is_some();
-            let (fewest, most) = if coarse { FEW_TRIALS } else { TRIALS };
-            let trial = measuring.measure.saturating_add(BETWEEN_TRIALS);
+            let highest = workload.rate_max.is_some() || population.is_some();
+            let (fewest, most) = if workload.resolution >= COARSE && highest { FEW_TRIALS } else { TRIALS };
+            let calls = measuring.measure.saturating_add(workload.hold).saturating_add(BETWEEN_TRIALS);
+            let trial = population.as_ref().map_or(calls, Population::trial);
             let with = |trials: u32| OVERHEAD.saturating_add(trial.saturating_mul(trials));
             return Estimate { least: with(fewest), most: with(most) };
         }
-        let (least, most) = measuring.warm_up_bounds();
-        let capture = if measuring.capture { CAPTURE } else { Duration::ZERO };
+        let capture = if measuring.capture && population.is_none() { CAPTURE } else { Duration::ZERO };
         let overhead = OVERHEAD + capture;
-        let with = |warm_up: Duration| overhead.saturating_add(warm_up).saturating_add(measuring.measure);
-        Estimate { least: with(least), most: with(most) }
+        let with = |length: Duration| overhead.saturating_add(length);
+        if let Some(population) = population {
+            return Estimate { least: with(population.whole()), most: with(population.whole()) };
+        }
+        let (least, most) = match measuring.is_long(workload.hold) {
+            true => (workload.hold, workload.hold),
+            false => measuring.warm_up_bounds(),
+        };
+        let one = measuring.measure.saturating_add(workload.hold);
+        Estimate { least: with(least.saturating_add(one)), most: with(most.saturating_add(one)) }
+    }
+
+    /// They may take longer than their rate says: each waits for the one before.
+    fn of_associations(seconds: f64) -> Estimate {
+        let least = ASSOCIATIONS_OVERHEAD + Duration::from_secs_f64(seconds);
+        Estimate { least, most: least + Duration::from_secs_f64(seconds) }
     }
 
     fn plus(self, other: Estimate) -> Estimate {
@@ -129,7 +148,10 @@ impl Plan {
     ) -> Plan {
         let one = |setup: &Setup| {
             let count = subjects.iter().filter(|subject| runs_at(subject, setup)).count();
-            let each = Estimate::of_run(&setup.measuring, &setup.workload);
+            let each = match setup.workload.associations {
+                0 => Estimate::of_run(setup),
+                count => Estimate::of_associations(f64::from(count) / setup.workload.rate),
+            };
             each.times(u32::try_from(count).unwrap_or(u32::MAX))
         };
         let block = setups.iter().map(one).fold(Estimate::default(), Estimate::plus);

@@ -98,6 +98,7 @@ impl Experiment {
         for setup in &setups {
             check::setup(setup, &origins, &mut extra);
         }
+        check::claims(&claims, &setups, &origins, &mut extra);
         let controls = check::design(&mut design, &setups, &claims, &origins, &mut extra);
         places::check(&setups, &claims, &origins, &mut extra);
         let experiment = Experiment::new(design, controls, setups, (claims, references), &origins);

@@ -3,7 +3,7 @@
 use super::claims::{self, ClaimKeys};
 use super::keys::{Declared, Described};
 use super::paper::{self, ReferenceKeys};
-use super::{Design, FaultStep, Hosts, Measure, Measuring, PLACEHOLDERS, System, Workload};
+use super::{Design, FaultStep, Hosts, Measure, Measuring, Network, PLACEHOLDERS, System, Workload};
 use super::{check, document, factor, fault, forms, sentence, setup};
 use std::time::Duration;
 use toml_form::form::coarse;
@@ -16,6 +16,7 @@ pub(super) fn sections() -> Vec<Described> {
         top,
         Described::of::<System>(),
         Described::of::<Workload>(),
+        Described::of::<Network>(),
         Described::of::<FaultStep>(),
         Described::of::<ClaimKeys>(),
         Described::of::<ReferenceKeys>(),

@@ -101,6 +101,9 @@ impl<'d> SetupReader<'_, 'd> {
         let mut hosts = top.section(&mut one.reader, "hosts", "hosts");
         read_over(&mut hosts, &mut one.reader, self.origins, ("hosts", place), &mut setup.hosts);
         hosts.finish(&mut one.reader);
+        let mut network = top.section(&mut one.reader, "network", "network");
+        read_over(&mut network, &mut one.reader, self.origins, ("network", place), &mut setup.network);
+        network.finish(&mut one.reader);
         let mut workload = top.section(&mut one.reader, "workload", "workload");
         let to = &mut setup.workload;
         read_over(&mut workload, &mut one.reader, self.origins, ("workload", place), to);

@@ -37,6 +37,7 @@ pub(super) fn rendered(setup: &Setup) -> String {
     let mut out = String::new();
     section(&mut out, "", &setup.measuring);
     section(&mut out, "[hosts]", &setup.hosts);
+    section(&mut out, "[network]", &setup.network);
     section(&mut out, "[workload]", &setup.workload);
     for (name, system) in &setup.systems {
         section(&mut out, &format!("[system.{name}]"), system);
@@ -123,6 +124,7 @@ fn keyed(setup: &Setup) -> Vec<(String, String)> {
     let mut all = Vec::new();
     under(&mut all, "", &setup.measuring);
     under(&mut all, "hosts", &setup.hosts);
+    under(&mut all, "network", &setup.network);
     under(&mut all, "workload", &setup.workload);
     for (name, system) in &setup.systems {
         under(&mut all, &joined("system", name), system);

@@ -6,7 +6,7 @@ use super::keys::keys;
 use super::{Combination, Level};
 use std::path::PathBuf;
 use std::time::Duration;
-use toml_form::form::{HOUR, choice, length, list, number};
+use toml_form::form::{HOUR, choice, flag, length, list, number};
 use toml_form::named;
 
 named! {
@@ -20,10 +20,47 @@ named! {
         Kamailio = "kamailio",
         /// Any server that a command starts.
         Command = "command",
+        /// `strowger lab serve echo`: it sends back what comes.
+        Echo = "echo",
+        /// `strowger lab serve front-end`: it reads SIP requests and answers 200, without memory of them.
+        FrontEnd = "front-end",
         /// A relay that forwards datagrams without reading them: what the network path costs.
         Relay = "relay",
+        /// A receiver of datagrams that answers none: what the path to a socket loses.
+        Sink = "sink",
         /// No server: the generator calls its own answering side (RFC 7502 section 6.1).
         None = "none",
+    }
+}
+
+named! {
+    /// The sockets of an echo server or a front end.
+    Sockets {
+        /// UDP.
+        Udp = "udp",
+        /// TCP: a socket for each connection.
+        Tcp = "tcp",
+        /// SCTP: a socket for each association (RFC 6458 section 4).
+        OneToOne = "one-to-one",
+        /// SCTP: one socket for all associations (RFC 6458 section 3).
+        OneToMany = "one-to-many",
+    }
+}
+
+impl Sockets {
+    /// Whether the kernel must have SCTP.
+    pub const fn need_sctp(self) -> bool {
+        matches!(self, Sockets::OneToOne | Sockets::OneToMany)
+    }
+}
+
+named! {
+    /// A database server beside a system.
+    Beside {
+        /// None.
+        None = "none",
+        /// MariaDB with Kamailio's tables.
+        MariaDb = "mariadb",
     }
 }
 
@@ -36,9 +73,21 @@ pub const PLACEHOLDERS: &[(&str, &str)] = &[
     ("folder", "a folder that it may fill"),
     ("config", "the file that has `config`"),
     ("domain", "the domain of the users"),
+    (
+        "users",
+        "how many users the system must know: `u1000000` and so on, with the passwords `p1000000` and so on",
+    ),
+    ("mailbox", "address and port of the mailbox of a population"),
     ("generator", "address and port of the answering side"),
     ("backends", "the back ends, `ADDRESS:PORT`, with commas between"),
     ("backend_list", "a file with a line `1 sip:ADDRESS:PORT` for each back end: Kamailio's dispatcher list"),
+    ("database", "the URL of its database for MySQL's client library, with `database` in its section"),
+    ("database_address", "address and port of its database"),
+    ("database_socket", "the Unix socket of its database"),
+    (
+        "resolver",
+        "address and port of the DNS server of the lab: every name has the address of the answering side",
+    ),
     ("certificate", "the file of its certificate, with TLS"),
     ("key", "the file of the key, with TLS"),
 ];
@@ -46,7 +95,8 @@ pub const PLACEHOLDERS: &[(&str, &str)] = &[
 keys! {
     /// `[system.NAME]`: a system under test.
     pub struct System = "[system.NAME]" {
-        /// What it is. `command` is any server; `relay` forwards datagrams unread; `none` is no server.
+        /// What it is. `command` is any server; `relay` forwards datagrams unread; `sink` reads
+        /// datagrams and answers none; `none` is no server.
         kind: SystemKind = SystemKind::Strowger, choice(SystemKind::ALL);
         /// The program. Without it: the one that runs the experiment; for Kamailio the one in the search
         /// path. A name without `/` is looked up in the search path.
@@ -60,11 +110,27 @@ keys! {
         config_file: Option<PathBuf> = None, path().optional();
         /// Variables of its environment.
         environment: Vec<String> = Vec::new(), list(variable()).no_default();
+        /// Its sockets, for the kinds `echo` and `front-end`.
+        sockets: Sockets = Sockets::Udp, choice(Sockets::ALL);
+        /// Whether clients send their request together with the third packet of the handshake of SCTP, in
+        /// place of a set-up of its own. For the kinds `echo` and `front-end`.
+        piggyback: bool = false, flag();
+        /// A database server of its own, with Kamailio's tables (`subscriber`, `location`, `version`) and all
+        /// users. It shares the processors of the system, and counts in its cost. Its own samples are
+        /// `database.cpu` and `database.memory`.
+        database: Beside = Beside::None, choice(Beside::ALL);
+        /// Further options of the database server, such as `"--innodb-buffer-pool-size=2G"`.
+        database_options: Vec<String> = Vec::new(), list(word()).no_default();
+        /// Whether the data of Strowger is in memory (`/dev/shm`) in place of the disk.
+        data_in_memory: bool = false, flag();
         /// Worker threads or processes.
         workers: u32 = 1, number(1..=1_024);
         /// Processors that it may use. Without it: the first one, if system and generator have one worker
         /// each.
         cpus: Vec<u32> = Vec::new(), list(number(0..=4_095)).once("processor").no_default();
+        /// The receive buffer of a sink's socket, octets. Without it: that of the kernel,
+        /// net.core.rmem_default.
+        receive_buffer: Option<u64> = None, number(2_048..=1 << 30).optional();
         /// How long it may take until it answers.
         start_limit: Duration = Duration::from_secs(10), length(Duration::from_millis(100)..=HOUR);
         /// Values of factors at which it runs: `{ transport = "udp" }`. Without it: at every combination.
@@ -85,10 +151,30 @@ impl System {
         matches!(self.kind, SystemKind::None | SystemKind::Relay)
     }
 
+    /// Whether its clients open associations: it is an echo server or a front end.
+    pub fn serves_associations(&self) -> bool {
+        matches!(self.kind, SystemKind::Echo | SystemKind::FrontEnd)
+    }
+
+    /// Whether it has names of a database in what is filled in.
+    pub(super) fn names_database(&self) -> bool {
+        let texts = || std::iter::once(&self.config).chain(&self.command).chain(&self.environment);
+        texts().any(|text| text.contains("${database"))
+    }
+
     /// Whether there are back ends behind it: it is a balancer of this build, or names them.
     pub fn has_backends(&self) -> bool {
-        let names = |text: &String| ["${backends}", "${backend_list}"].iter().any(|name| text.contains(name));
-        let texts = || std::iter::once(&self.config).chain(&self.command).chain(&self.environment);
-        self.kind == SystemKind::Balance || texts().any(names)
+        self.kind == SystemKind::Balance || self.names("${backends}") || self.names("${backend_list}")
+    }
+
+    /// Whether it asks the DNS server of the lab.
+    pub fn asks_names(&self) -> bool {
+        self.names("${resolver}")
+    }
+
+    /// Whether this stands in a text that is filled in for each run.
+    fn names(&self, placeholder: &str) -> bool {
+        let mut texts = std::iter::once(&self.config).chain(&self.command).chain(&self.environment);
+        texts.any(|text| text.contains(placeholder))
     }
 }

@@ -10,6 +10,11 @@ use toml_form::form::{HOUR, One, choice, flag, length, list, number, text};
 use toml_form::named;
 use toml_form::text::shown;
 
+/// Associations of a run at most.
+const MOST_ASSOCIATIONS: u64 = 2_000_000;
+/// The shortest request has all headers.
+const LEAST_REQUEST: u64 = 400;
+
 named! {
     /// The transport between generator and system.
     Transport {
@@ -48,6 +53,16 @@ named! {
     }
 }
 
+named! {
+    /// What the Contacts of callees have.
+    Contacts {
+        /// The address of the answering side.
+        Address = "address",
+        /// A host name, which the DNS server of the lab knows.
+        Name = "name",
+    }
+}
+
 keys! {
     /// `[workload]`: what `strowger load` does in a run.
     pub struct Workload = "[workload]" {
@@ -61,11 +76,28 @@ keys! {
         /// An injection file with which the scenario is played before the calls, once for each line, from
         /// where calls are answered: callees register so. Without it: `callees` users register.
         registrations: Option<PathBuf> = None, path().optional();
-        /// Users of a population in place of the scenario. Not in this version: a plan with it is refused.
+        /// Users of a population in place of the scenario: they register, refresh, call each other, answer.
+        /// With `find_peak`: where the search begins.
         users: u64 = 0, number(0..=100_000_000);
+        /// The most users that a search tries; systems know this number. 0: ten times `users`.
+        most_users: u64 = 0, number(0..=100_000_000);
         /// How many times faster than in life the population acts. Needs `users`.
-        compress: f64 = 1.0, amount(0.001..=100_000.0);
-        /// Calls a second. With `find_peak`: where the search begins.
+        compress: f64 = 1.0, amount(1.0..=10_000.0);
+        /// Other numbers of the population, each `KEY=VALUE` in the users' own time, such as
+        /// `"register_every=300"` or `"think=30m"`: those of
+        /// [`strowger load`](load.md#users) but for `measure` and `warm_up`, which stand at the top.
+        with: Vec<String> = Vec::new(), list(word()).no_default();
+        /// Whether the generator is the mailbox of the population too. The phone of a user who is away then
+        /// answers 486, and the system sends the call to `sip:voicemail@${mailbox}`. Strowger is configured
+        /// so; a rival needs it in its configuration. Without it phones take messages themselves.
+        mailbox: bool = false, flag();
+        /// Associations or connections that a run opens, in place of calls. Each has one request, and is held
+        /// to the end. For systems of the kinds `echo` and `front-end`. With `find_peak`: at most, where the
+        /// system refuses none before; the client keeps none of them.
+        associations: u32 = 0, number(0..=MOST_ASSOCIATIONS);
+        /// Octets of the request on each association.
+        request: u32 = 1_550, number(LEAST_REQUEST..=60_000);
+        /// Calls a second, or associations. With `find_peak`: where the search begins.
         rate: f64 = 1_000.0, amount(0.001..=10_000_000.0);
         /// When calls begin: at random times of the mean rate, or evenly spaced.
         arrivals: ArrivalTimes = ArrivalTimes::Poisson, choice(ArrivalTimes::ALL);
@@ -81,6 +113,12 @@ keys! {
         connections: Connections = Connections::Shared, choice(Connections::ALL);
         /// Registered users that are called.
         callees: u32 = 1_000, number(0..=1_000_000);
+        /// What their Contacts have: the address of the answering side, or a name for each callee, which
+        /// the system must look up at `${resolver}`.
+        contacts: Contacts = Contacts::Address, choice(Contacts::ALL);
+        /// How long the system may keep what the DNS server of the lab says. 0: no longer than it must;
+        /// Strowger keeps an answer for a second.
+        name_ttl: Duration = HOUR, length(Duration::ZERO..=HOUR);
         /// Back ends behind a balancer: systems of the kind `balance`, and those that have `${backends}`.
         backends: u32 = 2, number(1..=1_000);
         /// Calls a second that a back end can do; its processor is modelled. One number for all, or one for
@@ -98,7 +136,8 @@ keys! {
         stall: Duration = Duration::ZERO, length(Duration::ZERO..=HOUR);
         /// How far apart the stalls of a back end are on average.
         stall_every: Duration = Duration::from_secs(40), length(Duration::from_millis(100)..=HOUR);
-        /// How long a call lasts after it was answered. A plan with more than 50 s is refused.
+        /// How long a call lasts after it was answered; in a population the mean of a log-normal law, in the
+        /// users' own time. A search for a peak of calls takes 50 s at most.
         hold: Duration = Duration::ZERO, length(Duration::ZERO..=HOUR);
         /// Whether the server challenges requests.
         authenticate: bool = false, flag();
@@ -110,6 +149,16 @@ keys! {
 }
 
 impl Workload {
+    /// How many users a system must know.
+    pub fn known_users(&self) -> u64 {
+        match (self.users, self.find_peak) {
+            (0, _) => 2 * u64::from(self.callees),
+            (users, false) => users,
+            (users, true) if self.most_users == 0 => users.saturating_mul(10),
+            (users, true) => self.most_users.max(users),
+        }
+    }
+
     /// Whether back ends have a modelled capacity. One process is all of them then.
     pub fn has_capacity(&self) -> bool {
         self.capacity.iter().any(|calls| *calls > 0.0)

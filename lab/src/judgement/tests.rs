@@ -12,6 +12,7 @@ fn setup() -> Setup {
         combination: Combination::default(),
         measuring: Measuring { measure: Duration::from_secs(1), ..Measuring::default() },
         hosts: Hosts::default(),
+        network: crate::experiment::Network::default(),
         systems: systems.into(),
         workload: Workload::default(),
         faults: Vec::new(),

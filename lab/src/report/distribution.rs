@@ -12,11 +12,12 @@ use crate::record::RunRecord;
 use crate::statistics::Latencies;
 
 /// The first of these that any run has is shown, with what it is.
-const TIMES: [(&str, &str); 4] = [
+const TIMES: [(&str, &str); 5] = [
     ("setup", "Setup times: INVITE to its 2xx, ringing included"),
     ("response", "Response times: first request of a call to the first response other than 100"),
     ("rrd-first", "Registration times"),
     ("transaction", "Times of requests other than INVITE"),
+    ("first-answer", "Times from the begin of the set-up of an association to the answer on it"),
 ];
 /// Points of a curve to one nine.
 const STEPS: u32 = 24;

@@ -5,6 +5,7 @@
 //! script. Everything that came from outside is escaped. All that grows with an experiment has a limit, so
 //! that a page stays below 2 MB.
 
+mod associations;
 mod bars;
 mod checks;
 mod claims;

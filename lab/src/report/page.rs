@@ -5,7 +5,10 @@ use load::report::svg::{Page, escape, quoted};
 use load::scenario::date_time;
 
 use super::words::{class, count, cut, meaning, short};
-use super::{checks, claims, costs, distribution, figures, groups, occupancy, papers, runs, series, wrong};
+use super::{
+    associations, checks, claims, costs, distribution, figures, groups, occupancy, papers, runs, series,
+    wrong,
+};
 use crate::outcome::Outcome;
 use crate::record::RunRecord;
 
@@ -99,6 +102,7 @@ pub fn html(outcome: &Outcome, records: &[RunRecord]) -> String {
     papers::papers(&mut p, outcome);
     claims::controls(&mut p, outcome);
     figures::figures(&mut p, outcome);
+    associations::associations(&mut p, &combinations);
     distribution::distributions(&mut p, &combinations);
     occupancy::occupancy(&mut p, &combinations);
     series::series(&mut p, &combinations);

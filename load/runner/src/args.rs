@@ -105,15 +105,19 @@ pub struct LoadArgs {
     /// End after this time: 30s, 5m, 1h (plain numbers are seconds)
     #[arg(long, value_name = "TIME", help_heading = "How much")]
     pub timeout: Option<String>,
+    /// How long calls under way may take to end after --timeout or a first signal [default: 60s]
+    #[arg(long, value_name = "TIME", help_heading = "How much", conflicts_with = "backend")]
+    pub cool_down: Option<String>,
 
     /// Search for the highest rate that conforms, from -r on; each trial lasts --trial
     #[arg(long, help_heading = "How much", conflicts_with_all = [
-        "trace", "most", "timeout", "rate_increase", "rate_interval", "no_rate_quit"])]
+        "trace", "most", "timeout", "cool_down", "rate_increase", "rate_interval", "no_rate_quit"])]
     pub find_peak: bool,
     /// Measure this program against its own answering side, without a server: the rate to trust it with. Ends
     /// within 5 minutes
     #[arg(long, help_heading = "How much", conflicts_with_all = [
-        "target", "sn", "sf", "answer", "trace", "most", "timeout", "rate_increase", "rate_interval", "no_rate_quit",
+        "target", "sn", "sf", "answer", "trace", "most", "timeout", "cool_down", "rate_increase", "rate_interval",
+        "no_rate_quit",
         "success", "rsa", "inf"])]
     pub self_test: bool,
     /// How long a trial of --find-peak lasts, and one of --self-test at least: there it has 5,000 calls

@@ -377,8 +377,7 @@ fn drive<M: Generator<Notice = Notice> + Send + 'static>(
     let handle = runtime.handle();
     // Scripts wait for this line. Of a search's trials the first one says it.
     static SAID: Once = Once::new();
-    let ready = || format!("strowger load ready: {} from {}", story.title, shown(handle.listeners()));
-    SAID.call_once(|| say::err(format_args!("{}", ready())));
+    SAID.call_once(|| say::err(format_args!("{}", ready(&story.title, started, handle.listeners()))));
     let window = story.window;
     let mut server = Watch::new(story.server.take(), window);
     if window.0 == started {
@@ -425,6 +424,12 @@ fn drive<M: Generator<Notice = Notice> + Send + 'static>(
     secure::counted(&mut report, args, &counts);
     report.notes.extend(trouble.into_iter().filter_map(Result::err));
     Ok((report, ending.ended))
+}
+
+/// The line that scripts wait for, of a run whose first message leaves at `started`.
+fn ready(title: &str, started: Time, listeners: &[Listener]) -> String {
+    let to_come = started.since(monotonic_now()).as_secs_f64();
+    format!("strowger load ready: {title} from {}; begins in {to_come:.3} s", shown(listeners))
 }
 
 /// The reason of the first failed handshake, of TLS or WebSocket, and the mend.
@@ -493,11 +498,13 @@ fn report(
         max_lateness_p999_micros: (args.lateness * 1_000.0) as u64,
         ..Rule::default()
     };
+    let began = plan::wall_micros().saturating_sub(monotonic_now().since(started).as_micros() as u64);
     let inputs = Inputs {
         program: PROGRAM.to_owned(),
         title: story.title.clone(),
         workload: story.workload.clone(),
-        started: date_time(plan::wall_micros().saturating_sub(end.since(started).as_micros() as u64)),
+        started: date_time(began),
+        began: began as f64 / 1e6,
         command: secret::masked(std::env::args_os().map(|arg| arg.to_string_lossy().into_owned())),
         seed: story.seed,
         compression: story.compression,

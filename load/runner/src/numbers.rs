@@ -91,7 +91,7 @@ const NUMBERS: [&str; 14] = [
 
 /// What a run does before its first message; `whole`: to the end, which takes a while.
 fn begin(args: &LoadArgs, whole: bool) -> Result<(), String> {
-    let times = [args.timeout.as_deref(), Some(&args.trial)];
+    let times = [args.timeout.as_deref(), args.cool_down.as_deref(), Some(&args.trial)];
     times.into_iter().flatten().try_for_each(|text| {
         let length = watch::duration(text)?;
         let _ = Time::from_secs(1) + length;

@@ -2,6 +2,7 @@
 
 use super::args::LoadArgs;
 use super::ending::{Planned, time};
+use super::watch::{PATIENCE, patience};
 use load::population::{Arrivals, Phase, Phases, SearchOptions};
 use load::scenario::date_time;
 use std::time::Duration;
@@ -56,7 +57,10 @@ impl Schedule {
         parts.push(Part { name: if begins { "calls begin" } else { "answering" }, until });
         let calls = args.most.map(|most| format!("{most} calls")).unwrap_or_default();
         let note = match (until, planned == Planned::Calls) {
-            (Some(_), _) if timeout.is_some() => "calls under way then have 60 s".to_owned(),
+            (Some(_), _) if timeout.is_some() => {
+                let patience = patience(args).unwrap_or(PATIENCE);
+                format!("calls under way then have {} s", patience.as_secs())
+            }
             (Some(_), _) => "then calls under way end".to_owned(),
             (None, true) => format!("ends after {calls}"),
             (None, false) => "no planned end: Ctrl-C ends it (-m, --timeout)".to_owned(),

@@ -36,7 +36,7 @@ pub struct UsersArgs {
     /// N users register, call each other and answer; with --find-peak the number to begin with
     #[arg(long, value_name = "N", conflicts_with_all = [
         "sn", "sf", "answer", "self_test", "trace", "most", "rate", "rp", "poisson", "rate_increase",
-        "pause", "au", "lost", "nr", "recv_timeout", "warm_up", "timeout", "key",
+        "pause", "au", "lost", "nr", "recv_timeout", "warm_up", "timeout", "cool_down", "key",
         "max_invite_retrans", "max_non_invite_retrans", "callers", "from", "rsa", "max_retrans", "set",
         "service", "ap", "auth_uri", "base_cseq", "aa", "nd", "default_behaviors", "t2", "infindex", "max_socket",
         "ip_field", "mi", "mp", "rate_interval", "no_rate_quit"],
@@ -365,6 +365,7 @@ fn facts(args: &LoadArgs, parameters: &Parameters, workers: u16) -> Vec<Fact> {
         .enumerate()
         .map(|(at, line)| Fact::new(format!("workload {}", at + 1), line))
         .collect();
+    facts.insert(0, Fact::new("users", parameters.users));
     facts.push(Fact::new("expected in the steady state", expected(&parameters.expected())));
     facts.push(Fact::new(
         "voicemail",

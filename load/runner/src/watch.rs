@@ -21,6 +21,15 @@ const LOOK: Duration = Duration::from_millis(200);
 /// How long calls under way may take to end after the first Ctrl-C.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long calls under way may take to end after the last one has begun.
+pub fn patience(args: &LoadArgs) -> Result<Duration, String> {
+    match &args.cool_down {
+        Some(time) => duration(time),
+        None if args.self_test => Ok(selftest::PATIENCE),
+        None => Ok(PATIENCE),
+    }
+}
+
 /// Shows a run until it ends; `each` is told the time at every look, and whether the last call has begun.
 pub fn watch(
     args: &LoadArgs,
@@ -31,12 +40,14 @@ pub fn watch(
     each: &mut dyn FnMut(Time, bool),
 ) -> Result<Ending, String> {
     let limit = args.timeout.as_deref().map(duration).transpose()?;
+    let patience = patience(args)?;
     let every = seconds(args.sipp.traces.display.as_ref(), 1)?;
     let mut watch = Watch {
         args,
         handle,
         started,
         limit,
+        patience,
         live: Live::new(title),
         shown: Shown { traces, every, ..Shown::default() },
         ending: Ending::new(),
@@ -74,6 +85,8 @@ struct Watch<'a> {
     started: Time,
     /// After how long no more calls begin (`--timeout`).
     limit: Option<Duration>,
+    /// How long calls under way may take to end then.
+    patience: Duration,
     live: Live,
     shown: Shown,
     ending: Ending,
@@ -103,7 +116,7 @@ impl Watch<'_> {
         if why != Ended::TimeOut && !self.args.quiet {
             say::err(format_args!(
                 "ending: no more calls begin, those under way have {} s; a second signal stops at once",
-                PATIENCE.as_secs()
+                self.patience.as_secs()
             ));
         }
         quit(self.handle);
@@ -133,8 +146,7 @@ impl Watch<'_> {
         let counts = self.handle.counts();
         self.shown.fault = connection_fault(self.args, self.handle);
         show(self.args, &mut self.live, (all, &counts), (terminal, done), &phase, &mut self.shown);
-        let patience = if self.args.self_test { selftest::PATIENCE } else { PATIENCE };
-        let given_up = self.ending.quit.is_some_and(|since| now.since(since) > patience);
+        let given_up = self.ending.quit.is_some_and(|since| now.since(since) > self.patience);
         self.shown.traces.look(now, all, done || given_up);
         if !done && given_up {
             self.ending.given_up();

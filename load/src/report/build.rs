@@ -28,6 +28,8 @@ pub struct Inputs {
     pub workload: String,
     /// Wall clock at the start, RFC 3339.
     pub started: String,
+    /// The same, seconds since 1970.
+    pub began: f64,
     /// The command line.
     pub command: Vec<String>,
     /// Seed of everything random.
@@ -93,6 +95,7 @@ impl Report {
             title: inputs.title,
             workload: inputs.workload,
             started: inputs.started,
+            began: inputs.began,
             command: inputs.command,
             seed: inputs.seed,
             compression: inputs.compression,
@@ -172,7 +175,7 @@ fn remarks(inputs: &Inputs, m: &Metrics) -> Vec<String> {
 }
 
 /// A histogram for the report, with buckets at most 2 % wide.
-pub(super) fn distribution(h: &Hist) -> Distribution {
+pub fn distribution(h: &Hist) -> Distribution {
     let mut buckets: Vec<(u64, u64)> = Vec::new();
     let mut low = 0_u64;
     h.for_each(|value, count| match buckets.last_mut() {

@@ -28,7 +28,7 @@ pub mod svg {
     pub use super::plot::{Line, Plot, Range, Spread};
 }
 
-pub use build::Inputs;
+pub use build::{Inputs, distribution};
 pub use compare::{Comparison, Group, Row, Statement, compare};
 pub use format::{number, plain, with_unit};
 pub use html::html;

@@ -29,6 +29,9 @@ pub struct Report {
     pub workload: String,
     /// Wall clock at the start, RFC 3339.
     pub started: String,
+    /// The same to the microsecond, seconds since 1970; 0 in reports of earlier versions. Of a search it is
+    /// the start of the run that stands for the answer.
+    pub began: f64,
     /// The command line, which with the seed reproduces the schedule.
     pub command: Vec<String>,
     /// Seed of everything random.

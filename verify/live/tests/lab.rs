@@ -445,3 +445,28 @@ fn packets_lost_on_the_wire_make_runs_void() {
     let void = text_of_run(&found, "void");
     assert!(void.contains("packets were lost between generator and system"), "{void}");
 }
+
+#[test]
+fn population_is_measured_from_registrations_to_a_verdict() {
+    // Sixty times as fast as in life each of them registers every ten seconds.
+    let people = "[workload]\nusers = 300\ncompress = 60\nauthenticate = true\nmailbox = true\n\
+                  with = [\"ramp=120\", \"cool_down=2\", \"think=200s\"]\n\
+                  options = [\"--lateness\", \"60000\", \"--response\", \"0\"]\n";
+    let claims = ["registered at least 99%", "refreshes/s at least 5", "sessions/s at least 1"];
+    let claims: String = claims.iter().map(|claim| format!("[[claim]]\nthat = \"{claim}\"\n")).collect();
+    let whole = short(&format!("{people}{claims}")).replace("measure = \"2s\"", "measure = \"5s\"");
+    let (file, out) = experiment("people", &whole.replace("repetitions = 2", "repetitions = 8"));
+    let (found, status) = outcome(&file, &out);
+    assert_eq!((text(&found, "verdict"), status), ("PASS", Some(0)), "{found}");
+    let figure = |quantity: &str| {
+        let figures = found["figures"].as_array().unwrap();
+        figures
+            .iter()
+            .find(|figure| figure["quantity"] == quantity)
+            .and_then(|figure| figure["median"].as_f64())
+    };
+    // 300 users register every 10 s, and the measured window has processor time of its own.
+    assert!(figure("refreshes/s").is_some_and(|rate| (15.0..=45.0).contains(&rate)), "{found}");
+    assert!(figure("users/core").is_some_and(|users| users > 300.0), "{found}");
+    assert!(figure("p99 of rrd-refresh").is_some(), "{found}");
+}

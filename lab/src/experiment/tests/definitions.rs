@@ -53,11 +53,12 @@ fn quick_experiment_takes_five_minutes_at_most() {
 fn experiments_of_the_guide_are_good() {
     let page = include_str!("../../../../docs/guide/lab.md");
     let papers = include_str!("../../../../docs/guide/lab-papers.md");
+    let networks = include_str!("../../../../docs/guide/lab-networks.md");
     let blocks = |page: &'static str| -> Vec<&str> {
         page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect()
     };
-    assert!(blocks(page).len() >= 4 && !blocks(papers).is_empty());
-    for block in blocks(page).into_iter().chain(blocks(papers)) {
+    assert!(blocks(page).len() >= 4 && !blocks(papers).is_empty() && blocks(networks).len() >= 3);
+    for block in blocks(page).into_iter().chain(blocks(papers)).chain(blocks(networks)) {
         let experiment = good(block);
         assert!(experiment.plan().is_ok() && !experiment.question().is_empty(), "{block}");
     }

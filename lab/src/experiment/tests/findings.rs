@@ -34,7 +34,7 @@ fn mistakes_are_reported_with_place_and_mend() {
         ("[workload]\nscenario = \"uca\"", "x.toml:2:12: no scenario \"uca\"; did you mean \"uac\"?"),
         ("[workload]\nmeasure = 5", "x.toml:2:1: the length of the measurement has another name; write"),
         ("[workload]\nusers = 5\nrate = 2", "x.toml:3:8: a population of users has no `rate`; remove it,"),
-        ("[workload]\ncompress = 5", "x.toml:2:12: only a population of users is compressed; add users,"),
+        ("[workload]\ncompress = 5", "x.toml:2:12: only a population of users has `compress`; add users,"),
         (
             "[system]\nkind = \"relay\"",
             "x.toml:2:8: system `kind` is a section, not a string; write [system.NAME]",
@@ -209,15 +209,93 @@ fn faults_without_effect_are_refused() {
     assert!(good(secure).plan().is_ok());
 }
 
+/// What is wrong, a line each.
+#[track_caller]
+fn wrong(text: &str) -> String {
+    listed(&read(text).expect_err("wrong"))
+}
+
 #[test]
-fn workloads_that_cannot_be_run_are_refused() {
-    assert_eq!(
-        refused("[workload]\nusers = 5\n"),
-        "x.toml:2:9: a population of users is not in this version; remove `users`"
-    );
-    let found = refused("[workload]\nhold = \"51s\"\n");
-    assert!(found.starts_with("x.toml:2:8: calls of 51s: more than 50s; make `hold` shorter"), "{found}");
-    assert!(good("[workload]\nhold = \"50s\"\n").plan().is_ok());
+fn populations_that_cannot_be_run_are_refused() {
+    for (text, found) in [
+        ("users = 5\nwith = ['think=x']", "x.toml:3:"),
+        (
+            "users = 5\nwith = ['measure=9']",
+            "x.toml:3:8: `measure` has a key of its own: `measure` at the top;",
+        ),
+        ("users = 5\n[system.A]\nkind = 'none'", "x.toml:2:9: users register, and A is no registrar;"),
+        (
+            "users = 5\nmailbox = true\n[system.A]\nkind = 'command'\ncommand = ['x']",
+            "x.toml:3:11: A does not know",
+        ),
+        ("mailbox = true", "x.toml:2:11: only a population of users has `mailbox`;"),
+        ("resolution = 0.1", "x.toml:2:14: only a search has a resolution;"),
+    ] {
+        assert!(wrong(&format!("[workload]\n{text}\n")).starts_with(found), "{text}");
+    }
+    assert!(good("[workload]\nusers = 5\nhold = '51s'\ncompress = 6\nwith = ['think=30m']\n").plan().is_ok());
+}
+
+#[test]
+fn long_calls_need_a_warm_up_as_long() {
+    let found = wrong("[workload]\nhold = '40s'\n");
+    assert!(found.starts_with("x.toml:2:8: calls of 40s are not steady within warm_up_limit"), "{found}");
+    assert!(good("warm_up_limit = '1m'\n[workload]\nhold = '40s'\n").plan().is_ok());
+    assert!(good("warm_up = '1s'\n[workload]\nhold = '40s'\n").plan().is_ok());
+    let found = wrong("warm_up_limit = '1h'\n[workload]\nfind_peak = true\nhold = '51s'\n");
+    assert!(found.starts_with("x.toml:4:8: calls of 51s in a search: more than 50s"), "{found}");
+}
+
+#[test]
+fn databases_are_there_where_they_are_used() {
+    let kamailio = "[system.A]\nkind = 'kamailio'\n";
+    for (text, found) in [
+        (
+            "[system.A]\ndatabase = 'mariadb'\n".to_owned(),
+            "a system of kind \"strowger\" uses no database server",
+        ),
+        (format!("{kamailio}config = 'x'\ndatabase = 'mariadb'\n"), "nothing uses the database"),
+        (format!("{kamailio}config = '${{database}}'\n"), "${database} without a database"),
+        (format!("{kamailio}config = 'x'\ndata_in_memory = true\n"), "has no data folder"),
+    ] {
+        assert!(wrong(&text).contains(found), "{text}");
+    }
+    assert!(good(&format!("{kamailio}config = '${{database}}'\ndatabase = 'mariadb'\n")).plan().is_ok());
+}
+
+#[test]
+fn claims_about_users_need_a_population() {
+    let claim = "[[claim]]\nthat = 'users at least 5'\n";
+    assert!(wrong(claim).contains("not every run has `users`; write users = 10000 and find_peak = true"));
+    assert!(good(&format!("[workload]\nusers = 5\nfind_peak = true\n{claim}")).plan().is_ok());
+    assert!(wrong("[[claim]]\nthat = 'peak at least 5'\n").contains("write find_peak = true in [workload]"));
+}
+
+#[test]
+fn calls_and_associations_do_not_mix() {
+    let echo = "[system.A]\nkind = \"echo\"\n";
+    for (text, wanted) in [
+        (format!("{echo}[workload]\nrate = 5\n"), "answers no calls; add associations = 1000"),
+        (
+            format!("{echo}[system.B]\n[workload]\nassociations = 9\n"),
+            "system B is of a kind that is measured by calls",
+        ),
+        (
+            format!("{echo}[workload]\nassociations = 9\nhold = 5\n"),
+            "x.toml:5:8: associations have no `hold`",
+        ),
+        ("[workload]\nrequest = 999\n".to_owned(), "x.toml:2:11: only associations have `request`"),
+        (
+            format!("{echo}piggyback = true\n[workload]\nassociations = 9\n"),
+            "x.toml:3:13: only the handshake of SCTP",
+        ),
+        ("[system.A]\nsockets = \"tcp\"\n".to_owned(), "x.toml:2:11: only systems of kind \"echo\""),
+    ] {
+        let errors = Experiment::read(&Sources::new("x.toml", &text)).unwrap_err();
+        assert!(listed(&errors).contains(wanted), "{}", listed(&errors));
+    }
+    let good_one = format!("{echo}[workload]\nassociations = 9\nrequest = 500\nrate = 3\n");
+    assert!(good(&good_one).plan().is_ok());
 }
 
 #[test]

@@ -152,7 +152,8 @@ fn mistakes_in_layers_are_reported_together() {
         "lab/x.toml:1:1: unknown key `measur`; did you mean `measure`?\n\
          lab/x.toml:3:8: cannot read lab/none.toml: no such file; correct the path: it starts at this file\n\
          lab/x.toml:5:15: lab/systems/b.cfg: no factor `rate`; one of ip, port, tls_port, workers, folder, config, \
-         domain, generator, backends, backend_list, certificate, key; write `$${` for `${`\n\
+         domain, users, mailbox, generator, backends, backend_list, database, database_address, \
+         database_socket, resolver, certificate, key; write `$${` for `${`\n\
          --set workload.rat=1: unknown key `rat` in [workload]; did you mean `rate`?"
     );
 }

@@ -5,6 +5,7 @@ mod definitions;
 mod findings;
 mod good;
 mod layers;
+mod network;
 mod paper;
 mod properties;
 

@@ -49,6 +49,7 @@ pub(in crate::report) fn run(seed: u64) -> (Inputs, Metrics) {
         title: "proxy200 against 127.0.0.1:5060".to_owned(),
         workload: "scenario proxy200".to_owned(),
         started: "2026-01-01T00:00:00Z".to_owned(),
+        began: 1_767_225_600.5,
         command: vec!["strowger".to_owned(), "load".to_owned(), "-r".to_owned(), "it's 1000".to_owned()],
         seed,
         compression: 1.0,
