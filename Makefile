@@ -252,11 +252,6 @@ bench-load-emulated: setup-emulation ## instructions of a call of `strowger load
 	verify/bench/emulated/run.sh $(RELEASE) generators $(BENCH_ARGS)
 	verify/bench/emulated/run.sh $(RELEASE) generators --flows call --generators strowger --rates 1500,4000 --judge
 
-.PHONY: bench-peak
-bench-peak: setup-bench ## users that Strowger and Kamailio carry on one core, the same population (20 minutes)
-	$(BUILD_RELEASE)
-	python3 verify/bench/peak.py --bin $(RELEASE) --html target/peak.html $(BENCH_ARGS)
-
 .PHONY: bench-overload
 bench-overload: setup-bench ## goodput from half to ten times of the capacity, Strowger and Kamailio (25 minutes)
 	$(BUILD_RELEASE)
@@ -266,11 +261,6 @@ bench-overload: setup-bench ## goodput from half to ten times of the capacity, S
 bench-storm: setup-bench ## more users than can be carried register and call with digest: what succeeds (4 minutes)
 	$(BUILD_RELEASE)
 	python3 verify/bench/storm.py --bin $(RELEASE) $(BENCH_ARGS)
-
-.PHONY: bench-ablations
-bench-ablations: setup-bench ## what small tables, a database and expiry in sweeps cost Kamailio, beside Strowger (60 minutes)
-	$(BUILD_RELEASE)
-	python3 verify/bench/ablations.py --bin $(RELEASE) $(BENCH_ARGS)
 
 .PHONY: bench-connections
 bench-connections: setup-bench ## memory of 15,000 idle connections with their registrations, Strowger and Kamailio (5 minutes)

@@ -185,8 +185,9 @@ bench_tools() {
     apt_for python3 python3 sysctl procps sipp sip-tester kamailio kamailio taskset util-linux
     # Its TLS is loaded where Kamailio keeps its modules.
     ls /usr/lib/*/kamailio/modules/tls.so >/dev/null 2>&1 || apt_install kamailio-tls-modules
-    # Kamailio's tables for SQLite come with it.
-    [ -e /usr/share/kamailio/db_sqlite ] || apt_install kamailio-sqlite-modules || say 'bench-ablations leaves the database out'
+    # MariaDB, and Kamailio's tables for it: lab/papers/000-databases.toml.
+    [ -e /usr/sbin/mariadbd ] || apt_install mariadb-server || say 'lab/papers/000-databases.toml needs mariadb-server'
+    [ -e /usr/share/kamailio/mysql ] || apt_install kamailio-mysql-modules || say '000-databases.toml needs Kamailio with MySQL'
 }
 
 emulation_tools() {

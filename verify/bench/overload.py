@@ -147,7 +147,7 @@ class Bench:
     def server(self, name, transport):
         if name == 'kamailio':
             defines = ['PROXY', 'USERS 0'] + (['WITH_TCP'] if transport == 'tcp' else [])
-            return servers.Kamailio(os.path.join(HERE, 'kamailio.cfg'), defines, memory=1024,
+            return servers.Kamailio(os.path.join(os.path.dirname(os.path.dirname(HERE)), 'lab', 'kamailio.cfg'), defines, memory=1024,
                                     extra=['-x', 'tlsf', '-X', 'fm', '-b', str(4 << 20)], cpu=0, tcp=transport == 'tcp')
         config = '[auth]\nchallenge = []\n' + ('[overload]\nenabled = false\n' if name == 'strowger-off' else '')
         return servers.Strowger(self.o.server_bin, DOMAIN, 1, False, config=config, cpu=0)

@@ -181,12 +181,6 @@ def registered(found):
     return said
 
 
-def peak(statuses):
-    """Of peak.py: how the search of each server ended, by its name. 1: not even the lowest load conformed, or the largest was
-    not confirmed, so the figure is none."""
-    return ['the peak of %s is not confirmed (status %d)' % (name, status) for name, status in statuses.items() if status]
-
-
 def tell(name, said, figures=()):
     """One line a figure that is not judged, one a fault, and one that sums up. Says whether all is kept."""
     for text in figures:

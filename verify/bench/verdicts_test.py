@@ -143,10 +143,6 @@ class Users(unittest.TestCase):
                         dict(phases=[dict(phase, captured=100)]), dict(phases=[phase, dict(phase, own=1001)])):
             self.assertEqual(len(verdicts.registered(dict(good, **changed))), 1)
 
-    def test_a_peak_that_is_not_confirmed_is_none(self):
-        self.assertEqual(verdicts.peak(dict(strowger=0, kamailio=0)), [])
-        self.assertEqual(len(verdicts.peak(dict(strowger=0, kamailio=1))), 1)
-
 
 if __name__ == '__main__':
     unittest.main(verbosity=0)
