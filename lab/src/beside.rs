@@ -2,7 +2,7 @@
 
 use load::report::Fact;
 
-use crate::experiment::{Combination, Counterpart, Level, Point, Reference, Setup};
+use crate::experiment::{Base, Combination, Counterpart, Level, Reference, Setup};
 use crate::outcome::{Figure, ReferenceOutcome};
 use crate::statistics::{Paired, median, pairs};
 
@@ -20,15 +20,29 @@ pub fn beside(
             rows.push(ReferenceOutcome { said: reference.said.clone(), ..empty(reference) });
             continue;
         };
-        let combinations = setups.iter().map(|setup| &setup.combination).filter(|at| what.concerns(at));
-        for rest in rests(combinations, reference.over.as_deref()) {
-            for point in &reference.points {
-                let factors = factors_of(&rest, reference.over.as_deref(), point);
-                rows.push(row(reference, what, point, factors, figures, confidence));
+        let over = reference.over.as_deref();
+        let combinations = || setups.iter().map(|setup| &setup.combination).filter(|at| what.concerns(at));
+        let ours: Vec<&str> = combinations().filter_map(|at| at.value(over?)).collect();
+        for rest in rests(combinations(), over) {
+            for (at, value) in places(reference, &ours) {
+                let factors = factors_of(&rest, over, at);
+                rows.push(row(reference, what, value, factors, figures, confidence));
             }
         }
     }
     rows
+}
+
+/// The values of the paper, each with that of the factor; then the values of the factor that only we have.
+fn places<'a>(reference: &'a Reference, ours: &[&'a str]) -> Vec<(Option<&'a str>, Option<f64>)> {
+    let points = reference.points.iter().map(|point| (point.at.as_deref(), Some(point.value)));
+    let mut all: Vec<(Option<&str>, Option<f64>)> = points.collect();
+    for value in ours {
+        if !all.iter().any(|(at, _)| at.is_some_and(|at| at == *value)) {
+            all.push((Some(*value), None));
+        }
+    }
+    all
 }
 
 fn empty(reference: &Reference) -> ReferenceOutcome {
@@ -50,10 +64,10 @@ fn rests<'a>(combinations: impl Iterator<Item = &'a Combination>, over: Option<&
 }
 
 /// The factors of a point, ordered as those of the figures.
-fn factors_of(rest: &[Level], over: Option<&str>, point: &Point) -> Vec<Fact> {
+fn factors_of(rest: &[Level], over: Option<&str>, at: Option<&str>) -> Vec<Fact> {
     let mut levels = rest.to_vec();
-    if let (Some(factor), Some(value)) = (over, &point.at) {
-        levels.push(Level { factor: factor.to_owned(), value: value.clone() });
+    if let (Some(factor), Some(value)) = (over, at) {
+        levels.push(Level { factor: factor.to_owned(), value: value.to_owned() });
     }
     let combination = Combination::new(levels);
     combination.facts()
@@ -62,24 +76,25 @@ fn factors_of(rest: &[Level], over: Option<&str>, point: &Point) -> Vec<Fact> {
 fn row(
     reference: &Reference,
     what: &Counterpart,
-    point: &Point,
+    paper: Option<f64>,
     factors: Vec<Fact>,
     figures: &[Figure],
     confidence: f64,
 ) -> ReferenceOutcome {
     let quantity = what.quantity.to_string();
-    let find = |system: &str| {
-        figures.iter().find(|f| f.subject == system && f.quantity == quantity && f.factors == factors)
+    let find = |system: &str, at: &[Fact]| {
+        figures.iter().find(|f| f.subject == system && f.quantity == quantity && f.factors == at)
     };
-    let (measured, interval) = match (find(&what.system), &what.relative_to) {
+    let (measured, interval) = match (find(&what.system, &factors), &what.relative_to) {
         (None, _) => (None, None),
         (Some(figure), None) => (figure.median, figure.interval),
-        (Some(figure), Some(other)) => {
-            find(other).map_or((None, None), |of| quotient(figure, of, confidence))
+        (Some(figure), Some(Base { system, at })) => {
+            find(system, &with(&factors, at)).map_or((None, None), |of| quotient(figure, of, confidence))
         }
     };
     let usable = |value: &f64| value.is_finite() && *value > 0.0;
-    let ratio = measured.filter(|v| v.is_finite()).filter(|_| usable(&point.value)).map(|v| v / point.value);
+    let known = measured.filter(|v| v.is_finite()).zip(paper.filter(usable));
+    let ratio = known.map(|(measured, paper)| measured / paper);
     let shown = Counterpart { at: Vec::new(), ..what.clone() };
     ReferenceOutcome {
         what: shown.to_string(),
@@ -87,13 +102,22 @@ fn row(
         quantity: if what.relative_to.is_some() { String::new() } else { quantity },
         over: reference.over.clone().unwrap_or_default(),
         factors,
-        paper: Some(point.value),
+        paper,
         unit: what.unit().to_owned(),
         measured,
         interval,
         ratio,
         ..empty(reference)
     }
+}
+
+/// The factors with these values in place of their own.
+fn with(factors: &[Fact], levels: &[Level]) -> Vec<Fact> {
+    let of = |fact: &Fact| match levels.iter().find(|level| level.factor == fact.name) {
+        Some(level) => Fact::new(&*level.factor, &level.value),
+        None => fact.clone(),
+    };
+    factors.iter().map(of).collect()
 }
 
 /// How many times the figure of another system one is, within blocks; without an interval if there are too
@@ -164,11 +188,15 @@ mod tests {
             told(&all),
             [("100 udp".to_owned(), Some(100.0), Some(1.0)), ("200 udp".to_owned(), Some(200.0), Some(2.0))]
         );
-        // Values that were not run have nothing of ours.
+        // Values that were not run have nothing of ours, and others nothing of the paper.
         let all = rows(&format!("{series}at = [200.0, 800]\nvalue = [100, 50]"));
         assert_eq!(
             told(&all),
-            [("200 udp".to_owned(), Some(200.0), Some(2.0)), ("800 udp".to_owned(), None, None)]
+            [
+                ("200 udp".to_owned(), Some(200.0), Some(2.0)),
+                ("800 udp".to_owned(), None, None),
+                ("100 udp".to_owned(), Some(100.0), None),
+            ]
         );
     }
 
@@ -179,6 +207,17 @@ mod tests {
         assert_eq!((all[0].unit.as_str(), all[0].interval), ("x", None));
         // A line of a plot has one unit: quotients are no part of it.
         assert!(all[0].quantity.is_empty());
+    }
+
+    #[test]
+    fn quotient_of_two_values_of_a_factor_is_within_blocks() {
+        let what =
+            "what = 'calls/s of B where transport = tcp relative to where rate = 100'\nover = 'rate'\n";
+        let all = rows(&format!("{what}value = [1, 4]"));
+        let told = told(&all);
+        assert_eq!(told[0], ("100 tcp".to_owned(), Some(1.0), Some(1.0)));
+        assert_eq!(told[1], ("200 tcp".to_owned(), Some(2.0), Some(0.5)));
+        assert_eq!(all[1].what, "calls/s of B relative to B where rate = 100");
     }
 
     #[test]

@@ -110,6 +110,9 @@ impl<'a> Bench<'a> {
         let addresses = Addresses::new(std::process::id());
         let processors = Machine::here()?;
         let (own, tune) = (own.to_owned(), machine::tune(own));
+        // A server may run in another folder: Kamailio goes to the root.
+        let scratch =
+            std::path::absolute(&scratch).map_err(|error| format!("{}: {error}", scratch.display()))?;
         Ok(Bench { own, scratch, addresses, stop, generator, session, tune, processors })
     }
 
@@ -527,4 +530,25 @@ fn names_for(
 /// Whether callees register at it: neither where there is no server, nor at a balancer.
 fn needs_callees(system: &System) -> bool {
     !system.is_baseline() && !system.has_backends()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Never;
+
+    impl Stop for Never {
+        fn is_asked(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn folder_of_runs_is_a_whole_path() {
+        let own = std::env::current_exe().expect("this program");
+        let bench = Bench::new(&own, PathBuf::from("w/scratch"), &Never).expect("a bench");
+        assert!(bench.scratch.is_absolute() && bench.scratch.ends_with("w/scratch"), "{:?}", bench.scratch);
+    }
 }

@@ -42,7 +42,7 @@ pub use identity::{ExperimentId, NotAnId, RunId};
 pub use layers::{Layer, Origin, Setting};
 pub use measuring::{Host, Hosts, LEAST_WARM_UP, Measuring, Repetitions, SETTLE, STEADY_WINDOW, WarmUp};
 pub use network::{Network, NetworkKind};
-pub use paper::{Counterpart, Point, Reference};
+pub use paper::{Base, Counterpart, Point, Reference};
 pub use plan::{Estimate, Plan, Run, Subject};
 pub use population::Population;
 pub use read::Sources;

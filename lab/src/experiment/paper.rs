@@ -24,7 +24,8 @@ keys! {
         /// Where it stands in the paper: `"Table 3"`, `"figure 6"`. Required.
         source: String = String::new(), sentence();
         /// Its counterpart, a figure as in a claim: `mean of setup of tlwl at 960/s`. Or that of a system
-        /// relative to another one: `peak of two relative to one`. Without it there is no counterpart.
+        /// relative to another one, or to other values of factors: `peak of two relative to one`,
+        /// `cpu/call of A where transport = udp relative to where workers = 1`. Without it there is none.
         what: Option<String> = None, sentence_as_written().optional();
         /// What the paper has: `"60 ms"`; with `over` a list. Without a counterpart: any text.
         value: Vec<String> = Vec::new(), list(limit()).no_default();
@@ -47,9 +48,18 @@ pub struct Counterpart {
     pub quantity: Quantity,
     /// The system that it is of.
     pub system: String,
-    /// The system by whose figure it is divided, within each block.
-    pub relative_to: Option<String>,
+    /// What it is divided by, within each block.
+    pub relative_to: Option<Base>,
     /// Factors and values at which it is taken; empty: at every combination.
+    pub at: Vec<Level>,
+}
+
+/// The same figure of another system, or at other values of factors.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Base {
+    /// The system.
+    pub system: String,
+    /// Values of factors in place of those of the counterpart; empty: the same ones.
     pub at: Vec<Level>,
 }
 
@@ -67,16 +77,27 @@ impl Counterpart {
 
 impl fmt::Display for Counterpart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {}", self.quantity, self.system)?;
-        if let Some(other) = &self.relative_to {
-            write!(f, " relative to {other}")?;
+        let own = places_text(&self.at);
+        match &self.relative_to {
+            None => write!(f, "{} of {}{own}", self.quantity, self.system),
+            Some(Base { system, at }) if at.is_empty() => {
+                write!(f, "{} of {} relative to {system}{own}", self.quantity, self.system)
+            }
+            Some(Base { system, at }) => {
+                let other = places_text(at);
+                write!(f, "{} of {}{own} relative to {system}{other}", self.quantity, self.system)
+            }
         }
-        for (nth, level) in self.at.iter().enumerate() {
-            let word = if nth == 0 { "where" } else { "and" };
-            write!(f, " {word} {} = {}", level.factor, level.value)?;
-        }
-        Ok(())
     }
+}
+
+/// ` where transport = tls and rate = 1000`; nothing without levels.
+fn places_text(levels: &[Level]) -> String {
+    let place = |(nth, level): (usize, &Level)| {
+        let word = if nth == 0 { "where" } else { "and" };
+        format!(" {word} {} = {}", level.factor, level.value)
+    };
+    levels.iter().enumerate().map(place).collect()
 }
 
 /// A value of a paper.

@@ -4,7 +4,7 @@
 use super::Setup;
 use super::claim::{Bound, Claim, Limit, Measure, Quantity, Statistic};
 use super::factor::{Combination, Level};
-use super::paper::Counterpart;
+use super::paper::{Base, Counterpart};
 use std::collections::BTreeMap;
 use toml_form::error::{Fault, closest};
 use toml_form::text::shown;
@@ -92,22 +92,27 @@ pub(super) fn figure(text: &str, known: Known<'_>) -> Result<Counterpart, Wrong>
     let mut words = Words { text, at: 0 };
     let quantity = quantity(&mut words)?;
     let system = system(&mut words, known)?;
-    let mut relative_to = None;
-    if words.take("relative") {
-        if !words.take("to") {
-            let found = words.found();
-            return words.wrong(format!("expected `to`, found {found}"), "write `relative to SYSTEM`");
-        }
-        let place = words.place();
-        let other = named(&mut words, known)?;
-        if other == system {
-            let fault = Fault::new(format!("{other} relative to itself"), "name another system");
-            return Err(Wrong { at: place, fault });
-        }
-        relative_to = Some(other);
+    let own = places(&mut words, known)?;
+    if !words.take("relative") {
+        let at = levels(&mut words, own, known)?;
+        return Ok(Counterpart { quantity, system, relative_to: None, at });
     }
-    let at = levels(&mut words, Vec::new(), known)?;
-    Ok(Counterpart { quantity, system, relative_to, at })
+    if !words.take("to") {
+        let found = words.found();
+        return words.wrong(format!("expected `to`, found {found}"), "write `relative to SYSTEM`");
+    }
+    let place = words.place();
+    let same = words.peek().eq_ignore_ascii_case("where");
+    let other = if same { system.clone() } else { named(&mut words, known)? };
+    // What follows is of the other side alone, unless nothing says so.
+    let of_other = !own.is_empty() || other == system;
+    let other_at = if of_other { places(&mut words, known)? } else { Vec::new() };
+    if other == system && other_at.is_empty() {
+        let mend = "name another system, or values of factors: `relative to where workers = 1`";
+        return Err(Wrong { at: place, fault: Fault::new(format!("{other} relative to itself"), mend) });
+    }
+    let at = levels(&mut words, own, known)?;
+    Ok(Counterpart { quantity, system, relative_to: Some(Base { system: other, at: other_at }), at })
 }
 
 /// A figure of a paper: a number with its unit, or with `unit` if it has none of its own.

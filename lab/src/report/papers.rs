@@ -98,7 +98,7 @@ pub(super) fn of_text(out: &mut String, outcome: &Outcome) {
         if is_first {
             let what = if reference.what.is_empty() { "no counterpart" } else { &reference.what };
             let source = plain(&short(&reference.source));
-            let first = format!("  {}: ", super::words::cut(&source, COLUMNS / 3));
+            let first = format!("  {}: ", super::words::cut(&source, COLUMNS / 2));
             let said =
                 if reference.said.is_empty() { String::new() } else { format!(" ({})", reference.said) };
             line(out, &first, &format!("{}{}", short(what), short(&said)));

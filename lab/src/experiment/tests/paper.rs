@@ -23,8 +23,18 @@ fn reference_reads_as_it_is_written() {
     let points: Vec<_> = series.points.iter().map(|point| (point.at.as_deref(), point.value)).collect();
     assert_eq!(points, [(Some("1000"), 300.0), (Some("4000"), 600.0)]);
     let quotient = reference("what = 'peak of B relative to A'\nvalue = '24%'").what.expect("a counterpart");
-    assert_eq!((quotient.unit(), quotient.relative_to.as_deref()), ("x", Some("A")));
-    assert_eq!(quotient.to_string(), "peak of B relative to A");
+    assert_eq!((quotient.unit(), quotient.to_string().as_str()), ("x", "peak of B relative to A"));
+    for (written, shown) in [
+        ("peak of B relative to A at 1000/s", "peak of B relative to A where rate = 1000"),
+        (
+            "peak of B where rate = 4000 relative to A where rate = 1000",
+            "peak of B where rate = 4000 relative to A where rate = 1000",
+        ),
+        ("peak of B relative to where rate = 1000", "peak of B relative to B where rate = 1000"),
+    ] {
+        let what = reference(&format!("what = '{written}'\nvalue = 1")).what.expect("a counterpart");
+        assert_eq!(what.to_string(), shown);
+    }
     let alone = reference("value = '85 % of the time'");
     assert_eq!(
         (alone.what, alone.said.as_str(), alone.note.as_str()),
