@@ -3,6 +3,9 @@
 use crate::experiment::Measure;
 use crate::record::RunRecord;
 
+/// The fact of a machine whose clock moves by a nanosecond for each instruction.
+pub const EMULATED: &str = "emulated machine";
+
 /// Sums over the measurement of one run; nothing where they are not known.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Costs {
@@ -37,13 +40,17 @@ impl Costs {
         };
         let counted = |key: &str| load.measured.get(key).map(|count| *count as f64);
         let sum = |of: [Option<f64>; 2]| of.into_iter().flatten().reduce(|a, b| a + b);
+        let cpu = run.cpu().map(|percent| percent * 1e4 * seconds);
+        let is_emulated = run.machine.iter().any(|fact| fact.name == EMULATED);
+        // A microsecond has a thousand instructions there.
+        let emulated = cpu.filter(|_| is_emulated).map(|micros| micros * 1e3);
         let waits = [sampled("system.waits"), sampled("system.preemptions")];
         Costs {
             calls: run.succeeded(),
             messages: messages(run),
             registrations: sum(["registrations_ok", "refreshes_ok"].map(counted)).or_else(|| registers(run)),
-            cpu: run.cpu().map(|percent| percent * 1e4 * seconds),
-            instructions: sampled("system.instructions"),
+            cpu,
+            instructions: emulated.or_else(|| sampled("system.instructions")),
             cycles: sampled("system.cycles"),
             cache_misses: sampled("system.cache_misses"),
             switches: sampled("system.switches").or_else(|| sum(waits)),
@@ -136,6 +143,14 @@ mod tests {
             (costs.figure(Measure::CyclesPerCall), costs.figure(Measure::CpuPerRegistration)),
             (None, None)
         );
+    }
+
+    #[test]
+    fn microseconds_of_an_emulated_machine_are_instructions() {
+        let mut record = record();
+        record.machine.push(load::report::Fact::new(EMULATED, ""));
+        // 4,000 us a call.
+        assert_eq!(Costs::of(&record).figure(Measure::InstructionsPerCall), Some(4_000_000.0));
     }
 
     #[test]

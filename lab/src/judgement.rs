@@ -12,9 +12,10 @@ use crate::statistics::{
     self, Evidence, Failures, Floor, Interval, Latencies, Paired, Rule, Spread, Verdict, median,
     median_interval,
 };
+use crate::times::times;
 
 /// Figures that every report has, beside those of the claims.
-const USUAL: [(Measure, Option<Statistic>); 18] = [
+const USUAL: [(Measure, Option<Statistic>); 19] = [
     (Measure::Users, None),
     (Measure::UsersPerCore, None),
     (Measure::Registered, None),
@@ -24,6 +25,7 @@ const USUAL: [(Measure, Option<Statistic>); 18] = [
     (Measure::Setup, Some(Statistic::Percentile(50_000))),
     (Measure::Setup, Some(Statistic::Percentile(99_000))),
     (Measure::CpuPerCall, None),
+    (Measure::InstructionsPerCall, None),
     (Measure::Cpu, None),
     (Measure::Memory, None),
     (Measure::Retransmissions, None),
@@ -163,6 +165,7 @@ pub fn judge(case: &Case<'_>, kept: &[Kept<'_>]) -> Outcome {
         paper: case.paper.to_owned(),
         references: beside(case.references, case.setups, &figures, case.rule.confidence()),
         figures,
+        times: times(kept.iter().map(|kept| kept.record)),
         runs: kept.iter().map(|kept| line(kept, &about)).collect(),
         planned: case.plan.runs().len(),
         looks: Vec::new(),

@@ -18,3 +18,4 @@ pub mod record;
 pub mod report;
 /// Samples, intervals, comparisons and verdicts.
 pub mod statistics;
+pub mod times;

@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use load::report::Fact;
 
+use crate::times::Times;
+
 /// Version of the JSON. It grows when an old reader would misunderstand a new file.
 pub const VERSION: u32 = 1;
 
@@ -28,6 +30,8 @@ pub struct Outcome {
     pub controls: Vec<Control>,
     /// Every figure of every system at every combination.
     pub figures: Vec<Figure>,
+    /// Statistics of the times of every system at every combination, the runs that count merged.
+    pub times: Vec<Times>,
     /// The paper whose figures stand beside ours; empty if there is none.
     pub paper: String,
     /// Each figure of the paper, at each combination of factors that it is about.

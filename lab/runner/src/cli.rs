@@ -22,7 +22,7 @@ use crate::args::{
 use crate::associations::{NO_SCTP, kernel_has_sctp};
 use crate::serve::{self, Role};
 use crate::session::{self, Asked, Work};
-use crate::{history, lock, network, relay, reproduce, sink};
+use crate::{emulated, history, lock, network, relay, reproduce, sink};
 
 /// Wrong usage, or a part did not start.
 const USAGE: u8 = 2;
@@ -32,6 +32,8 @@ const LARGEST: u64 = 16 << 20;
 const TEXTS: &str = "experiment.json";
 /// The outcome.
 const OUTCOME: &str = "outcome.json";
+/// The distributions of times, as a log of HdrHistogram.
+const TIMES: &str = "times.hlog";
 /// The page.
 const PAGE: &str = "report.html";
 
@@ -226,12 +228,40 @@ fn run_experiment(args: &RunArgs) -> Result<u8, String> {
     let own = std::env::current_exe().map_err(|error| format!("this program's own file: {error}"))?;
     let asked = Asked::listen().map_err(|error| format!("signals: {error}"))?;
     let mut tell = |line: &str| say::err(format_args!("{line}"));
+    let emulated = experiment.setups().iter().any(|setup| setup.measuring.emulated);
+    if emulated && !emulated::is_inside() {
+        emulated::run(&own, &again(args, &out)?, &out, &asked, &mut tell)?;
+        let (outcome, records) = session::judge_kept(&work, &out, &mut tell);
+        return finish(&out, &outcome, &records, args.output);
+    }
     let estimate = work.plan.estimate();
     let minutes = |time: Duration| time.as_secs().div_ceil(60);
     let (least, most) = (minutes(estimate.least), minutes(estimate.most));
     tell(&format!("{} runs, {least} to {most} min; results in {}", work.plan.runs().len(), out.display()));
     let (outcome, records) = session::run(&work, &own, &out, &asked, &mut tell)?;
     finish(&out, &outcome, &records, args.output)
+}
+
+/// The arguments of the same `lab run`, for a program in another working folder that has no personal file.
+fn again(args: &RunArgs, out: &Path) -> Result<Vec<String>, String> {
+    let whole = |path: &Path| {
+        let path = fs::canonicalize(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok::<_, String>(path.display().to_string())
+    };
+    let experiment = &args.experiment;
+    let mut words = ["lab", "run", "--share-machine", "--out"].map(str::to_owned).to_vec();
+    words.push(whole(out)?);
+    for value in &experiment.set {
+        words.extend(["--set".to_owned(), value.clone()]);
+    }
+    if let Some(seed) = experiment.seed {
+        words.extend(["--seed".to_owned(), seed.to_string()]);
+    }
+    if let Some(personal) = personal(experiment) {
+        words.extend(["--personal".to_owned(), whole(&personal)?]);
+    }
+    words.push(experiment.file.display().to_string());
+    Ok(words)
 }
 
 /// Keeps the texts of an experiment beside its runs. A folder has the runs of one experiment: those of
@@ -277,6 +307,7 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
 fn finish(out: &Path, outcome: &Outcome, records: &[RunRecord], output: Output) -> Result<u8, String> {
     write(&out.join(OUTCOME), &outcome.to_json())?;
     write(&out.join("figures.csv"), &report::csv(outcome))?;
+    write(&out.join(TIMES), &report::hlog(outcome, records))?;
     let page = out.join(PAGE);
     write(&page, &report::html(outcome, records))?;
     match output {

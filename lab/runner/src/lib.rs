@@ -13,6 +13,7 @@ mod capture;
 mod certificates;
 mod cli;
 mod database;
+mod emulated;
 mod generator;
 mod hardware;
 mod history;

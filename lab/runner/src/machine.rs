@@ -4,7 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use lab::costs::EMULATED;
 use load::report::Fact;
+
+use crate::emulated::is_inside;
 
 /// What `strowger tune` reports of the machine, as JSON. `own`: the program.
 ///
@@ -26,6 +29,9 @@ pub fn facts() -> Vec<Fact> {
         fs::read_to_string(path).ok().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
     };
     let mut facts = Vec::new();
+    if is_inside() {
+        facts.push(Fact::new(EMULATED, "its clock counts instructions"));
+    }
     let mut add = |name: &str, value: Option<String>| facts.extend(value.map(|value| Fact::new(name, value)));
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {

@@ -19,6 +19,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::archive::{Archive, EXTENSION, PARTIAL, hash_of_file};
+use crate::emulated::is_inside;
 use crate::run::{Bench, Finished, GENERATOR, NoRun, Stop};
 use crate::{leftovers, process};
 
@@ -112,7 +113,8 @@ pub fn run(
     tell: &mut dyn FnMut(&str),
 ) -> Result<(Outcome, Vec<RunRecord>), String> {
     fs::create_dir_all(out).map_err(|error| format!("{}: {error}", out.display()))?;
-    let scratch = out.join("scratch");
+    // Where `out` is of another machine, programs would wait for it.
+    let scratch = if is_inside() { std::env::temp_dir().join("lab") } else { out.join("scratch") };
     let found = leftovers::end();
     if found > 0 {
         tell(&format!("ended {found} processes of a lab that was killed"));

@@ -11,8 +11,12 @@ use lab::experiment::{Setup, System, Transport};
 use load::report::Report;
 
 use crate::addresses::PORT;
+use crate::emulated::is_inside;
 use crate::witness::{Witness, compared};
 use crate::{capture, ping};
+
+/// Why something is not observed in an emulated machine.
+const EMULATED: &str = "its instructions would count in an emulated machine";
 
 /// What is seen on the wire of one run.
 #[derive(Debug)]
@@ -34,7 +38,11 @@ impl Wire {
         let workload = &setup.workload;
         let mut checks = Checks::default();
         let mut unobserved = |what: &str, why: &str| checks.unobserved.push(format!("{what}: {why}"));
-        let witness = if setup.network.is_apart() {
+        let inside = is_inside();
+        let witness = if inside {
+            unobserved("packets, by a witness", EMULATED);
+            None
+        } else if setup.network.is_apart() {
             unobserved("packets, by a witness", "each side of the network sees what arrives there");
             None
         } else if setup.measuring.witness {
@@ -44,7 +52,9 @@ impl Wire {
             unobserved("packets, by a witness", "witness = false");
             None
         };
-        if !setup.measuring.capture {
+        if inside {
+            unobserved("captures", EMULATED);
+        } else if !setup.measuring.capture {
             unobserved("captures", "capture = false");
         }
         let incomparable = if workload.transport != Transport::Udp {
@@ -62,7 +72,7 @@ impl Wire {
             unobserved("lost packets, by the witness", incomparable);
         }
         // A search has no one measurement.
-        let captures = setup.measuring.capture && !workload.find_peak;
+        let captures = setup.measuring.capture && !workload.find_peak && !inside;
         Wire {
             system: target,
             witness: witness.map(Arc::new),

@@ -41,6 +41,10 @@ keys! {
         /// Percent of the requests that may be repeated in a run whose figures all count. With more, only the
         /// retransmissions and those about what fails do.
         tolerated_retransmissions: f64 = 0.01, amount(0.0..=100.0);
+        /// Whether all runs are made in an emulated machine, whose clock counts instructions: for
+        /// `instructions/call` where the processor hides its counters. It is about fifty times slower and has
+        /// one processor. It needs QEMU, busybox, cpio and a kernel of Debian's packages.
+        emulated: bool = false, flag();
         /// Whether packets of the system are captured for half a second just before the measurement and just
         /// after it, into the archive of the run. For the second capture calls go on for a second.
         capture: bool = true, flag();

@@ -66,6 +66,8 @@ pub struct Estimate {
 
 /// What a run takes besides warm-up and measurement: start, probe, registrations, end.
 const OVERHEAD: Duration = Duration::from_secs(3);
+/// How many times slower an emulated machine is, at least and at most: an idle second takes no time.
+const EMULATED: (u32, u32) = (2, 60);
 /// What the capture after the measurement takes.
 const CAPTURE: Duration = Duration::from_secs(1);
 /// The same of a run that opens associations: it waits until memory has settled.
@@ -117,6 +119,12 @@ impl Estimate {
         Estimate { least, most: least + Duration::from_secs_f64(seconds) }
     }
 
+    /// The same in an emulated machine.
+    fn emulated(self) -> Estimate {
+        let (least, most) = EMULATED;
+        Estimate { least: self.least.saturating_mul(least), most: self.most.saturating_mul(most) }
+    }
+
     fn plus(self, other: Estimate) -> Estimate {
         let (least, most) = (self.least.saturating_add(other.least), self.most.saturating_add(other.most));
         Estimate { least, most }
@@ -149,6 +157,7 @@ impl Plan {
         let one = |setup: &Setup| {
             let count = subjects.iter().filter(|subject| runs_at(subject, setup)).count();
             let each = match setup.workload.associations {
+                0 if setup.measuring.emulated => Estimate::of_run(setup).emulated(),
                 0 => Estimate::of_run(setup),
                 count => Estimate::of_associations(f64::from(count) / setup.workload.rate),
             };

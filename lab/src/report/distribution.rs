@@ -7,9 +7,9 @@ use load::report::{Distribution, number};
 
 use super::groups::{Combination, Group};
 use super::page::{Cell, PLOT_WIDTH, cells, has_room, left_out, rows};
-use super::words::{NOTHING, factors, short};
+use super::words::{factors, short};
 use crate::record::RunRecord;
-use crate::statistics::Latencies;
+use crate::statistics::{Latencies, Summary};
 
 /// The first of these that any run has is shown, with what it is.
 const TIMES: [(&str, &str); 5] = [
@@ -100,8 +100,22 @@ fn curve(group: &Group<'_>, key: &str) -> Line {
 
 fn table(p: &mut Page, combinations: &[Combination<'_>], key: &str) {
     p.table(
-        "Percentiles of all runs together, ms; empty where too few values were measured",
-        &["System", "#Runs", "#Values", "#50 %", "#90 %", "#99 %", "#99.9 %", "#99.99 %", "#Largest"],
+        "All runs together, ms; squares in square milliseconds; empty where too few values were measured",
+        &[
+            "System",
+            "#Runs",
+            "#Values",
+            "#Mean",
+            "#Deviation",
+            "#Least",
+            "#50 %",
+            "#95 %",
+            "#99 %",
+            "#99.9 %",
+            "#99.99 %",
+            "#Largest",
+            "#Sum of squares",
+        ],
     );
     let groups = combinations.iter().flat_map(|c| c.groups.iter().map(move |g| (c, g)));
     let left = rows(p, groups, ROWS_MAX, |p, (combination, group)| {
@@ -112,14 +126,16 @@ fn table(p: &mut Page, combinations: &[Combination<'_>], key: &str) {
             runs += 1;
         }
         let ms = |micros: Option<f64>| micros.map_or_else(String::new, |v| number(v / 1e3));
-        let largest = merged.summary().map_or_else(|| NOTHING.to_owned(), |s| ms(Some(s.max)));
-        let shares = [50.0, 90.0, 99.0, 99.9, 99.99].map(|percent| ms(merged.percentile(percent).value));
+        let summary = merged.summary();
+        let of = |value: fn(&Summary) -> Option<f64>| ms(summary.as_ref().and_then(value));
+        let first = [of(|s| Some(s.mean)), of(|s| s.deviation), of(|s| Some(s.min))];
+        let shares = [50.0, 95.0, 99.0, 99.9, 99.99].map(|percent| ms(merged.percentile(percent).value));
+        let last = [of(|s| Some(s.max)), of(|s| Some(s.sum_of_squares / 1e3))];
         let (subject, factors) = (short(&group.subject), factors(combination.factors));
         let (runs, values) = (runs.to_string(), number(merged.count() as f64));
         let mut row =
             vec![Cell::Two("at", &subject, &factors), Cell::Text("n", &runs), Cell::Text("n", &values)];
-        row.extend(shares.iter().map(|share| Cell::Text("n", share)));
-        row.push(Cell::Text("n", &largest));
+        row.extend(first.iter().chain(&shares).chain(&last).map(|value| Cell::Text("n", value)));
         cells(p, &row);
     });
     p.end_table();

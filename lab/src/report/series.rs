@@ -37,7 +37,7 @@ struct Drawn {
     only_if_any: bool,
 }
 
-const DRAWN: [Drawn; 8] = [
+const DRAWN: [Drawn; 9] = [
     Drawn {
         title: "Successful calls",
         text: "Calls that ended as they were to end",
@@ -83,6 +83,14 @@ const DRAWN: [Drawn; 8] = [
         text: "By the second in which they ended",
         unit: "per second",
         columns: &["failed", "register_failed"],
+        of_load: true,
+        only_if_any: true,
+    },
+    Drawn {
+        title: "Responses of errors",
+        text: "From 400 on, challenges included",
+        unit: "per second",
+        columns: &["responses_4xx", "responses_5xx", "responses_6xx"],
         of_load: true,
         only_if_any: true,
     },

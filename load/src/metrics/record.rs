@@ -353,7 +353,11 @@ impl Metrics {
     #[inline]
     pub fn response_received(&mut self, now: Time, status: u16) {
         self.count(now, |c| c.responses_received.add(status));
-        self.series.at(now).received += 1;
+        let point = self.series.at(now);
+        point.received += 1;
+        if let Some(class) = point.responses.get_mut(usize::from(status / 100).wrapping_sub(1)) {
+            *class += 1;
+        }
     }
 
     /// Nobody waited for a message. In addition to its being received, if it was SIP.

@@ -15,6 +15,8 @@ macro_rules! point {
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct Point {
             $($(#[$doc])* pub $name: u64,)+
+            /// Responses received, by the first digit of their status, from 1.
+            pub responses: [u64; 6],
             /// The longest send queue that one worker saw, in messages.
             pub queue: u64,
             /// Response times from the intended start ([`super::Measure::Response`]).
@@ -27,6 +29,7 @@ macro_rules! point {
             /// Adds what happened in another interval or at another worker.
             pub fn merge(&mut self, other: &Point) {
                 $(self.$name += other.$name;)+
+                self.responses.iter_mut().zip(&other.responses).for_each(|(own, more)| *own += more);
                 self.queue = self.queue.max(other.queue);
                 self.latency.merge(&other.latency);
                 self.lateness.merge(&other.lateness);

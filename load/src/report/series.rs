@@ -52,6 +52,13 @@ pub(super) fn columns(series: &Series, end: Time) -> SeriesReport {
         let rate = |(p, length): (&Point, &f64)| Some(of(p) as f64 / length);
         add(key, "1/s", points.iter().zip(&lengths).map(rate).collect());
     }
+    for (at, class) in (1..=6).enumerate() {
+        let count = |p: &Point| p.responses.get(at).copied().unwrap_or(0);
+        if points.iter().any(|p| count(p) > 0) {
+            let rate = |(p, length): (&Point, &f64)| Some(count(p) as f64 / length);
+            add(&format!("responses_{class}xx"), "1/s", points.iter().zip(&lengths).map(rate).collect());
+        }
+    }
     add("success", "%", points.iter().map(success).collect());
     add("calls", "", in_progress(&points).into_iter().map(|n| Some(n as f64)).collect());
     add("queue", "", points.iter().map(|p| Some(p.queue as f64)).collect());

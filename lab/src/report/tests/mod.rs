@@ -112,6 +112,7 @@ fn marked() -> Outcome {
             interval: Some((1.222, 1.223)),
             floor_percent: Some(12.4),
         }],
+        times: Vec::new(),
         figures: vec![Figure {
             pooled: Some(1_335.0),
             pooled_interval: Some((1_336.0, 1_337.0)),

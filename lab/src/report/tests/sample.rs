@@ -244,6 +244,7 @@ pub fn experiment(blocks: u32) -> (Outcome, Vec<RunRecord>) {
         controls: vec![control("p99 of setup", 1.004), control("cpu/call", 0.996)],
         paper: "A. Author and B. Author, How Servers Grow, 2012".to_owned(),
         references: references(),
+        times: crate::times::times(&records),
         figures,
         runs: records.iter().map(line).collect(),
         planned: records.len() + 2,
