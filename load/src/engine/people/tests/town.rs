@@ -100,6 +100,7 @@ fn server(mailbox: bool) -> Node<Office> {
         aliases: Vec::new(),
         listeners: vec![Listener::new(Transport::Udp, address(SERVER), None)],
         admin: None,
+        records: false,
         auth: Auth {
             enabled: true,
             challenge: Challenge::All,
