@@ -36,9 +36,10 @@ use client::{Client, OF_AN_ADDRESS, Times};
 /// Associations whose packets are captured, before those that are measured.
 const CAPTURED: u64 = 100;
 /// Those of a search that the client lets go of at a time.
-const BATCH: usize = 1_000;
-/// Memory that a search leaves to the machine, bytes: with less the kernel ends programs.
-const LEFT: u64 = 24 << 20;
+const BATCH: usize = 500;
+/// Free memory that a search leaves, bytes. With less the kernel takes pages from programs, which then wait
+/// for their own code, and ends them at last.
+const LEFT: u64 = 8 << 20;
 /// Associations between two looks at that.
 const LOOK: u64 = 100;
 /// Points of a curve.
@@ -336,8 +337,8 @@ impl Opening<'_> {
             if self.bench.stop.is_asked() {
                 return Err(NoRun::Stopped);
             }
-            if nth % LOOK == 0 && available().is_some_and(|bytes| bytes < LEFT) {
-                return Ok((nth, format!("less than {} MiB of memory left", LEFT >> 20)));
+            if nth % LOOK == 0 && free_memory().is_some_and(|bytes| bytes < LEFT) {
+                return Ok((nth, format!("less than {} MiB of memory free", LEFT >> 20)));
             }
             match self.open() {
                 Ok((socket, times)) => {
@@ -411,10 +412,10 @@ impl Opening<'_> {
     }
 }
 
-/// Memory that the kernel could still give, bytes.
-fn available() -> Option<u64> {
+/// Memory that nothing uses, not even as a cache of files, bytes.
+fn free_memory() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemFree:"))?;
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib << 10)
 }
 
