@@ -34,8 +34,8 @@ pub enum Rotation {
     /// It is renamed to `FILE.1`, the one of that name to `FILE.2`, and so on. The number says how many are
     /// kept.
     Renamed(u32),
-    /// Files are `FILE.1`, `FILE.2` and so on from the beginning, and have so many bytes together at most.
-    /// Another thread deletes them.
+    /// Files are `FILE.1`, `FILE.2` and so on from the beginning, and have this number of bytes together at
+    /// most. Another thread deletes them.
     Numbered(u64),
 }
 
