@@ -431,7 +431,7 @@ fn packets_lost_on_the_wire_make_runs_void() {
     // A loopback interface that drops what exceeds its rate, in a network of its own.
     const SLOW: &str =
         "ip link set lo up && tc qdisc add dev lo root tbf rate 2mbit burst 3kb limit 6kb || exit 77
-        exec \"$0\" lab run --output json --out \"$@\"";
+        exec \"$0\" lab run --share-machine --output json --out \"$@\"";
     let mut command = Command::new("unshare");
     command.args(["-n", "sh", "-c", SLOW]).arg(binary()).args([&out, &file]);
     let done = command.output().unwrap();
