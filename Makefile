@@ -95,7 +95,7 @@ prose:
 verdicts:
 	$(call section,verdicts of the benches)
 	python3 verify/bench/bench_test.py
-	python3 verify/bench/verdicts_test.py
+	python3 verify/interop/verdicts_test.py
 
 # The advisory database lives on a git host; without it the other three checks still decide.
 .PHONY: deny
@@ -213,11 +213,16 @@ bench-emulated: setup-emulation ## the instructions of `bench`, counted in emula
 	verify/bench/emulated/run.sh $(RELEASE) lab/bench.toml --set 'factor.work=["plain"]' --set 'claim=[]' $(BENCH_ARGS) && wait $$mixed
 
 # What was a target of its own, by the name of its experiment.
-EXPERIMENTS = bench-answer bench-balance-cost bench-digest bench-registrations bench-stateless bench-transports bench-workers
+EXPERIMENTS = bench-answer bench-balance-cost bench-digest bench-overload bench-registrations bench-renewal bench-soak bench-stateless \
+	bench-storm bench-transports bench-workers
 .PHONY: $(EXPERIMENTS)
 bench-answer: ## from INVITE to 200, with and without busy_poll: lab/answer.toml (7 minutes)
 bench-balance-cost: ## cost of a call of the balancer against Kamailio's dispatcher and a bare relay: lab/balance-cost.toml (24 minutes)
 bench-digest: ## cost of a call with digest, Strowger and Kamailio: lab/digest.toml (6 minutes)
+bench-overload: ## calls that are completed when more come than can be carried, Strowger and Kamailio: lab/overload.toml (26 minutes, root)
+bench-renewal: ## certificates renewed every 200 ms under calls over TLS: lab/renewal.toml (6 minutes)
+bench-soak: ## users, reloads and stalls: no call fails, memory stays flat: lab/soak.toml (72 minutes)
+bench-storm: ## more users than can be carried register and call with digest: lab/storm.toml (18 minutes, root)
 bench-registrations: ## cost of a registration with digest, Strowger and Kamailio: lab/registrations.toml (6 minutes)
 bench-stateless: ## cost of a call without transactions, Strowger and Kamailio: lab/stateless.toml (6 minutes)
 bench-transports: ## cost of a call over UDP, TCP and TLS, Strowger and Kamailio: lab/transports.toml (16 minutes)
@@ -233,12 +238,12 @@ lab-papers: setup-bench ## experiments of published papers, reports in lab/recor
 
 .PHONY: balance-failure
 balance-failure: setup-test release-for-tests ## what callers notice when a node or balancer fails, 20,000 calls up (22 minutes, root)
-	python3 verify/bench/balance_failure.py --bin $(RELEASE) $(FAILURE_ARGS)
+	python3 verify/interop/balance_failure.py --bin $(RELEASE) $(FAILURE_ARGS)
 
 .PHONY: balance-counters
 balance-counters: setup-test release-for-tests ## a million calls through the balancer and a bad network: counters end at zero (9 minutes)
 	$(call section,what the balancer counts)
-	python3 verify/bench/balance_counters.py --bin $(RELEASE) $(COUNTER_ARGS)
+	python3 verify/interop/balance_counters.py --bin $(RELEASE) $(COUNTER_ARGS)
 
 .PHONY: bench-load
 bench-load: setup-bench ## calls for a second of processor time, `strowger load` against SIPp on the same flows (6 minutes)
@@ -251,16 +256,6 @@ bench-load-emulated: setup-emulation ## instructions of a call of `strowger load
 	$(BUILD_RELEASE)
 	verify/bench/emulated/run.sh $(RELEASE) generators $(BENCH_ARGS)
 	verify/bench/emulated/run.sh $(RELEASE) generators --flows call --generators strowger --rates 1500,4000 --judge
-
-.PHONY: bench-overload
-bench-overload: setup-bench ## goodput from half to ten times of the capacity, Strowger and Kamailio (25 minutes)
-	$(BUILD_RELEASE)
-	python3 verify/bench/overload.py --bin $(RELEASE) --out target/overload $(BENCH_ARGS)
-
-.PHONY: bench-storm
-bench-storm: setup-bench ## more users than can be carried register and call with digest: what succeeds (4 minutes)
-	$(BUILD_RELEASE)
-	python3 verify/bench/storm.py --bin $(RELEASE) $(BENCH_ARGS)
 
 .PHONY: bench-connections
 bench-connections: setup-bench ## memory of 15,000 idle connections with their registrations, Strowger and Kamailio (5 minutes)
@@ -278,11 +273,6 @@ bench-reconnect: setup-bench ## calls while 15,000 phones on TLS reconnect (1 mi
 	$(BUILD_RELEASE)
 	python3 verify/bench/reconnect.py --bin $(RELEASE) $(BENCH_ARGS)
 
-.PHONY: bench-renewal
-bench-renewal: setup-bench ## certificates renewed every 200 ms under calls over TLS (1 minute)
-	$(BUILD_RELEASE)
-	python3 verify/bench/renewal.py --bin $(RELEASE) $(BENCH_ARGS)
-
 .PHONY: bench-location
 bench-location: setup-build ## bytes and times of a location table with 10,000,000 users (5 minutes, 2 GB)
 	$(CARGO) build --release $(LOCKED) -p store --example location_cost
@@ -298,11 +288,6 @@ bench-restart: setup-build ## from the start of a server with 1,000,000 bindings
 	$(BUILD_RELEASE)
 	$(CARGO) build --release $(LOCKED) -p store --example refresh
 	python3 verify/bench/restart.py --bin $(RELEASE) --program target/release/examples/refresh $(BENCH_ARGS)
-
-.PHONY: bench-soak
-bench-soak: setup-bench ## half an hour of users, reloads and stalls: no call fails, memory stays flat (40 minutes)
-	$(BUILD_RELEASE)
-	python3 verify/bench/soak.py --bin $(RELEASE) $(BENCH_ARGS)
 
 # ---------------------------------------------------------------- housekeeping
 .PHONY: setup-build setup-test setup-bench setup-emulation

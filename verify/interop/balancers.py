@@ -271,7 +271,7 @@ def add(name):
     def function(run):
         return fails(run, name)
     function.__name__ = 'balance_' + name
-    function.__doc__ = 'In small, of verify/bench/balance_failure.py: ' + balance_failure.EXPERIMENTS[name][0].__doc__
+    function.__doc__ = 'In small, of verify/interop/balance_failure.py: ' + balance_failure.EXPERIMENTS[name][0].__doc__
     scenario(function)
 
 

@@ -27,6 +27,7 @@ mod phases;
 mod ping;
 mod process;
 mod processors;
+mod quota;
 mod registrations;
 mod relay;
 mod reproduce;

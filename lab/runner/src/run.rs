@@ -237,6 +237,7 @@ impl<'a> Performance<'a> {
         if workload.users == 0 && workload.callees > 0 && needs_callees(system) && workload.answer.is_some() {
             performance.register().map_err(named)?;
         }
+        performance.system.limit().map_err(named)?;
         Ok(performance)
     }
 

@@ -20,10 +20,12 @@ const ALARMS: [&str; 12] = [
     "exception in thread",
     "traceback (most recent call last)",
 ];
+/// Datagrams for which a socket had no room.
+const CROWDED: &str = "machine.udp_receive_buffer_errors";
 /// Samples that count lost packets, with what is said of them. They are of the whole machine, so only those
 /// of the run's own transport count.
 const LOST_DATAGRAMS: [(&str, &str); 3] = [
-    ("machine.udp_receive_buffer_errors", "datagrams that no socket had room for (UdpRcvbufErrors)"),
+    (CROWDED, "datagrams that no socket had room for (UdpRcvbufErrors)"),
     ("machine.udp_send_buffer_errors", "datagrams that could not be sent (UdpSndbufErrors)"),
     ("machine.softnet_dropped", "packets that the kernel dropped (softnet)"),
 ];
@@ -79,8 +81,17 @@ pub fn screen(record: &mut RunRecord, ended: bool, datagrams: bool, system_log: 
     if !may_lose {
         for (key, what) in if datagrams { LOST_DATAGRAMS } else { LOST_CONNECTIONS } {
             let lost: f64 = record.within(key).iter().sum::<f64>() * record.samples.interval;
-            if lost >= 1.0 {
-                void.push(format!("{lost:.0} {what}"));
+            if lost < 1.0 {
+                continue;
+            }
+            let why = format!("{lost:.0} {what}");
+            // A server that is to be overloaded does not read everything in time.
+            if key == CROWDED && tolerance.errors >= 1.0 {
+                let only = only(&Fact::Errors(Share { count: 0, of: 0 }));
+                let only = only.iter().map(|measure| measure.name().to_owned()).collect();
+                record.reserved.push(Reservation { why, only });
+            } else {
+                void.push(why);
             }
         }
     }
@@ -200,6 +211,15 @@ mod tests {
         let mut record = RunRecord { load: record.load, ..RunRecord::default() };
         screen(&mut record, false, true, "", &Tolerance { errors: 0.09, ..Tolerance::default() });
         assert!(record.counts_for(Measure::CpuPerCall));
+    }
+
+    #[test]
+    fn full_sockets_spare_failures_where_all_calls_may_fail() {
+        let mut record = RunRecord { window: (0.0, 2.0), ..RunRecord::default() };
+        lossy(&mut record);
+        screen(&mut record, false, true, "", &Tolerance { errors: 1.0, ..Tolerance::default() });
+        assert_eq!(record.void, [""; 0]);
+        assert!(record.counts_for(Measure::Calls) && !record.counts_for(Measure::CpuPerCall));
     }
 
     #[test]

@@ -20,6 +20,7 @@ use crate::generator::mailbox;
 use crate::network::{Network, Side};
 use crate::process::Process;
 use crate::processors::Places;
+use crate::quota::Quota;
 use crate::sip::{self, DOMAIN};
 
 /// How long a system may take to end.
@@ -85,6 +86,8 @@ pub struct Running {
     database: Option<Database>,
     /// Its data, where they are in memory.
     data: Option<InMemory>,
+    /// Its share of a processor, if it has not all of it. After its process: that must have ended.
+    quota: Option<Quota>,
     /// It was killed and did not come back.
     gone: bool,
     /// It had ended by itself when it was to be killed.
@@ -142,9 +145,20 @@ impl Running {
         let mut process =
             Process::start(command, cpus).map_err(|error| format!("cannot start again: {error}"))?;
         until_ready(&mut process, system, self.target)?;
+        if let Some(quota) = &self.quota {
+            quota.take(&process.pids())?;
+        }
         self.process = Some(process);
         self.gone = false;
         Ok(())
+    }
+
+    /// Leaves it the share of a processor that it is to have. Before, it has all: callees register quickly.
+    ///
+    /// # Errors
+    /// A sentence that names the control group.
+    pub fn limit(&self) -> Result<(), String> {
+        self.quota.as_ref().map_or(Ok(()), |quota| quota.take(&self.pids()))
     }
 
     /// Ends all of it.
@@ -201,6 +215,7 @@ pub fn start(system: &System, workload: &Workload, ground: &mut Ground<'_>) -> R
                 backends,
                 database,
                 data,
+                quota: None,
                 gone: false,
                 crashed: false,
                 again: None,
@@ -221,12 +236,14 @@ pub fn start(system: &System, workload: &Workload, ground: &mut Ground<'_>) -> R
     described.extend(database.iter().flat_map(|database| database.described.clone()));
     let mut process = Process::start(&mut command, &cpus).map_err(|error| named(error.to_string()))?;
     until_ready(&mut process, system, target).map_err(named)?;
+    let quota = (system.processor_share < 1.0).then(|| Quota::new(system.processor_share)).transpose()?;
     Ok(Running {
         target,
         process: Some(process),
         backends,
         database,
         data,
+        quota,
         gone: false,
         crashed: false,
         again: Some((command, cpus, system.clone())),
@@ -582,6 +599,7 @@ mod tests {
             process: Some(process),
             database: None,
             data: None,
+            quota: None,
             backends: Backends::default(),
             gone: false,
             crashed: false,

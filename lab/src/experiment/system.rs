@@ -1,7 +1,7 @@
 //! `[system.NAME]`: what is measured.
 
 use super::claims::levels;
-use super::forms::{path, template, variable, word};
+use super::forms::{amount, path, template, variable, word};
 use super::keys::keys;
 use super::{Combination, Level};
 use std::path::PathBuf;
@@ -128,6 +128,9 @@ keys! {
         /// Processors that it may use. Without it: the first one, if system and generator have one worker
         /// each.
         cpus: Vec<u32> = Vec::new(), list(number(0..=4_095)).once("processor").no_default();
+        /// The share of one processor that all its processes have together: 0.06 for 6 %, so that a generator
+        /// can overload it. Needs a control group, so root. 1: all that it can get.
+        processor_share: f64 = 1.0, amount(0.001..=1.0);
         /// The receive buffer of a sink's socket, octets. Without it: that of the kernel,
         /// net.core.rmem_default.
         receive_buffer: Option<u64> = None, number(2_048..=1 << 30).optional();

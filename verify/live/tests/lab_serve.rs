@@ -87,9 +87,11 @@ fn echo_refuses_connections_beyond_its_limit() {
         stream.write_all(b"any octets\0").unwrap();
         assert_eq!(said(stream, 11), b"any octets\0");
     }
-    let mut beyond = connected(place);
-    let _ = beyond.write_all(b"one more");
-    assert!(said(&mut beyond, 1).is_empty());
+    // The server closes it at once, perhaps before this side knows of it.
+    if let Ok(mut beyond) = TcpStream::connect_timeout(&place, LIMIT) {
+        let _ = (beyond.set_read_timeout(Some(LIMIT)), beyond.write_all(b"one more"));
+        assert!(said(&mut beyond, 1).is_empty());
+    }
     held[0].write_all(b"again").unwrap();
     assert_eq!(said(&mut held[0], 5), b"again");
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What callers notice when something fails behind or beside `strowger balance`: 20,000 calls up, 500 new ones a second.
 
-    verify/bench/balance_failure.py --bin target/release/strowger [--calls 20000] [--rate 500] [NAME...]
+    verify/interop/balance_failure.py --bin target/release/strowger [--calls 20000] [--rate 500] [NAME...]
 
 For each experiment (--list): calls up before the fault; of these, lost, that is: their BYE was not answered with 2xx;
 calls begun around and after the fault that failed; and after how long each new call was answered at its first attempt,

@@ -1,7 +1,7 @@
-"""What the benches of the balancer and of the generator were asked to show, and whether their figures show it.
+"""What the experiments with the balancer were asked to show, and whether their figures show it.
 
 Each function gets figures as its bench has them and returns a list of what is not kept, in words. An empty list is a pass.
-`python3 verify/bench/verdicts_test.py` has examples of both.
+`python3 verify/interop/verdicts_test.py` has examples of both.
 """
 
 # What docs/performance/balance.md promises of each experiment of balance_failure.py besides that no call is lost: seconds from the

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A million calls through `strowger balance` and a bad network: every counter ends at zero, and none is ever absurd.
 
-    verify/bench/balance_counters.py --bin target/release/strowger [--calls 1000000] [--rate 2500]
+    verify/interop/balance_counters.py --bin target/release/strowger [--calls 1000000] [--rate 2500]
 
 Three nodes and the callers are each behind a network (lossy.c) that loses, repeats and delays five datagrams of a hundred
 each, either way. Of ten calls six are ordinary, of a random length; three are cancelled after a random time, some before
@@ -26,6 +26,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 sys.path.insert(0, HERE)
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), 'bench'))
 
 import records  # noqa: E402  (after the path is set)
 import verdicts  # noqa: E402
