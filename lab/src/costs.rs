@@ -44,16 +44,21 @@ impl Costs {
         let is_emulated = run.machine.iter().any(|fact| fact.name == EMULATED);
         // A microsecond has a thousand instructions there.
         let emulated = cpu.filter(|_| is_emulated).map(|micros| micros * 1e3);
+        // With its database, as the processor time.
+        let both = |event: &str| {
+            let system = sampled(&format!("system.{event}"))?;
+            Some(system + sampled(&format!("database.{event}")).unwrap_or(0.0))
+        };
         let waits = [sampled("system.waits"), sampled("system.preemptions")];
         Costs {
             calls: run.succeeded(),
             messages: messages(run),
             registrations: sum(["registrations_ok", "refreshes_ok"].map(counted)).or_else(|| registers(run)),
             cpu,
-            instructions: emulated.or_else(|| sampled("system.instructions")),
-            cycles: sampled("system.cycles"),
-            cache_misses: sampled("system.cache_misses"),
-            switches: sampled("system.switches").or_else(|| sum(waits)),
+            instructions: emulated.or_else(|| both("instructions")),
+            cycles: both("cycles"),
+            cache_misses: both("cache_misses"),
+            switches: both("switches").or_else(|| sum(waits)),
             generator: sampled("generator.cpu").map(|percent| percent * 1e4),
         }
     }

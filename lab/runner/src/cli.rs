@@ -22,7 +22,7 @@ use crate::args::{
 use crate::associations::{NO_SCTP, kernel_has_sctp};
 use crate::serve::{self, Role};
 use crate::session::{self, Asked, Work};
-use crate::{emulated, history, lock, network, relay, reproduce, sink};
+use crate::{emulated, history, leftovers, lock, network, relay, reproduce, sink};
 
 /// Wrong usage, or a part did not start.
 const USAGE: u8 = 2;
@@ -223,6 +223,7 @@ fn run_experiment(args: &RunArgs) -> Result<u8, String> {
     let out = args.out.clone().unwrap_or_else(|| folder_of(&args.experiment.file));
     fs::create_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
     let _in_use = (lock::folder(&out)?, lock::machine(args.share_machine)?);
+    leftovers::end();
     keep_texts(&texts, &experiment, &out)?;
     let work = work(&experiment, &looks_in(&out)?)?;
     let own = std::env::current_exe().map_err(|error| format!("this program's own file: {error}"))?;

@@ -23,8 +23,14 @@ flock 9
 if [ ! -e "$cache/whole" ]; then
     package=$(apt-cache depends linux-image-amd64 | awk '/Depends: linux-image/ { print $2; exit }')
     echo "apt-get download $package, unpacked into $cache (not installed)" >&2
+    # Only what an earlier attempt left half done: the folder may be anybody's.
+    if [ -n "$(ls -A "$cache" 2>/dev/null)" ] && [ ! -e "$cache/begun" ]; then
+        echo "$cache has other files: name another folder in STROWGER_KERNEL_CACHE" >&2
+        exit 2
+    fi
     rm -rf "$cache"
     mkdir -p "$cache"
+    touch "$cache/begun"
     (cd "$cache" && apt-get download -q "$package" >/dev/null && dpkg -x "$package"*.deb . && rm "$package"*.deb && touch whole)
 fi
 flock -u 9

@@ -22,6 +22,10 @@ pub struct Hardware {
 impl Hardware {
     /// Begins to count for further processes.
     pub fn watch(&mut self, watched: &Watched) {
+        // Nobody's count is none, and not 0.
+        if watched.pids.is_empty() {
+            return;
+        }
         for event in Event::ALL {
             match ThreadCounters::open(event, &watched.pids) {
                 Ok(counters) => self.counters.push((watched.name, counters)),

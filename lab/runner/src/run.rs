@@ -123,6 +123,10 @@ impl<'a> Bench<'a> {
     pub fn perform(&mut self, run: &Run, setup: &Setup, seed: u64) -> Result<Finished, NoRun> {
         let folder = self.scratch.join(run.id().to_string());
         let failed = |error: std::io::Error| NoRun::Failed(format!("{}: {error}", folder.display()));
+        // What an interrupted attempt has left is none of this one's.
+        if folder.exists() {
+            fs::remove_dir_all(&folder).map_err(failed)?;
+        }
         // Programs may run elsewhere: they get whole paths.
         let folder = fs::create_dir_all(&folder).and_then(|()| folder.canonicalize()).map_err(failed)?;
         let mut finished = if setup.workload.associations > 0 {
@@ -139,7 +143,7 @@ impl<'a> Bench<'a> {
             }
         }
         // What is worth keeping is in the record; a failed run's files help to find out why.
-        if finished.is_ok() {
+        if finished.is_ok() || matches!(finished, Err(NoRun::Stopped)) {
             let _ = fs::remove_dir_all(&folder);
         }
         finished
@@ -408,7 +412,7 @@ impl<'a> Performance<'a> {
         let is_there = self.phases.population.is_some() && self.wire.captures();
         if is_there && generator.wait_until(measured_until, || stop.is_asked()).is_none() && !stop.is_asked()
         {
-            self.wire.capture("after", capture::LENGTH);
+            self.on_wire(Side::System, |wire| wire.capture("after", capture::LENGTH));
         }
     }
 
@@ -507,8 +511,9 @@ fn tolerance(setup: &Setup, system: &str) -> Tolerance {
     let errors = if lossy { f64::INFINITY } else { share(setup.measuring.tolerated_failures) };
     // What a sink does not read is what is measured.
     let is_sink = setup.systems.get(system).is_some_and(|system| system.kind == SystemKind::Sink);
-    let lost = if is_sink { f64::INFINITY } else { 0.0 };
-    Tolerance { errors, retransmissions: repeated, lost, ..Tolerance::default() }
+    let usual = Tolerance::default();
+    let lost = if is_sink { f64::INFINITY } else { usual.lost };
+    Tolerance { errors, retransmissions: repeated, lost, ..usual }
 }
 
 /// The DNS server of the lab, for a system that asks it.
