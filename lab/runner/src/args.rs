@@ -10,22 +10,22 @@ use crate::serve::ServeArgs;
 /// What follows the help of `strowger lab`.
 pub const EXAMPLES: &str = "Examples:
   strowger lab plan lab/quick.toml
-      what would run, in which order, how long it takes, and which effect it can show
+      show the runs, their order, how long they take, and which effect they can show
   strowger lab run lab/quick.toml
-      run it; results are in quick.lab/, the page to read is quick.lab/report.html
+      run it; results are in quick.lab/, the report is quick.lab/report.html
   strowger lab run lab/quick.toml --set workload.rate=2000 --set repetitions=12 --out fast.lab
-      the same with other values
+      run it with other values
   strowger lab report quick.lab
-      judge the runs again and write the report anew
+      judge the runs again and rewrite the report
   strowger lab compare old.lab quick.lab
-      two results side by side
+      show two results side by side
   strowger lab reproduce quick.lab/NAME.run.tgz
-      one run once more, beside what it was
+      repeat one run and compare it with the archived one
   strowger lab history quick-*.lab
-      where figures changed over many results
+      find where figures changed over many results
 
-Ctrl-C keeps the complete runs; the same command goes on where it was.
-Exit codes of run: 0 PASS, or nothing was claimed; 1 FAIL; 2 wrong usage, or a part did not start; 3 VOID or STOPPED;
+Ctrl-C keeps the complete blocks; the same command continues from there.
+Exit codes of run: 0 PASS, or no claim; 1 FAIL; 2 wrong usage, or a part did not start; 3 VOID or STOPPED;
 4 NO DIFFERENCE SHOWN.";
 
 /// What to do.
@@ -33,19 +33,19 @@ Exit codes of run: 0 PASS, or nothing was claimed; 1 FAIL; 2 wrong usage, or a p
 pub enum LabCommand {
     /// Show the runs of an experiment, their order, how long they take, and which effect they can show
     Plan(PlanArgs),
-    /// Run an experiment, or what is missing of it, and judge it
+    /// Run an experiment, or its missing runs, and judge it
     Run(RunArgs),
-    /// Judge the runs in a folder again and write the report anew
+    /// Judge the runs in a folder again and rewrite the report
     Report(ReportArgs),
     /// Show two results side by side
     Compare(CompareArgs),
-    /// Run one archived run again and show both
+    /// Repeat one archived run and show both results
     Reproduce(ReproduceArgs),
     /// Find where figures changed over many results
     History(HistoryArgs),
     /// Run a small server that experiments measure
     Serve {
-        /// Which one.
+        /// The server.
         #[command(subcommand)]
         server: LabServer,
     },
@@ -56,28 +56,28 @@ pub enum LabCommand {
 pub enum LabServer {
     /// Read datagrams and answer none
     Sink {
-        /// Listen here
+        /// Listen on this address
         own: SocketAddr,
-        /// The receive buffer of the socket, octets [default: that of the kernel]
+        /// Set the receive buffer of the socket, octets [default: that of the kernel]
         #[arg(long, value_name = "OCTETS")]
         receive_buffer: Option<usize>,
     },
-    /// Relay datagrams between two addresses, unread: the floor under every proxy
+    /// Relay datagrams between two addresses without reading them: the least cost of any proxy
     Relay {
-        /// Listen here
+        /// Listen on this address
         own: SocketAddr,
-        /// One side
+        /// Address of one side
         caller: SocketAddr,
-        /// The other side
+        /// Address of the other side
         callee: SocketAddr,
     },
-    /// Send back what comes
+    /// Send received data back
     Echo(ServeArgs),
-    /// Read SIP requests and answer 200, without memory of them
+    /// Read SIP requests and answer 200, without keeping state
     FrontEnd(ServeArgs),
 }
 
-/// The form of what is printed.
+/// The output format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
 pub enum Output {
     /// For people
@@ -93,13 +93,13 @@ pub struct ExperimentArgs {
     /// The experiment
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Use this value, such as workload.rate=2000; may be repeated
+    /// Set this value, such as workload.rate=2000; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Use this seed for everything random [default: that of the file]
+    /// Use this seed for all random choices [default: that of the file]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Read this personal file [default: ~/.config/strowger/lab.toml, if it is there]
+    /// Read this personal file [default: ~/.config/strowger/lab.toml, if it exists]
     #[arg(long, value_name = "FILE")]
     pub personal: Option<PathBuf>,
 }
@@ -124,10 +124,10 @@ pub struct RunArgs {
     /// The experiment.
     #[command(flatten)]
     pub experiment: ExperimentArgs,
-    /// Keep the runs and the report here [default: NAME.lab]
+    /// Write the runs and the report into this folder [default: NAME.lab]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Run although another experiment runs on this machine: each disturbs the other
+    /// Run even if another experiment runs on this machine: each disturbs the other
     #[arg(long)]
     pub share_machine: bool,
     /// Print text or JSON
@@ -152,10 +152,10 @@ pub struct CompareArgs {
     /// The folder of the first result
     #[arg(value_name = "A")]
     pub first: PathBuf,
-    /// The folder of the second one
+    /// The folder of the second result
     #[arg(value_name = "B")]
     pub second: PathBuf,
-    /// Write a page as well
+    /// Write an HTML page as well
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 }
@@ -166,13 +166,13 @@ pub struct ReproduceArgs {
     /// The archive of a run
     #[arg(value_name = "ARCHIVE")]
     pub archive: PathBuf,
-    /// Run it this number of times
+    /// Repeat it N times
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub times: u32,
     /// Start the programs that the archive names, with its arguments and configuration
     #[arg(long)]
     pub trust: bool,
-    /// Run although another experiment runs on this machine: each disturbs the other
+    /// Run even if another experiment runs on this machine: each disturbs the other
     #[arg(long)]
     pub share_machine: bool,
     /// Print text or JSON
