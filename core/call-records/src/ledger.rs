@@ -22,7 +22,7 @@ const WORK: usize = 256;
 pub struct Limits {
     /// Calls that are open. If there are more, the one that began first is closed.
     pub calls: usize,
-    /// Time for an answer, after which a call that nobody has heard of again is closed with status 408.
+    /// Time without an answer or anything else of a call, after which it is closed with status 408.
     pub setup: Duration,
     /// Time after the answer, after which a call whose end nobody has seen is closed. `None`: never.
     pub session: Option<Duration>,
@@ -37,6 +37,8 @@ struct Open {
     waiting: u32,
     /// When nobody had answered. A callee may do so yet.
     failed: Option<u64>,
+    /// When something was last heard of it.
+    heard: u64,
 }
 
 /// The open calls of a server.
@@ -110,6 +112,15 @@ impl Ledger {
         self.open.contains_key(&name)
     }
 
+    /// This ledger as another one has it that heard [`Ledger::events`] of it: it will look at the same calls
+    /// at the same times.
+    pub fn retold(&self) -> Ledger {
+        let mut ledger = Ledger::new(self.limits);
+        self.events(&mut |event| ledger.apply(event, &mut Vec::new()));
+        (ledger.closed_early, ledger.strays) = (self.closed_early, self.strays);
+        ledger
+    }
+
     /// Calls that were closed because there were too many.
     pub const fn closed_early(&self) -> u64 {
         self.closed_early
@@ -130,6 +141,7 @@ impl Ledger {
             self.strays += 1;
             return;
         };
+        open.heard = open.heard.max(at);
         let record = &mut open.record;
         let over = match what {
             What::Began(_) => false,
@@ -210,7 +222,7 @@ impl Ledger {
             tried: 0,
             joined: 0,
         };
-        self.open.insert(name, Open { record, dialogs: Vec::new(), waiting: 1, failed: None });
+        self.open.insert(name, Open { record, dialogs: Vec::new(), waiting: 1, failed: None, heard: at });
         self.queue.push_back((at, name, at));
         // One long call keeps the entries behind it, of calls that are over, from being dropped at the front.
         if self.queue.len() > 2 * self.open.len() + 64 {
@@ -260,7 +272,7 @@ impl Ledger {
             }
             self.queue.pop_front();
             let until = match (open.record.answered, self.limits.session) {
-                (None, _) => Some(started.saturating_add(micros(self.limits.setup))),
+                (None, _) => Some(open.heard.saturating_add(micros(self.limits.setup))),
                 (Some(answered), Some(session)) => Some(answered.saturating_add(micros(session))),
                 (Some(_), None) => None,
             };

@@ -18,8 +18,8 @@ use wire::Flow;
 pub(crate) enum Recorded {
     /// It begins one.
     Call(CallName),
-    /// It is a BYE of this sender in this dialog of the call.
-    End(CallName, Party, u64),
+    /// It is a BYE of this sender in this dialog of the call. Whether it had our token.
+    End(CallName, Party, u64, bool),
 }
 
 impl Recorded {
@@ -42,7 +42,7 @@ impl<S: Services> Step<'_, S> {
         let (from, to) = (request.from_tag(), request.to_tag());
         let end = |caller, callee, by| {
             let call_id = request.call_id();
-            Recorded::End(namer.name(call_id, caller), by, namer.dialog(call_id, callee))
+            Recorded::End(namer.name(call_id, caller), by, namer.dialog(call_id, callee), dialog.is_some())
         };
         match (request.method(), dialog) {
             (Method::Invite, None) => Some(Recorded::Call(namer.name(request.call_id(), from))),
@@ -91,7 +91,7 @@ impl<S: Services> Step<'_, S> {
         self.record_concluded(recorded, status, by);
     }
 
-    /// A request got this final response, which is `by`'s. A BYE ends its dialog, however it is answered.
+    /// A request got this final response, which is `by`'s.
     pub(crate) fn record_concluded(&self, recorded: Option<Recorded>, status: u16, by: Party) {
         match recorded {
             Some(Recorded::Call(name)) if status >= 300 => {
@@ -99,7 +99,10 @@ impl<S: Services> Step<'_, S> {
                 let by = if status == 487 { Party::Caller } else { by };
                 self.record(name, What::Failed(status, by));
             }
-            Some(Recorded::End(name, by, dialog)) => self.record(name, What::Ended(by, dialog)),
+            Some(Recorded::End(name, by, dialog, proven)) if ends(status, proven) => {
+                self.record(name, What::Ended(by, dialog));
+            }
+            Some(Recorded::End(..)) => {}
             Some(Recorded::Call(_)) | None => {}
         }
     }
@@ -115,7 +118,7 @@ impl<S: Services> Step<'_, S> {
     /// the Request-URI, and the name of the trunk.
     pub(crate) fn record_response(&self, response: &Message<'_>, key: &DialogKey, sent: (&[u8], &[u8])) {
         let status = response.status();
-        if !self.site.settings().records || !matches!(status, 180..=299) || key.is_within() {
+        if !self.site.settings().records || !matches!(status, 180..=189 | 200..=299) || key.is_within() {
             return;
         }
         if response.method() != Method::Invite || !self.calls.is_of(response, key) {
@@ -144,6 +147,13 @@ impl<S: Services> Step<'_, S> {
     }
 }
 
+/// Whether a BYE that was answered so has ended its dialog (RFC 3261 section 15.1.1): the other end has taken
+/// it, or does not know the dialog, or is silent. What is refused, such as one with an old sequence number,
+/// ends nothing. Without our token the request may have gone anywhere.
+const fn ends(status: u16, proven: bool) -> bool {
+    matches!(status, 200..=299) || proven && matches!(status, 408 | 481)
+}
+
 /// The address-of-record of a URI, without scheme and port.
 fn push_user(uri: &[u8], out: &mut Vec<u8>) {
     let Ok(uri) = Uri::parse(uri) else { return };
@@ -157,7 +167,9 @@ fn push_user(uri: &[u8], out: &mut Vec<u8>) {
 fn push_codec(response: &Message<'_>, out: &mut Vec<u8>) {
     let lines = || response.body().split(|byte| *byte == b'\n').map(|line| line.trim_ascii_end());
     let Some(media) = lines().find(|line| line.starts_with(b"m=")) else { return };
-    out.extend_from_slice(media);
+    let printable =
+        |text: &[u8]| text.iter().copied().filter(|byte| (b' '..=b'~').contains(byte)).collect::<Vec<u8>>();
+    out.extend(printable(media));
     let Some(format) = media.split(|byte| *byte == b' ').nth(3) else { return };
     let map = |line: &&[u8]| {
         let rest = line.strip_prefix(b"a=rtpmap:").and_then(|rest| rest.strip_prefix(format));
@@ -165,6 +177,6 @@ fn push_codec(response: &Message<'_>, out: &mut Vec<u8>) {
     };
     if let Some(line) = lines().skip_while(|line| *line != media).find(map) {
         out.push(b' ');
-        out.extend_from_slice(line);
+        out.extend(printable(line));
     }
 }

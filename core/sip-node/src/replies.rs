@@ -53,25 +53,26 @@ impl<S: Services> Step<'_, S> {
         // A second record for each retransmission would be wrong too.
         let recorded = a.caller.role != Role::Stranger
             && self.recorded(request, a.dialog.as_ref()).and_then(Recorded::call).is_some();
-        if recorded {
-            self.record_refused(flow, request, a, status);
+        if !recorded && a.caller.realm.is_none() {
+            return self.refuse(flow, request, status, reason, extra);
         }
-        match recorded || a.caller.realm.is_some() {
-            true => self.answer_once(flow, request, (status, reason), extra),
-            false => self.refuse(flow, request, status, reason, extra),
+        if self.answer_once(flow, request, (status, reason), extra) && recorded {
+            self.record_refused(flow, request, a, status);
         }
     }
 
-    /// Answers in a server transaction of its own, so that a retransmission gets the same answer.
+    /// Answers in a server transaction of its own, so that a retransmission gets the same answer. False if
+    /// there was no room for one: then the answer is not remembered.
     pub(crate) fn answer_once(
         &mut self,
         flow: Flow,
         request: &Prepared<'_>,
         (status, reason): (u16, &[u8]),
         extra: &[u8],
-    ) {
+    ) -> bool {
         let Ok(id) = self.layer.accept(self.now, request, reply_flow(flow, request), Payer::PROVEN) else {
-            return self.refuse(flow, request, status, reason, extra);
+            self.refuse(flow, request, status, reason, extra);
+            return false;
         };
         let tag = self.server_tag(id);
         let source = Some((flow.remote, always_rport(flow, request)));
@@ -82,6 +83,7 @@ impl<S: Services> Step<'_, S> {
             });
         });
         self.keep_response();
+        true
     }
 
     /// Answers in a server transaction. `always_rport`: `rport` goes unasked into the Via.

@@ -187,16 +187,19 @@ impl Book {
         self.size > FULL.max(2 * self.began)
     }
 
-    /// Begins the next file with the calls that are open. All records of this one must have been delivered.
+    /// Begins the next file with the calls that are open. Returns the ledger to go on with: reading the file
+    /// again makes the same one. All records of this one must have been delivered.
     ///
     /// # Errors
     /// It could not be written; this file goes on.
-    pub fn turn(&mut self, ledger: &Ledger) -> io::Result<()> {
+    pub fn turn(&mut self, ledger: &Ledger) -> io::Result<Ledger> {
         let mut fill = |frames: &mut Vec<u8>| ledger.events(&mut |event| frame::write(event, frames));
         let next = Book::begin(&self.folder, self.number + 1, ledger.limits(), &mut fill)?;
         let old = path(&self.folder, self.number);
         *self = next;
-        fs::remove_file(old)
+        // One that is not removed now is removed at the next start.
+        let _ = fs::remove_file(old);
+        Ok(ledger.retold())
     }
 }
 

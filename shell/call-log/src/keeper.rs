@@ -56,6 +56,8 @@ pub struct Counts {
     closed_early: AtomicU64,
     open: AtomicU64,
     backlog: AtomicU64,
+    dropped: AtomicU64,
+    failing: AtomicBool,
     pub(crate) sent: AtomicU64,
     pub(crate) refused: AtomicU64,
 }
@@ -79,6 +81,16 @@ impl Counts {
     /// Calls that were closed because there were too many.
     pub fn closed_early(&self) -> u64 {
         self.closed_early.load(Ordering::Relaxed)
+    }
+
+    /// Records that there was no room for until the HTTP server takes some again.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Whether the last attempt to write failed.
+    pub fn is_failing(&self) -> bool {
+        self.failing.load(Ordering::Relaxed)
     }
 
     /// Records that the HTTP server has accepted.
@@ -165,6 +177,12 @@ impl CallLog {
             // What the book has is not taken again.
             if let Some(position) = positions.get(&number) {
                 reader.release(*position);
+            }
+            // After a power cut a ring may hold bytes that are no events.
+            let mut waiting = Vec::new();
+            reader.read(reader.position(), TAKEN, &mut waiting);
+            if whole_frames(&waiting) == 0 {
+                reader.release(u64::MAX);
             }
             let left = (number >= options.workers).then_some(path);
             rings.push(Ring { number, reader, left });
@@ -322,7 +340,7 @@ impl Keeper {
         }
         self.write()?;
         if self.book.is_full() && self.backlog() == 0 {
-            self.book.turn(&self.ledger)?;
+            self.ledger = self.book.turn(&self.ledger)?;
         }
         Ok(busy)
     }
@@ -352,7 +370,14 @@ impl Keeper {
     fn add(&mut self, done: &[Record]) {
         self.book.count(done.len() as u64);
         for output in &mut self.outputs {
-            done.iter().for_each(|record| output.file.push(record));
+            for record in done {
+                // A server that takes nothing for so long must not keep the file from being written.
+                if output.name == HTTP && output.file.backlog() >= BACKLOG {
+                    self.shared.counts.dropped.fetch_add(1, Ordering::Relaxed);
+                } else {
+                    output.file.push(record);
+                }
+            }
         }
     }
 
@@ -363,35 +388,33 @@ impl Keeper {
     /// Writes the records that wait. While that fails, events are taken all the same as long as records have
     /// room in memory.
     fn write(&mut self) -> io::Result<()> {
-        let (mut written, mut full) = (0, Ok(()));
-        for output in &mut self.outputs {
-            if output.file.backlog() == 0 {
-                continue;
-            }
-            let path = output.file.options().path.clone();
-            match output.file.flush() {
-                Ok(records) => {
-                    written += records;
-                    if std::mem::replace(&mut output.troubled, false) {
-                        log_events::records::call_records_written_again(&path.display());
+        let mut full = Ok(());
+        for at in 0..self.outputs.len() {
+            // One batch at a time: a kill in between leaves no more than one to be looked for.
+            while let Some(output) = self.outputs.get_mut(at).filter(|output| output.file.backlog() > 0) {
+                let path = output.file.options().path.clone();
+                match output.file.flush() {
+                    Ok(records) => {
+                        if std::mem::replace(&mut output.troubled, false) {
+                            log_events::records::call_records_written_again(&path.display());
+                        }
+                        self.shared.counts.records.fetch_add(records, Ordering::Relaxed);
+                        let waiting: Vec<_> =
+                            self.outputs.iter().map(|output| (output.name, output.file.waiting())).collect();
+                        self.book.deliver(&waiting)?;
+                    }
+                    Err(error) => {
+                        self.shared.counts.failures.fetch_add(1, Ordering::Relaxed);
+                        if !std::mem::replace(&mut output.troubled, true) {
+                            log_events::records::call_records_unwritten(&path.display(), &error);
+                        }
+                        if output.name == FILE && output.file.backlog() >= BACKLOG {
+                            full = Err(error);
+                        }
+                        break;
                     }
                 }
-                Err(error) => {
-                    self.shared.counts.failures.fetch_add(1, Ordering::Relaxed);
-                    if !std::mem::replace(&mut output.troubled, true) {
-                        log_events::records::call_records_unwritten(&path.display(), &error);
-                    }
-                    if output.file.backlog() >= BACKLOG {
-                        full = Err(error);
-                    }
-                }
             }
-        }
-        if written > 0 {
-            self.shared.counts.records.fetch_add(written, Ordering::Relaxed);
-            let waiting: Vec<_> =
-                self.outputs.iter().map(|output| (output.name, output.file.waiting())).collect();
-            self.book.deliver(&waiting)?;
         }
         full
     }
@@ -412,7 +435,9 @@ impl Keeper {
             }
             Ok(_) => self.troubled = false,
         }
-        let lost = counts.lost();
+        let failing = self.troubled || self.outputs.iter().any(|output| output.troubled);
+        counts.failing.store(failing, Ordering::Relaxed);
+        let lost = counts.lost() + counts.dropped();
         if lost > self.lost {
             log_events::records::call_records_lost(lost - self.lost);
             self.lost = lost;

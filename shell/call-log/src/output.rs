@@ -110,33 +110,29 @@ impl FileOutput {
         self.bytes
     }
 
-    /// Writes what waits. Returns how many records were written.
+    /// Writes a batch of what waits. Returns how many records were written.
     ///
     /// # Errors
     /// Not all could be written. What was not waits further.
     pub fn flush(&mut self) -> io::Result<u64> {
-        let mut written = 0;
         if self.waiting.is_empty() {
-            return Ok(written);
+            return Ok(0);
         }
         self.follow()?;
-        while !self.waiting.is_empty() {
-            let (mut batch, mut lines) = (Vec::new(), 0);
-            for line in &self.waiting {
-                if lines > 0 && batch.len() + line.len() > BATCH {
-                    break;
-                }
-                batch.extend_from_slice(line);
-                lines += 1;
+        let (mut batch, mut lines) = (Vec::new(), 0);
+        for line in &self.waiting {
+            if lines > 0 && batch.len() + line.len() > BATCH {
+                break;
             }
-            self.check_room(batch.len() as u64)?;
-            self.write(&batch)?;
-            self.bytes = self.bytes.saturating_sub(batch.len());
-            self.waiting.drain(..lines);
-            written += lines as u64;
-            self.rotate()?;
+            batch.extend_from_slice(line);
+            lines += 1;
         }
-        Ok(written)
+        self.check_room(batch.len() as u64)?;
+        self.write(&batch)?;
+        self.bytes = self.bytes.saturating_sub(batch.len());
+        self.waiting.drain(..lines);
+        self.rotate()?;
+        Ok(lines as u64)
     }
 
     /// Where is appended now.

@@ -168,6 +168,37 @@ fn too_many_calls_close_the_oldest() {
 }
 
 proptest! {
+    /// A ledger that goes on as it is told again closes the same calls at the same looks.
+    #[test]
+    fn retold_ledger_expires_as_the_next_one(events in proptest::collection::vec((0_u8..6, 0_u8..4, 0_u64..3), 0..120), looks in proptest::collection::vec(0_u64..9_000, 1..20)) {
+        let (mut first, mut done) = (Ledger::new(LIMITS), Vec::new());
+        for (at, (kind, call, dialog)) in (0_u64..).zip(&events) {
+            let what = match kind {
+                0 => began(b"c"),
+                1 => What::Tried(b"sip:x"),
+                2 => What::Rang,
+                3 => answered(dialog + 1),
+                4 => What::Failed(408, Party::Timeout),
+                _ => What::Ended(Party::Caller, dialog + 1),
+            };
+            first.apply(&Event { name: CallName::new(u128::from(*call)), at: at * SECOND, what }, &mut done);
+            if at % 40 == 0 {
+                first.expire(at * SECOND, &mut done);
+            }
+        }
+        let mut live = first.retold();
+        let mut next = Ledger::new(LIMITS);
+        live.events(&mut |event| next.apply(event, &mut done));
+        let (mut here, mut there) = (Vec::new(), Vec::new());
+        let mut looks = looks;
+        looks.sort_unstable();
+        for look in looks {
+            live.expire(look * SECOND, &mut here);
+            next.expire(look * SECOND, &mut there);
+        }
+        prop_assert_eq!(here, there);
+    }
+
     /// What a ledger says of its open calls makes another one that goes on as it does.
     #[test]
     fn open_calls_can_be_told_again(events in proptest::collection::vec((0_u8..6, 0_u8..4, 0_u64..3), 0..120), more in 0_usize..120) {

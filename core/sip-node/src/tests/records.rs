@@ -276,3 +276,26 @@ fn restart_between_begin_and_end_leaves_one_record() {
         (Some(500), Some(10_000))
     );
 }
+
+#[test]
+fn bye_that_is_refused_ends_no_record() {
+    let mut lab = lab(|s| s.auth.in_dialog = false);
+    lab.phones(&[BOB]);
+    let invite = Req::invite();
+    let sent = lab.invite(CAROL, invite.text());
+    lab.send(BOB, sent[0].accept("b"));
+    let ok = lab.sent().pop().expect("a 200");
+    let bye = |lab: &mut Lab, status: u16| {
+        lab.pass(1_000);
+        lab.send(CAROL, invite.within("BYE", &ok).text());
+        let bye = lab.sent().into_iter().find(|s| s.method() == "BYE").expect("a BYE");
+        lab.send(BOB, bye.reply(status, "", ""));
+        lab.sent();
+    };
+    // An old sequence number (RFC 3261 section 12.2.2), and a challenge.
+    bye(&mut lab, 500);
+    bye(&mut lab, 401);
+    bye(&mut lab, 200);
+    let record = one(&lab);
+    assert_eq!((record.ended_by, after(&record, Some(record.ended))), (Party::Caller, Some(3_000)));
+}

@@ -82,7 +82,7 @@ pub(super) fn metrics(counts: &Counts, text: &mut Text<'_>) {
             "strowger_call_record_events_lost_total",
             "Events of calls for which there was no room because records could not be written.",
             Kind::Counter,
-            counts.lost(),
+            counts.lost() + counts.dropped(),
         ),
         (
             "strowger_call_record_failures_total",
@@ -112,6 +112,9 @@ pub(super) fn metrics(counts: &Counts, text: &mut Text<'_>) {
 
 /// What an operator should look at.
 pub(super) fn alarm(counts: &Counts) -> Option<String> {
-    (counts.backlog() > 0 && counts.failures() > 0)
-        .then(|| format!("call records cannot be written: {} bytes wait", counts.backlog()))
+    let lost = counts.lost() + counts.dropped();
+    let waiting = counts.backlog();
+    (counts.is_failing() || lost > 0).then(|| {
+        format!("call records cannot be written, or could not: {waiting} bytes wait, {lost} events or records are lost")
+    })
 }
