@@ -471,19 +471,11 @@ mod tests {
 
     #[test]
     fn recovery_ends_with_the_first_good_second() {
-        let mut record = record();
+        let mut record = with_series(
+            [9.0, 9.0, 9.0, 2.0, 0.0, 7.0, 9.0, 9.0, 1.0],
+            [0.0, 0.0, 0.0, 5.0, 9.0, 2.0, 0.0, 0.0, 0.0],
+        );
         record.load.windows.measured = 6.0;
-        record.load.series.interval = 1.0;
-        record.load.series.time = (0..9).map(f64::from).collect();
-        let column = |key: &str, values: [f64; 9]| Column {
-            key: key.to_owned(),
-            unit: String::new(),
-            values: values.map(Some).to_vec(),
-        };
-        record.load.series.columns = vec![
-            column("succeeded", [9.0, 9.0, 9.0, 2.0, 0.0, 7.0, 9.0, 9.0, 1.0]),
-            column("failed", [0.0, 0.0, 0.0, 5.0, 9.0, 2.0, 0.0, 0.0, 0.0]),
-        ];
         record.faults = vec![(1.0, "kill".to_owned())];
         assert_eq!(record.figure(quantity(Measure::Recovery)), Some(3.0));
         // After the last second of the measurement nothing is judged.

@@ -154,8 +154,8 @@ def main():
     found, memories = {}, []
     for rep in range(1 if o.emulated else o.reps):
         for flow in o.flows:
-            turns = o.generators if rep % 2 == 0 else o.generators[::-1]
-            plan = [(name, rate) for rate in o.rates for name in turns]
+            order = o.generators if rep % 2 == 0 else o.generators[::-1]
+            plan = [(name, rate) for rate in o.rates for name in order]
             plan += zip(('sipp', 'strowger'), o.high if flow == 'call' else o.high_register) if not o.emulated else []
             for name, rate in plan:
                 calls = measure(o, flow, name, rate)

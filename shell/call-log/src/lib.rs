@@ -12,8 +12,9 @@
 //! the book and the rings tell what was begun, and each output says which records it has: a call has one
 //! record all the same.
 //!
-//! An output that cannot be written delays no call. Records wait in memory, then events in the rings. When
-//! these are full, events are lost, counted and reported.
+//! An output that cannot be written delays no call, and an HTTP server that is down does not hold up the
+//! file. Records wait in memory, then events in the rings. When these are full, events are lost, counted and
+//! reported.
 
 mod book;
 mod http;

@@ -13,7 +13,8 @@ use std::time::Duration;
 /// A call without an answer, of which nothing was heard, is over after this: longer than timer C and
 /// voicemail.
 const SETUP: Duration = Duration::from_secs(900);
-/// A call whose BYE was never seen is over after this, as in the table of calls.
+/// A call whose BYE was never seen is over after this time since its answer. Unlike the table of calls, an
+/// UPDATE or INVITE within it does not prolong this: no event tells of them.
 const SESSION: Duration = Duration::from_secs(24 * 3600);
 
 /// Begins to keep records, if there is to be a file of them. One teller for each worker.
