@@ -169,6 +169,7 @@ pub const fn reason_phrase(status: u16) -> &'static [u8] {
         416 => b"Unsupported URI Scheme",
         420 => b"Bad Extension",
         421 => b"Extension Required",
+        422 => b"Session Interval Too Small",
         423 => b"Interval Too Brief",
         430 => b"Flow Failed",
         439 => b"First Hop Lacks Outbound Support",

@@ -4,9 +4,13 @@
 //! a stranger's INFO without our token belong to a call here? Does a request forge the ends of a known
 //! dialog? Does an INVITE, MESSAGE, REFER or INFO with our token belong to a dialog that exists? Entries are
 //! found by Call-ID and the caller's tag. They are removed when the BYE of the last answered dialog is
-//! answered, when the set-up fails, or after a day without INVITE or UPDATE. If there is no more room, the
-//! call that was answered first makes it: that call goes on unseen, and nobody can keep others out by never
-//! hanging up. So the cap holds for calls being set up.
+//! answered, when the set-up fails, or after `session_timeout` without INVITE or UPDATE. If there is no more
+//! room, the call that was answered first makes it: that call goes on unseen, and nobody can keep others out
+//! by never hanging up. So the cap holds for calls being set up.
+
+mod life;
+
+pub use life::Life;
 
 use crate::callees::Callees;
 use crate::shortage::Shortage;
@@ -24,8 +28,8 @@ use wire::{ConnId, Outbox, Time};
 
 /// How long early dialogs may still be answered after the first one was: 64*T1 (section 13.2.2.4).
 const FORKS: Duration = Duration::from_secs(32);
-/// A call whose end was never seen is forgotten one to two times as long after its last INVITE or UPDATE.
-const FORGET: Duration = Duration::from_secs(24 * 3600);
+/// Nothing is judged for so long after a call was forgotten that may go on.
+const GAP: Duration = Duration::from_secs(24 * 3600);
 /// Longest text kept of a URI or Call-ID.
 const TEXT_MAX: usize = 96;
 /// Old entries looked at in one go.
@@ -44,6 +48,12 @@ pub struct Call {
     pub answered: bool,
     /// Seconds since the INVITE, or since the answer.
     pub seconds: u64,
+    /// The session interval, seconds; 0: it has no session timer (RFC 4028).
+    pub session: u32,
+    /// Seconds since an INVITE or UPDATE of it was last answered.
+    pub refreshed: u64,
+    /// What is known of it, if it was answered.
+    pub life: Life,
 }
 
 struct Entry {
@@ -56,6 +66,8 @@ struct Entry {
     /// INVITEs that began it and have not failed: a proxy before this server may send one for each of its
     /// targets. While the call is not answered, each has its part of `ringing`.
     attempts: u8,
+    /// The session interval of the last 2xx, seconds; 0: there was none (RFC 4028).
+    session: u32,
     payer: Payer,
     /// The connection of the caller, if the call keeps it in use.
     conn: Option<ConnId>,
@@ -112,6 +124,11 @@ impl DialogKey {
         self.within.map_or(self.part == Part::Invite, |within| within.call)
     }
 
+    /// Whether the sender of the request is the one who began the call.
+    pub fn by_caller(&self) -> bool {
+        self.within.is_none_or(|within| within.by_caller)
+    }
+
     /// What is kept to recognize further 2xx responses: half a hash, or zero if nothing is to be noted.
     pub const fn half(&self) -> u32 {
         if self.within.is_none() { self.from as u32 } else { 0 }
@@ -141,6 +158,8 @@ pub(crate) struct Calls {
     since: Option<Time>,
     /// Until then calls may go on that are not here.
     gaps_until: Time,
+    /// A call whose end was never seen is forgotten one to two times as long after its last INVITE or UPDATE.
+    forget: Duration,
 }
 
 impl Calls {
@@ -160,6 +179,7 @@ impl Calls {
             keeper: ((seed[0] ^ seed[1].rotate_left(24)) as u16).max(1),
             since: None,
             gaps_until: Time::ZERO,
+            forget: GAP,
         }
     }
 
@@ -171,6 +191,11 @@ impl Calls {
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
         self.ringing.set_limit(limit);
+    }
+
+    /// Sets after which time without INVITE or UPDATE a call is forgotten.
+    pub fn set_forget(&mut self, after: Duration) {
+        self.forget = after;
     }
 
     /// Whether another call may be set up, if there is room for it.
@@ -198,7 +223,7 @@ impl Calls {
             }
             let Some((hash, sequence)) = self.answered.pop_front() else { return Err(Shortage::Calls) };
             self.remove(hash, Some(sequence));
-            self.gaps_until = now + FORGET;
+            self.gaps_until = now + GAP;
         }
         Ok(())
     }
@@ -271,6 +296,7 @@ impl Calls {
             seen: now,
             callees: Callees::default(),
             attempts: 1,
+            session: 0,
             payer,
             conn: None,
             text,
@@ -422,6 +448,14 @@ impl Calls {
         }
     }
 
+    /// A 2xx to a request with this key went back with this session interval, seconds. 0: without one.
+    pub fn set_session(&mut self, key: &DialogKey, seconds: u32) {
+        let caller = if key.by_caller() { key.from } else { key.to };
+        if let Some(entry) = self.table.find_mut(caller, |e| e.hash == caller) {
+            entry.session = seconds;
+        }
+    }
+
     /// A target refused an INVITE: its early dialog is over.
     pub fn refused(&mut self, response: &Message<'_>, key: &DialogKey) {
         let callee = self.hash(response.call_id(), response.to_tag());
@@ -495,7 +529,7 @@ impl Calls {
     /// Whether this table knows all calls that the token may be of. It knows those that it named itself in,
     /// and after a day all that have seen a message since. `others`: other servers may have begun it.
     fn judges(&self, now: Time, dialog: &Dialog, others: bool) -> bool {
-        let old = others || self.since.is_none_or(|since| now < since + FORGET);
+        let old = others || self.since.is_none_or(|since| now < since + self.forget.max(GAP));
         now >= self.gaps_until && (dialog.keeper == self.keeper || !old)
     }
 
@@ -539,14 +573,19 @@ impl Calls {
         for _ in 0..WORK {
             let Some(&(at, hash, sequence)) = self.queue.front() else { return };
             let live = self.table.find(hash, |e| e.hash == hash && e.sequence == sequence);
-            let seen = live.map(|e| e.seen);
-            if seen.is_some() && now < at + FORGET {
+            let seen = live.map(|e| (e.seen, Life::of(e.session, e.seen, now)));
+            if seen.is_some() && now < at + self.forget {
                 return;
             }
             self.queue.pop_front();
             match seen {
-                Some(seen) if now < seen + FORGET => self.queue.push_back((seen, hash, sequence)),
-                Some(_) => {
+                Some((seen, _)) if now < seen + self.forget => self.queue.push_back((seen, hash, sequence)),
+                Some((_, Life::Live)) => self.queue.push_back((now, hash, sequence)),
+                Some((_, life)) => {
+                    // Its phones may still be talking, for all that is known.
+                    if life == Life::Unknown && self.forget < GAP {
+                        self.gaps_until = now + GAP;
+                    }
                     self.remove(hash, Some(sequence));
                 }
                 None => {}
@@ -626,6 +665,9 @@ impl Entry {
             to: text(to),
             answered: self.callees.is_answered(),
             seconds: now.since(self.since).as_secs(),
+            session: self.session,
+            refreshed: now.since(self.seen).as_secs(),
+            life: Life::of(self.session, self.seen, now),
         }
     }
 }

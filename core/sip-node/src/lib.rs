@@ -40,6 +40,7 @@ mod replies;
 mod routing;
 mod server_side;
 mod services;
+mod session_timers;
 mod settings;
 mod short;
 mod shortage;
@@ -54,7 +55,7 @@ mod uris;
 mod watch;
 
 pub use call_records::{CallName, What};
-pub use calls::Call;
+pub use calls::{Call, Life};
 pub use counters::{Counter, CounterFamily, FAMILIES, Span};
 pub use emergency::Emergency;
 pub use located::{BindingSet, Coverage, Located, Question, StoreDown};
@@ -65,6 +66,7 @@ pub use settings::{Auth, Challenge, Listener, Mode, Proxy, Route, RouteAction, S
 pub use shortage::Shortage;
 pub use sip_health::{Failure, Gateway, Gateways};
 pub use sip_proxy::feedback::Algorithm;
+pub use sip_proxy::session_timer::{Policy as SessionPolicy, SHORTEST as SHORTEST_SESSION};
 pub use site::{Heard, Keys};
 pub use strangers::Strangers;
 pub use watch::List;

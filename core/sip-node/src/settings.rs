@@ -1,10 +1,12 @@
 //! What the operator decided, as the node needs it: plain values, nothing left to check.
 
 use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
 use sip_auth::Authenticator;
 use sip_health::Gateways;
 use sip_message::{Message, Name, Uri, Via, host_ip, is_base64url};
 use sip_proxy::context::Reroute;
+use sip_proxy::session_timer::Policy as SessionPolicy;
 use sip_proxy::transport::{listener_uri, secure_listener_uri};
 use sip_registrar::{is_outside, is_public};
 use std::sync::Arc;
@@ -191,6 +193,10 @@ pub struct Proxy {
     pub mtu: usize,
     /// What senders may send that this server does not know.
     pub strangers: crate::Strangers,
+    /// The session timers that are asked for (RFC 4028). `None`: none are.
+    pub session: Option<SessionPolicy>,
+    /// A call without INVITE or UPDATE for so long is no longer known.
+    pub session_timeout: Duration,
 }
 
 impl Default for Proxy {
@@ -206,6 +212,8 @@ impl Default for Proxy {
             trying_ms: 0,
             mtu: 1_300,
             strangers: crate::Strangers::default(),
+            session: None,
+            session_timeout: Duration::from_secs(86_400),
         }
     }
 }

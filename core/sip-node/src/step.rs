@@ -43,10 +43,12 @@ impl<S: Services> Base<S> {
         services: S,
     ) -> Base<S> {
         let [a, b] = seed;
+        let mut calls = Calls::new(settings.calls, seed);
+        calls.set_forget(settings.proxy.session_timeout);
         let mut overload = Overload::new(settings.overload, a.rotate_left(32) ^ b);
         overload.set_numbers(settings.emergency.as_ref());
         Base {
-            calls: Calls::new(settings.calls, seed),
+            calls,
             overload,
             shortages: Shortages::default(),
             responses: RecentResponses::default(),
@@ -125,6 +127,7 @@ impl<S: Services> Base<S> {
     /// New settings, in force from here.
     pub fn set_settings(&mut self, settings: Arc<Settings>) {
         self.calls.set_limit(settings.calls);
+        self.calls.set_forget(settings.proxy.session_timeout);
         if self.overload.set_rules(settings.overload).is_some() {
             self.site.services().overloaded(false, core::time::Duration::ZERO);
         }

@@ -12,6 +12,7 @@ pub mod locate;
 pub mod loops;
 pub mod rewrite;
 pub mod routes;
+pub mod session_timer;
 pub mod stun;
 pub mod token;
 pub mod transport;

@@ -94,6 +94,13 @@ pub fn write_response(
     splices: &mut Splices,
     out: &mut Vec<u8>,
 ) {
+    edit_response(response, strip_identity, splices);
+    splices.apply(response.bytes(), out);
+}
+
+/// The edits that [`write_response`] makes.
+#[inline]
+pub fn edit_response(response: &Message<'_>, strip_identity: bool, splices: &mut Splices) {
     splices.clear();
     write_version(response, 0..VERSION.len(), splices);
     match response.lone_via() {
@@ -104,7 +111,6 @@ pub fn write_response(
     if strip_identity {
         strip(response, &ASSERTIONS, splices);
     }
-    splices.apply(response.bytes(), out);
 }
 
 /// Appends a response without its topmost Via, with another status line (`line`, CRLF included) and without

@@ -374,7 +374,8 @@ pub fn run(
             }
         }
         Command::Calls => {
-            let head = ["CALL-ID", "FROM", "TO", "STATE", "AGE", "WORKER"];
+            let head =
+                ["CALL-ID", "FROM", "TO", "STATE", "AGE", "SESSION", "INTERVAL", "REFRESHED", "WORKER"];
             list(|page| client.calls(page), head, call_row, (output, usize::MAX), out).map(drop)
         }
         Command::Trunks => {
@@ -540,13 +541,16 @@ fn binding_row(binding: &Binding) -> [String; 6] {
     ]
 }
 
-fn call_row(call: &Call) -> [String; 6] {
+fn call_row(call: &Call) -> [String; 9] {
     [
         cell(&call.call_id),
         cell(&call.from),
         cell(&call.to),
         cell(&call.state),
         uptime(call.age_s),
+        cell(call.session.as_deref().unwrap_or_default()),
+        call.session_interval_s.map_or(String::new(), |seconds| format!("{seconds} s")),
+        format!("{} ago", uptime(call.refreshed_s)),
         call.worker.to_string(),
     ]
 }

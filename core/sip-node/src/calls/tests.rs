@@ -243,3 +243,50 @@ fn update_in_an_early_dialog_answers_no_call() {
     conclude(&mut calls, Part::Invite, 1, ("a", ""), 486);
     assert_eq!((calls.len(), calls.ringing.has_room(2)), (0, true));
 }
+
+#[test]
+fn call_is_forgotten_after_the_time_that_was_set() {
+    // Session interval, and whether the call may go on for all that is known.
+    for (interval, may_go_on) in [(0, true), (30, false)] {
+        let mut calls = Calls::new(10, [1, 2]);
+        calls.set_forget(Duration::from_secs(60));
+        begin(&mut calls, 0, "1");
+        respond(&mut calls, 0, "1", "", 200);
+        with(&mut calls, 0, "1", "", |calls, _, key| calls.set_session(key, interval));
+        calls.expire(Time::from_secs(59));
+        assert_eq!(calls.len(), 1);
+        calls.expire(Time::from_secs(60));
+        assert_eq!((calls.len(), calls.gaps_until > Time::from_secs(60)), (0, may_go_on), "{interval}");
+    }
+}
+
+#[test]
+fn live_session_keeps_a_call_longer_than_the_time_that_was_set() {
+    let mut calls = Calls::new(10, [1, 2]);
+    calls.set_forget(Duration::from_secs(60));
+    begin(&mut calls, 0, "1");
+    respond(&mut calls, 0, "1", "", 200);
+    with(&mut calls, 0, "1", "", |calls, _, key| calls.set_session(key, 200));
+    for second in (0..200).step_by(10) {
+        calls.expire(Time::from_secs(second));
+        assert_eq!(calls.len(), 1, "{second}");
+    }
+    calls.expire(Time::from_secs(300));
+    assert_eq!(calls.len(), 0);
+}
+
+#[test]
+fn refresh_keeps_a_call_that_is_older() {
+    let mut calls = Calls::new(10, [1, 2]);
+    calls.set_forget(Duration::from_secs(60));
+    begin(&mut calls, 0, "1");
+    respond(&mut calls, 0, "1", "", 200);
+    with(&mut calls, 0, "1", "", |calls, m, key| {
+        calls.responded(Time::from_secs(40), 200, m, key, PLACE);
+    });
+    calls.expire(Time::from_secs(61));
+    calls.expire(Time::from_secs(99));
+    assert_eq!(calls.len(), 1);
+    calls.expire(Time::from_secs(101));
+    assert_eq!(calls.len(), 0);
+}

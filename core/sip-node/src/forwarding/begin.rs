@@ -68,6 +68,7 @@ impl Forwarder {
             realm: None,
             sips: step.site.asks_for_security(a),
             loop_hash: step.site.guard().hash(request),
+            session: step.session_asked(request),
         };
         let upstream = Upstream {
             server: server.id,

@@ -14,6 +14,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::ops::Range;
 use sip_proxy::context::{Action, BranchId, Context};
 use sip_proxy::locate::Locate;
+use sip_proxy::session_timer::Asked;
 use sip_proxy::token::Role;
 use sip_registrar::FlowBinding;
 use sip_transaction::{ClientId, Original, Payer, ServerId, TimerId};
@@ -166,6 +167,8 @@ pub(crate) struct Edits {
     pub sips: bool,
     /// Hash for loop detection.
     pub loop_hash: u64,
+    /// The session timer that is asked for.
+    pub session: Asked,
 }
 
 /// Which requests get our Record-Route.
@@ -494,6 +497,7 @@ impl Proxied {
             trusted: self.trusts(branch),
             place: hop.map_or(seen, |hop| hop.remote),
             key: self.upstream.key,
+            session: self.edits.session.to_confirm(),
         }
     }
 
@@ -531,6 +535,8 @@ pub(crate) struct Back {
     pub place: SocketAddr,
     /// What the request has to do with a call.
     pub key: DialogKey,
+    /// The session interval to confirm if the callee does not, seconds; 0: none.
+    pub session: u16,
 }
 
 /// Vectors with memory from an earlier use.

@@ -16,6 +16,7 @@ use core::mem;
 use sip_message::Message;
 use sip_proxy::context::BranchId;
 use sip_proxy::loops::read_branch;
+use sip_proxy::session_timer::missing;
 use sip_proxy::token::Role;
 use sip_transaction::{ClientId, Outcome};
 use wire::Flow;
@@ -107,6 +108,8 @@ impl Forwarder {
                 step.calls.answered_late(step.now, response, key, callee, first);
             }
             step.record_response(response, &proxied.upstream.key, (b"", b""));
+            let confirmed = missing(response, proxied.edits.session.to_confirm());
+            step.note_session(response, &proxied.upstream.key, confirmed);
         }
     }
 

@@ -108,6 +108,7 @@ impl Forwarder {
         let sent = ClientRequest { id: client, method: request.method(), flow, user, delivery, name: &name };
         let splices = &mut *step.splices;
         edit_request(request, &outgoing, splices);
+        p.edits.session.edit(request, splices);
         match p.request.as_ref().filter(|original| original.len() >= SHARED) {
             Some(original) => {
                 step.layer.send_edited(step.now, &sent, (original, splices), step.out);

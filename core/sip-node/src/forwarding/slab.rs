@@ -19,6 +19,8 @@ struct Accepted {
     trusted: [u64; 2],
     /// [`DialogKey::half`].
     key: u32,
+    /// [`Back::session`].
+    session: u16,
     oc: Option<Algorithm>,
     knows_oc: bool,
 }
@@ -137,6 +139,7 @@ impl ProxiedSlab {
                 server: value.upstream.server,
                 trusted: [trunks as u64, (trunks >> 64) as u64],
                 key: value.upstream.key.half(),
+                session: value.edits.session.to_confirm(),
                 oc: value.upstream.oc,
                 knows_oc: value.upstream.knows_oc,
             });
@@ -163,6 +166,7 @@ impl ProxiedSlab {
             trusted,
             place: seen,
             key: key(held.key),
+            session: held.session,
         })
     }
 

@@ -9,9 +9,9 @@ use crate::replies::{RETRY_AFTER, with_feedback, with_own_feedback_only};
 use crate::services::{Counter, Services, Span};
 use crate::step::Step;
 use call_records::Party;
-use sip_message::{Limits, Message, Method, Name, Parsed, Response, parse};
+use sip_message::{Limits, Message, Method, Name, Parsed, Response, Splices, parse};
 use sip_proxy::context::BranchId;
-use sip_proxy::rewrite;
+use sip_proxy::{rewrite, session_timer};
 use sip_transaction::Payer;
 use wire::ConnId;
 
@@ -25,10 +25,10 @@ pub(super) fn relay<S: Services>(step: &mut Step<'_, S>, back: Back, response: &
     let status = response.status();
     let source = back.oc.and_then(|_| step.layer.reply_of(back.server));
     let oc = back.oc.zip(source).map(|(algorithm, source)| step.oc_for(source.remote, algorithm));
-    let splices = &mut *step.splices;
+    let (splices, confirmed) = (&mut *step.splices, session_timer::missing(response, back.session));
     let sent = step.layer.respond(step.now, back.server, status, step.out, |buf| {
         with_own_feedback_only(oc, back.knows_oc, buf, |buf| {
-            rewrite::write_response(response, !back.trusted, splices, buf);
+            write_back(response, !back.trusted, confirmed, splices, buf);
         });
     });
     if sent {
@@ -36,6 +36,7 @@ pub(super) fn relay<S: Services>(step: &mut Step<'_, S>, back: Back, response: &
         step.site.services().count(Counter::Relayed);
         if matches!(response.method(), Method::Invite | Method::Update) {
             step.calls.responded(step.now, status, response, &back.key, back.place);
+            step.note_session(response, &back.key, confirmed);
         }
         // What was withheld was not queued; to streams nothing is withheld.
         let caller = step.layer.reply_of(back.server).filter(|flow| flow.transport.is_reliable());
@@ -47,6 +48,21 @@ pub(super) fn relay<S: Services>(step: &mut Step<'_, S>, back: Back, response: &
         }
     }
     sent
+}
+
+/// Appends a response without our Via. `confirmed`: the session interval to add to it, or 0.
+fn write_back(
+    response: &Message<'_>,
+    strip_identity: bool,
+    confirmed: u16,
+    splices: &mut Splices,
+    out: &mut Vec<u8>,
+) {
+    rewrite::edit_response(response, strip_identity, splices);
+    if confirmed > 0 {
+        session_timer::confirm(response, confirmed, splices);
+    }
+    splices.apply(response.bytes(), out);
 }
 
 /// The connection of a caller whose call is answered by what was queued last matters: a stranger's as
@@ -69,9 +85,10 @@ pub(super) fn relay_late<S: Services>(
 ) -> bool {
     let token = step.responses.token();
     let (trusted, splices) = (p.trusts(branch), &mut *step.splices);
+    let confirmed = session_timer::missing(response, p.edits.session.to_confirm());
     let sent = step.out.send_with(p.upstream.source, token, |buf| {
         with_own_feedback_only(None, p.upstream.knows_oc, buf, |buf| {
-            rewrite::write_response(response, !trusted, splices, buf)
+            write_back(response, !trusted, confirmed, splices, buf);
         });
     });
     if p.upstream.bounded && !step.layer.pays(p.upstream.server, sent.len()) {

@@ -11,6 +11,9 @@ use sip_proxy::token::{End, Ends, Role};
 use sip_proxy::transport::reply_flow;
 use wire::{Flow, Transport};
 
+/// Bytes of a Session-Expires and a Min-SE that may be added (RFC 4028 section 8.1).
+const TIMER: usize = 24 + 15;
+
 /// What says that we can be told of overload.
 pub(crate) const OC: &[u8] = b";oc;oc-algo=\"loss,rate\"";
 
@@ -60,6 +63,8 @@ impl<S: Services> Site<S> {
         // The sealed ends of a dialog, with both addresses.
         let token = if near.address.is_ipv4() { 47 } else { 79 };
         let route = near.record_route_prefix(false).len() + token;
+        let timer = if recorded && self.settings.proxy.session.is_some() { TIMER } else { 0 };
+        let via = via + timer;
         // One for each side where they differ, as they may in the family of their addresses.
         let differ = from.transport.is_reliable() || !near.address.is_ipv4();
         match recorded && self.settings.proxy.record_route {

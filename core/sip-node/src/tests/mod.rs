@@ -29,6 +29,7 @@ mod relay;
 mod relaying;
 mod repeats;
 mod routeless;
+mod session_timers;
 mod shares;
 mod sieve;
 mod sips;

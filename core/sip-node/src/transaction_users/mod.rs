@@ -184,6 +184,12 @@ impl TransactionUsers {
         course: Course,
         waited: Option<ServerSide>,
     ) {
+        if waited.is_none()
+            && matches!(course, Course::Proxy(_) | Course::Wait(_))
+            && let Some(lines) = step.session_too_short(request)
+        {
+            return step.refuse_session(flow, request, a, &lines);
+        }
         let accept = |step: &mut Step<'_, S>| match waited {
             None => step.accept(flow, request, a),
             Some(server) => step.keep_on(flow, request, server),

@@ -463,6 +463,13 @@ pub struct Call {
     pub state: String,
     /// Seconds since it began.
     pub age_s: u64,
+    /// What is known of it once it is answered. `live`: its session interval is not over. `lost`: that is
+    /// over without a refresh and without a BYE. `unknown`: it has no session timer.
+    pub session: Option<String>,
+    /// Its session interval, if it has a session timer (RFC 4028).
+    pub session_interval_s: Option<u32>,
+    /// Seconds since an INVITE or UPDATE of it was last answered.
+    pub refreshed_s: u64,
     /// The worker that owns it.
     pub worker: u16,
 }

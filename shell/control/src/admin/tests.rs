@@ -351,6 +351,9 @@ fn the_description_names_every_field() {
         to: String::new(),
         state: String::new(),
         age_s: 0,
+        session: None,
+        session_interval_s: None,
+        refreshed_s: 0,
         worker: 0,
     };
     same_keys(schemas, "Call", &serde_json::to_value(call).unwrap());

@@ -12,6 +12,11 @@ use super::values::{show_duration, token};
 use sip_node::Mode;
 use std::time::Duration;
 
+/// Bounds of session intervals (RFC 4028 section 4).
+const SHORTEST: Duration = Duration::from_secs(sip_node::SHORTEST_SESSION as u64);
+const LONGEST: Duration = Duration::from_secs(43_200);
+const MINUTE: Duration = Duration::from_secs(60);
+
 /// Names of the ways to forward requests.
 const MODES: &[(&str, Mode)] =
     &[("stateful", Mode::Stateful), ("stateless", Mode::Stateless), ("redirect", Mode::Redirect)];
@@ -72,6 +77,16 @@ section! {
         /// call](../guide/who-may-call.md).
         stranger_methods: Vec<String> =
             ["INVITE", "MESSAGE", "OPTIONS"].map(str::to_owned).to_vec(), list(text("method", token)).once("method"), live;
+        /// Session interval that calls are asked to keep (RFC 4028), and the longest that is let through:
+        /// phones that support session timers refresh their calls at half of it. `"off"`: none is asked for.
+        /// See [lost calls](../guide/lost-calls.md).
+        session_interval: Option<Duration> = None, length(SHORTEST..=LONGEST).or("off"), live;
+        /// Shortest session interval. A phone that asks for a shorter one gets 422 and asks again. It has an
+        /// effect only with `session_interval`.
+        min_session: Duration = SHORTEST, length(SHORTEST..=LONGEST), live;
+        /// How long a call is kept as in progress after its last INVITE or UPDATE, if no BYE comes and it has
+        /// no session timer.
+        session_timeout: Duration = DAY, length(MINUTE..=7 * DAY), live;
     }
 }
 
@@ -84,10 +99,42 @@ impl Checks for Proxy {
             let fault = Fault::new(message, "calls that ring longer are cancelled; more than 180s");
             reader.warn(&section.span_of("timer_c"), fault);
         }
+        if let Some(fault) = self.session_fault() {
+            reader.error(&section.span_of("session_interval"), fault);
+        }
     }
 }
 
 impl Proxy {
+    /// What keeps session timers from working.
+    fn session_fault(&self) -> Option<Fault> {
+        let interval = self.session_interval?;
+        if interval < self.min_session {
+            let [interval, least] = [interval, self.min_session].map(show_duration);
+            let message = format!("session_interval ({interval}) is shorter than min_session ({least})");
+            return Some(Fault::new(message, "raise session_interval, or lower min_session"));
+        }
+        // RFC 4028 section 8.
+        match (self.mode, self.record_route) {
+            (Mode::Stateless, _) => Some(Fault::new(
+                "a stateless server cannot ask for session timers",
+                "remove session_interval, or `mode = \"stateless\"`",
+            )),
+            (_, false) => Some(Fault::new(
+                "without Record-Route no refresh of a call comes by here",
+                "remove session_interval, or `record_route = false`",
+            )),
+            _ => None,
+        }
+    }
+
+    /// The session timers that are asked for.
+    fn session(&self) -> Option<sip_node::SessionPolicy> {
+        let seconds = |length: Duration| u16::try_from(length.as_secs()).unwrap_or(u16::MAX);
+        let interval = self.session_interval.map(seconds)?;
+        Some(sip_node::SessionPolicy { interval, shortest: seconds(self.min_session) })
+    }
+
     /// What the core needs of it.
     pub fn settings(&self, timers: &Timers) -> sip_node::Proxy {
         sip_node::Proxy {
@@ -104,6 +151,8 @@ impl Proxy {
                 allowed: self.strangers == Strangers::Allow,
                 methods: bytes_of(&self.stranger_methods),
             },
+            session: self.session(),
+            session_timeout: self.session_timeout,
         }
     }
 }

@@ -345,6 +345,9 @@ impl Admin for Control {
                     to: call.to,
                     state: if call.answered { "answered" } else { "ringing" }.into(),
                     age_s: call.seconds,
+                    session: call.answered.then(|| call.life.name().to_owned()),
+                    session_interval_s: (call.session > 0).then_some(call.session),
+                    refreshed_s: call.refreshed,
                     worker,
                 }));
             }

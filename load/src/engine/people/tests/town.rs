@@ -122,6 +122,7 @@ fn server(mailbox: bool) -> Node<Office> {
             trying_ms: 0,
             mtu: 1300,
             strangers: sip_node::Strangers::default(),
+            ..Proxy::default()
         },
         voicemail: mailbox.then(|| Voicemail {
             uri: format!("sip:voicemail@{MAILBOX}").into_bytes(),

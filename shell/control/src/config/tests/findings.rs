@@ -532,6 +532,21 @@ fn odd_timers_are_noticed() {
 }
 
 #[test]
+fn session_timers_that_cannot_work_are_refused() {
+    let found = |lines: &str| errors(&format!("[proxy]\nsession_interval = '30m'\n{lines}\n"));
+    assert!(found("mode = 'stateless'").contains("a stateless server cannot ask for session timers"));
+    assert!(found("record_route = false").contains("no refresh of a call comes by here"));
+    assert!(
+        found("min_session = '1h'").contains("session_interval (1800s) is shorter than min_session (3600s)")
+    );
+    // RFC 4028 section 4: 90 seconds at least.
+    assert!(errors("[proxy]\nsession_interval = 89").contains("out of range; from 90s to 43200s"));
+    assert!(errors("[proxy]\nmin_session = 60").contains("out of range"));
+    let off = "[proxy]\nsession_interval = 'off'\nrecord_route = false\nmin_session = '1h'";
+    assert!(!warnings(off).contains("session"));
+}
+
+#[test]
 fn trunk_that_nothing_leads_to_gives_a_warning() {
     let trunk = "[[trunk]]\nname = 'a'\ntargets = ['sip:192.0.2.9']\n";
     let unused = "1:1: this trunk serves no prefix, no domain and no route";
