@@ -22,6 +22,7 @@ import browsers  # noqa: E402, F401  (the same)
 import secure  # noqa: E402, F401  (the same)
 import secure_balancers  # noqa: E402, F401  (the same)
 import secure_trunks  # noqa: E402, F401  (the same)
+import timers  # noqa: E402, F401  (the same)
 import translation  # noqa: E402, F401  (the same)
 
 
