@@ -2,6 +2,7 @@
 import csv
 import glob
 import os
+import re
 import socket
 import subprocess
 import time
@@ -107,9 +108,18 @@ class Sipp:
                 return n0 + (n1 - n0) * (when - t0) / (t1 - t0)
         raise AssertionError("SIPp has no statistics around that time: " + self.process.log(5) + self.errors(1))
 
-    def errors(self, last=5):
+    def given_up(self):
+        """The Call-IDs of calls that it ended by itself. As a callee it does so where an INVITE or an ACK comes again
+        that it answered too late for its peer's timers (RFC 3261 17.1.1.2), which no user agent may."""
+        return set(re.findall(r"Aborting call on [^:']*'([^'\n]+)'", self.log()))
+
+    def log(self):
+        """What it wrote of errors."""
         try:
             with open(os.path.join(self.dir, 'errors.log'), errors='replace') as f:
-                return ''.join(f.readlines()[:last * 12])
+                return f.read()
         except OSError:
             return ''
+
+    def errors(self, last=5):
+        return ''.join(self.log().splitlines(keepends=True)[:last * 12])

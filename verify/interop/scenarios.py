@@ -378,11 +378,13 @@ def trunk_record_route(run):
 
 
 # ---------------------------------------------------------------- SIPp
-def finish(load, seconds, total):
-    """SIPp must end by itself with every call done."""
+def finish(load, seconds, total, forgiven=set):
+    """SIPp must end by itself with every call done, but those whose Call-IDs are `forgiven()`."""
     code = load.wait(seconds)
     sums = load.totals()
-    must(code == 0 and sums['ok'] == total and sums['failed'] == 0,
+    lost = load.given_up() if sums['failed'] else set()
+    must(sums['ok'] + len(lost) == total and sums['failed'] == len(lost) and lost <= forgiven() and
+         code == (1 if lost else 0),
          'SIPp ended with %s: %s\n%s' % (code, sums, load.errors()))
     return sums
 
@@ -461,7 +463,8 @@ def proxy200(run, digest):
             total = rate * seconds
             caller = sipp.Sipp('caller_digest.xml' if digest else 'caller.xml', server.address, rate=rate, calls=total,
                                limit=20000, rows=rows, keys=[('domain', server.domain)])
-            sums = finish(caller, seconds + 60, total)
+            # Beside other tests, a callee of SIPp that was kept from running ends calls that no user agent would.
+            sums = finish(caller, seconds + 60, total, callee.given_up if run.smoke else set)
             again = sums['retransmissions'] + callee.totals()['retransmissions']
             # A generator that the machine kept from running repeats requests by itself: a smoke run, beside
             # other tests, only reports them.

@@ -402,8 +402,15 @@ class Sipp(Served):
                                      keys=[('domain', 'example.com')]))
             self.addCleanup(callers[-1].stop)
         for caller in callers:
-            self.assertEqual(caller.wait(4 * LIMIT), 0, caller.errors())
-            self.assertEqual((caller.totals()['ok'], caller.totals()['failed']), (CALLS, 0))
+            self.assertIn(caller.wait(4 * LIMIT), (0, 1), caller.errors())
+        # On a machine that stands still for seconds, a callee of SIPp ends calls that no user agent would.
+        forgiven = set().union(*(callee.given_up() for callee in callees))
+        for caller in callers:
+            self.assertLessEqual(caller.given_up(), forgiven, caller.log())
+            done = caller.totals()
+            self.assertEqual(done['ok'] + done['failed'], CALLS)
+            self.assertEqual(done['failed'], len(caller.given_up()), caller.log())
+            self.assertGreater(done['ok'], 0)
 
 
 @both_styles
