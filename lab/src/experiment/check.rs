@@ -6,8 +6,8 @@ use super::keys::{joined, shown};
 use super::layers::{Layer, Origin, Origins};
 use super::read::numbered;
 use super::{
-    Beside, Claim, Experiment, FaultKind, FaultPlace, FaultStep, Host, LEAST_WARM_UP, Measure, Population,
-    Repetitions, Setup, System, SystemKind, Transport, WarmUp, Workload,
+    Beside, Claim, Experiment, FaultPlace, FaultStep, Host, LEAST_WARM_UP, Measure, Population, Repetitions,
+    Setup, System, SystemKind, WarmUp, Workload,
 };
 use std::time::Duration;
 use toml_form::error::{ConfigError, Fault, closest};
@@ -267,7 +267,7 @@ fn of_fault(fault: &FaultStep, setup: &Setup) -> Vec<Wrong> {
     if setup.workload.find_peak {
         wrong.push(("at", "a fault in a search for the peak".to_owned(), "remove one of them"));
     }
-    if fault.every.is_some_and(|every| every < fault.lasts) {
+    if fault.every.is_some_and(|every| every < fault.length()) {
         wrong.push(("every", "a fault that is repeated before it is over".to_owned(), "make `every` longer"));
     }
     for name in &fault.systems {
@@ -314,12 +314,6 @@ pub(super) fn plan(experiment: &Experiment, origins: &Origins) -> Vec<ConfigErro
                 errors.extend(Some(error).filter(|error| !errors.contains(error)));
             }
         }
-        for (nth, fault) in setup.faults.iter().enumerate() {
-            for (key, fault) in not_yet(fault, setup) {
-                let error = at(origins, &joined(&numbered("fault", nth), key), fault);
-                errors.extend(Some(error).filter(|error| !errors.contains(error)));
-            }
-        }
     }
     for (nth, fault) in super::network_check::of_claims(experiment) {
         errors.push(at(origins, &numbered("claim", nth), fault));
@@ -336,27 +330,6 @@ pub(super) fn plan(experiment: &Experiment, origins: &Origins) -> Vec<ConfigErro
         errors.push(at(origins, "repetitions", fault));
     }
     errors
-}
-
-/// What of a fault cannot be injected so far, with its key.
-fn not_yet(fault: &FaultStep, setup: &Setup) -> Vec<(&'static str, Fault)> {
-    let mut wrong = Vec::new();
-    let kind = fault.kind.name();
-    if fault.place == FaultPlace::Backend && fault.kind != FaultKind::Stop {
-        let what = format!("the fault \"{kind}\" of a back end is not in this version");
-        wrong.push(("kind", Fault::new(what, "write \"stop\", or remove `place`")));
-    }
-    let is_secure = matches!(setup.workload.transport, Transport::Tls | Transport::Wss);
-    if fault.kind == FaultKind::RenewCertificate && !is_secure {
-        let what = "there is no certificate without TLS".to_owned();
-        wrong.push(("kind", Fault::new(what, "write transport = \"tls\" or \"wss\" in [workload]")));
-    }
-    let mut concerned = setup.systems.iter().filter(|(name, _)| fault.concerns(name));
-    if let Some((name, _)) = concerned.find(|(_, system)| system.is_baseline()) {
-        let what = format!("a fault of {name}, which has no process of a server");
-        wrong.push(("systems", Fault::new(what, "name other systems: systems = [\"...\"]")));
-    }
-    wrong
 }
 
 /// Refuses claims about figures that no run of the experiment has.

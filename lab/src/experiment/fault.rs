@@ -68,6 +68,11 @@ impl FaultKind {
         matches!(self, FaultKind::Partition | FaultKind::Loss)
     }
 
+    /// Whether it lasts: a reload and a renewal are over at once.
+    pub fn takes_time(self) -> bool {
+        !matches!(self, FaultKind::Reload | FaultKind::RenewCertificate)
+    }
+
     /// Whether it happens to the DNS server of the lab.
     pub fn is_of_names(self) -> bool {
         matches!(self, FaultKind::SlowDns | FaultKind::WithholdDns)
@@ -78,6 +83,11 @@ impl FaultStep {
     /// Whether the runs of this system have it.
     pub fn concerns(&self, system: &str) -> bool {
         self.systems.is_empty() || self.systems.iter().any(|name| name == system)
+    }
+
+    /// How long it lasts each time.
+    pub fn length(&self) -> Duration {
+        if self.kind.takes_time() { self.lasts } else { Duration::ZERO }
     }
 
     /// When it happens in a measurement of this length, since its start.

@@ -19,12 +19,15 @@ mod layers;
 mod measuring;
 mod network;
 mod network_check;
+mod overlaps;
 mod paper;
 mod places;
 mod plan;
 mod population;
 mod read;
 mod reference;
+mod refused;
+mod search;
 mod sentence;
 mod setup;
 mod show;
@@ -32,6 +35,7 @@ mod substitute;
 mod system;
 #[cfg(test)]
 mod tests;
+mod unread;
 mod workload;
 
 pub use claim::{Bound, Claim, Limit, Measure, Quantity, Statistic};
@@ -47,6 +51,7 @@ pub use plan::{Estimate, Plan, Run, Subject};
 pub use population::Population;
 pub use read::Sources;
 pub use reference::fill_reference;
+pub use search::search_limit;
 pub use system::{Beside, PLACEHOLDERS, Sockets, System, SystemKind};
 pub use toml_form::error::ConfigError;
 pub use workload::{ArrivalTimes, Connections, Contacts, Transport, Workload};
@@ -237,6 +242,11 @@ impl Experiment {
     /// What this version cannot run, with the place in the file.
     pub fn plan(&self) -> Result<Plan, Vec<ConfigError>> {
         if self.refused.is_empty() { Ok(self.planned()) } else { Err(self.refused.clone()) }
+    }
+
+    /// The runs of an experiment that was made before, whatever a plan refuses by now.
+    pub fn plan_as_kept(&self) -> Plan {
+        self.planned()
     }
 
     fn planned(&self) -> Plan {

@@ -7,7 +7,7 @@ use super::factor::{self, Factor};
 use super::keys::{Keys, joined, read_over};
 use super::layers::{Layer, Origins};
 use super::setup::SetupReader;
-use super::{Combination, Experiment, Setup, check, effective, paper, places};
+use super::{Combination, Experiment, Setup, check, effective, paper, places, refused};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use toml_form::error::{ConfigError, Fault};
@@ -101,8 +101,10 @@ impl Experiment {
         check::claims(&claims, &setups, &origins, &mut extra);
         let controls = check::design(&mut design, &setups, &claims, &origins, &mut extra);
         places::check(&setups, &claims, &origins, &mut extra);
+        // Before the faults are sorted by their times: their places go by the order of the file.
+        let mut refused = refused::of_setups(&setups, &claims, &origins);
         let experiment = Experiment::new(design, controls, setups, (claims, references), &origins);
-        let refused = check::plan(&experiment, &origins);
+        refused.extend(check::plan(&experiment, &origins));
         let text = effective::text(&parsed, &*sources.open);
         let mut errors: Vec<ConfigError> = parsed.into_iter().flat_map(Parsed::findings).collect();
         // One finding for all combinations that have it.

@@ -165,6 +165,12 @@ impl System {
         texts().any(|text| text.contains("${database"))
     }
 
+    /// Whether it is told where its configuration is.
+    pub(super) fn names_config(&self) -> bool {
+        let mut texts = self.command.iter().chain(&self.environment);
+        texts.any(|text| text.contains("${config}") || text.contains("${folder}"))
+    }
+
     /// Whether there are back ends behind it: it is a balancer of this build, or names them.
     pub fn has_backends(&self) -> bool {
         self.kind == SystemKind::Balance || self.names("${backends}") || self.names("${backend_list}")

@@ -108,7 +108,11 @@ every = "5s"
     let times = setup.faults[0].times(setup.measuring.measure);
     assert_eq!(times, [5, 10, 15].map(Duration::from_secs));
     assert!(setup.faults[0].concerns("b") && !setup.faults[0].concerns("a"));
-    assert_eq!(experiment.plan().unwrap().blocks(), 3);
+    assert_eq!(experiment.plan_as_kept().blocks(), 3);
+    // All of them at once are too many.
+    let refused = listed(&experiment.plan().unwrap_err());
+    assert!(refused.starts_with("x.toml:8:17: nothing reads `warm_up_limit` here"), "{refused}");
+    assert_eq!(refused.lines().count(), 1, "{refused}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod layers;
 mod network;
 mod paper;
 mod properties;
+mod refused;
 
 use super::*;
 
