@@ -92,21 +92,23 @@ fn registers(run: &RunRecord) -> Option<f64> {
     (!others).then(|| *sent.min(answered) as f64)
 }
 
-/// Messages by the series of the generator, within its measurement.
+/// Messages by the series of the generator, within its measurement: an interval that is only in part within
+/// it counts by that part. Where the series ends before, its rate is that of the rest.
 fn messages(run: &RunRecord) -> Option<f64> {
-    let series = &run.load.series;
-    let (from, to) = (run.load.windows.before(), run.load.windows.before() + run.load.windows.measured);
+    let (series, windows) = (&run.load.series, &run.load.windows);
+    let (from, to) = (windows.before(), windows.before() + windows.measured);
     let columns = [series.column("sent"), series.column("received")];
-    let inside =
-        |at: f64| at >= from - series.interval / 2.0 && at + series.interval <= to + series.interval / 2.0;
-    let seconds = series.time.iter().enumerate().filter(|(_, at)| inside(**at));
-    let mut sum = None;
-    for (nth, _) in seconds {
-        for rate in columns.iter().filter_map(|column| column.get(nth).copied().flatten()) {
-            sum = Some(sum.unwrap_or(0.0) + rate * series.interval);
+    let (mut sum, mut covered) = (0.0, 0.0);
+    for (nth, at) in series.time.iter().enumerate() {
+        let part = (at + series.interval).min(to) - at.max(from);
+        let rates: Vec<f64> =
+            columns.iter().filter_map(|column| column.get(nth).copied().flatten()).collect();
+        if part > 0.0 && !rates.is_empty() {
+            sum += part * rates.iter().sum::<f64>();
+            covered += part;
         }
     }
-    sum
+    (covered > 0.0).then(|| sum * windows.measured / covered)
 }
 
 #[cfg(test)]
@@ -148,6 +150,20 @@ mod tests {
             (costs.figure(Measure::CyclesPerCall), costs.figure(Measure::CpuPerRegistration)),
             (None, None)
         );
+    }
+
+    #[test]
+    fn messages_are_those_of_the_real_interval() {
+        let mut record = record();
+        record.load.series.columns = vec![column("sent", &[100.0, 200.0, 400.0, 800.0, 1_600.0])];
+        // From 1.5 to 3.75 s: half of the second, the third, three quarters of the fourth.
+        (record.load.windows.warm_up, record.load.windows.measured) = (1.5, 2.25);
+        assert_eq!(Costs::of(&record).messages, Some(100.0 + 400.0 + 600.0));
+        // A series that ends before the measurement, at 5 s of 6.
+        (record.load.windows.warm_up, record.load.windows.measured) = (4.0, 2.0);
+        assert_eq!(Costs::of(&record).messages, Some(3_200.0));
+        (record.load.windows.warm_up, record.load.windows.measured) = (9.0, 1.0);
+        assert_eq!(Costs::of(&record).messages, None);
     }
 
     #[test]
