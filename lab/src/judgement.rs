@@ -6,7 +6,7 @@ use crate::beside::beside;
 use crate::experiment::{
     Claim, Combination, Measure, Plan, Quantity, Reference, Run, Setup, Statistic, Subject,
 };
-use crate::outcome::{ClaimOutcome, Control, Figure, Outcome, RunLine, VERSION};
+use crate::outcome::{Beside, ClaimOutcome, Control, Figure, Outcome, RunLine, VERSION};
 use crate::record::RunRecord;
 use crate::statistics::{
     self, Evidence, Failures, Floor, Interval, Latencies, Paired, Rule, Spread, Verdict, median,
@@ -86,7 +86,7 @@ impl<'a> Runs<'a> {
         let mut blocks = 0;
         for record in kept.iter().map(|kept| kept.record) {
             blocks = blocks.max(record.run.block);
-            if record.void.is_empty() {
+            if record.screened.void.is_empty() {
                 valid
                     .entry((record.subject(), record.run.setup))
                     .or_default()
@@ -162,8 +162,10 @@ pub fn judge(case: &Case<'_>, kept: &[Kept<'_>]) -> Outcome {
         reason,
         claims,
         controls,
-        paper: case.paper.to_owned(),
-        references: beside(case.references, case.setups, &figures, case.rule.confidence()),
+        beside: Beside {
+            paper: case.paper.to_owned(),
+            references: beside(case.references, case.setups, &figures, case.rule.confidence()),
+        },
         figures,
         times: times(kept.iter().map(|kept| kept.record)),
         runs: kept.iter().map(|kept| line(kept, &about)).collect(),
@@ -343,7 +345,7 @@ fn about(case: &Case<'_>) -> Vec<Measure> {
 /// Whether a run says nothing: nothing at all, or nothing of what the experiment is about.
 fn is_void(record: &RunRecord, about: &[Measure]) -> bool {
     let says_something = about.iter().any(|measure| record.counts_for(*measure));
-    !record.void.is_empty() || (!record.reserved.is_empty() && !says_something)
+    !record.screened.void.is_empty() || (!record.screened.reserved.is_empty() && !says_something)
 }
 
 /// A warning, if a system differs from itself by more than chance explains.
@@ -373,15 +375,15 @@ fn unequal(kept: &[Kept<'_>]) -> Option<String> {
             runs: 0,
         });
         failures.runs += 1;
-        failures.void += usize::from(record.of_system);
+        failures.void += usize::from(record.screened.of_system);
     }
     statistics::unequal(&systems.into_values().collect::<Vec<_>>())
 }
 
 fn line(kept: &Kept<'_>, about: &[Measure]) -> RunLine {
     let record = kept.record;
-    let reserved = record.reserved.iter();
-    let (mut void, mut notes) = (record.void.clone(), record.notes.clone());
+    let reserved = record.screened.reserved.iter();
+    let (mut void, mut notes) = (record.screened.void.clone(), record.notes.clone());
     if is_void(record, about) {
         void.extend(reserved.map(|reserved| reserved.why.clone()));
     } else {
@@ -409,7 +411,7 @@ fn notes(kept: &[Kept<'_>], about: &[Measure]) -> Vec<String> {
     }
     let partly = || {
         let counts = kept.iter().map(|kept| kept.record).filter(|record| !is_void(record, about));
-        counts.flat_map(|record| record.reserved.first())
+        counts.flat_map(|record| record.screened.reserved.first())
     };
     if let Some(first) = partly().next() {
         let (count, only) = (partly().count(), first.only.join(", "));
@@ -436,7 +438,7 @@ fn notes(kept: &[Kept<'_>], about: &[Measure]) -> Vec<String> {
 fn mixed(kept: &[Kept<'_>]) -> Option<String> {
     // A factor may vary the program.
     let mut first: BTreeMap<(&str, usize), &str> = BTreeMap::new();
-    for record in kept.iter().map(|kept| kept.record).filter(|record| record.void.is_empty()) {
+    for record in kept.iter().map(|kept| kept.record).filter(|record| record.screened.void.is_empty()) {
         let Some(digest) = record.program.iter().find(|fact| fact.name == "sha256") else { continue };
         let before = *first.entry((&record.run.system, record.run.setup)).or_insert(&digest.value);
         if before != digest.value {
@@ -452,7 +454,7 @@ fn mixed(kept: &[Kept<'_>]) -> Option<String> {
 /// What of machine and generator is not the same in all runs of a block.
 fn changed_within_a_block(kept: &[Kept<'_>]) -> Option<String> {
     let mut first: BTreeMap<(u32, &str), &str> = BTreeMap::new();
-    for record in kept.iter().map(|kept| kept.record).filter(|record| record.void.is_empty()) {
+    for record in kept.iter().map(|kept| kept.record).filter(|record| record.screened.void.is_empty()) {
         let machine = record.machine.iter().filter(|fact| SAME_IN_A_BLOCK.contains(&fact.name.as_str()));
         let generator = record.program.iter().filter(|fact| fact.name == "generator");
         for fact in machine.chain(generator) {

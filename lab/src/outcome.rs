@@ -32,10 +32,9 @@ pub struct Outcome {
     pub figures: Vec<Figure>,
     /// Statistics of the times of every system at every combination, the runs that count merged.
     pub times: Vec<Times>,
-    /// The paper whose figures stand beside ours; empty if there is none.
-    pub paper: String,
-    /// Each figure of the paper, at each combination of factors that it is about.
-    pub references: Vec<ReferenceOutcome>,
+    /// The paper whose figures stand beside ours.
+    #[serde(flatten)]
+    pub beside: Beside,
     /// Every run, in the order in which they were made.
     pub runs: Vec<RunLine>,
     /// How many runs were planned.
@@ -46,6 +45,16 @@ pub struct Outcome {
     pub notes: Vec<String>,
     /// The machine.
     pub machine: Vec<Fact>,
+}
+
+/// A paper whose figures stand beside ours. In JSON its keys are beside those of the outcome.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Beside {
+    /// The paper; empty if there is none.
+    pub paper: String,
+    /// Each figure of the paper, at each combination of factors that it is about.
+    pub references: Vec<ReferenceOutcome>,
 }
 
 /// A moment at which an experiment was judged. To extend it afterwards is a further look.

@@ -44,14 +44,23 @@ pub struct RunRecord {
     pub checks: Checks,
     /// What associations cost; nothing where the run made calls.
     pub associations: Option<Associations>,
+    /// What the run was found to be worth.
+    #[serde(flatten)]
+    pub screened: Screened,
+    /// What is worth knowing, without being a reason against the run.
+    pub notes: Vec<String>,
+}
+
+/// What a run was found to be worth. In JSON its keys are beside those of the record.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Screened {
     /// Why the run says nothing about the system; empty if it does.
     pub void: Vec<String>,
     /// Why only some figures of the run count; empty if all do.
     pub reserved: Vec<Reservation>,
     /// Whether the system itself is a reason against the run, as far as can be told.
     pub of_system: bool,
-    /// What is worth knowing, without being a reason against the run.
-    pub notes: Vec<String>,
 }
 
 /// A reason for which only some figures of a run count.
@@ -104,6 +113,8 @@ impl MadeRun {
 
 /// Samples of a network of namespaces: datagrams sent into it by both sides.
 pub const SENT: &str = "network.sent";
+/// Those of them that a queue dropped, because the rate of the network is limited.
+pub const DROPPED: &str = "network.dropped";
 /// Datagrams out of it that programs on either side read.
 pub const DELIVERED: &str = "network.delivered";
 
@@ -138,12 +149,13 @@ impl RunRecord {
     /// Whether a figure of this run counts.
     pub fn counts_for(&self, measure: Measure) -> bool {
         let is_about = |reservation: &Reservation| reservation.only.iter().any(|name| name == measure.name());
-        self.void.is_empty() && self.reserved.iter().all(is_about)
+        self.screened.void.is_empty() && self.screened.reserved.iter().all(is_about)
     }
 
     /// Why the run says nothing, or not everything: all reasons.
     pub fn against(&self) -> impl Iterator<Item = &str> {
-        self.void.iter().map(String::as_str).chain(self.reserved.iter().map(|reserved| reserved.why.as_str()))
+        let Screened { void, reserved, .. } = &self.screened;
+        void.iter().map(String::as_str).chain(reserved.iter().map(|reserved| reserved.why.as_str()))
     }
 
     /// A figure of this run; nothing if the run has none. A void run has figures too: the caller leaves it
@@ -566,8 +578,14 @@ mod tests {
     fn record_reads_back_as_it_was_written() {
         let mut record = record();
         record.run = MadeRun { id: "x-b1-A-c1".to_owned(), session: u64::MAX, ..MadeRun::default() };
-        // Which run it is stands beside the other keys.
-        assert!(record.to_json().contains("\"version\":1,\"id\":\"x-b1-A-c1\""), "{}", record.to_json());
+        record.screened.void = vec!["late".to_owned()];
+        // Which run it is and what it is worth stand beside the other keys, as in every archive so far.
+        for part in [
+            "\"version\":1,\"id\":\"x-b1-A-c1\"",
+            "\"void\":[\"late\"],\"reserved\":[],\"of_system\":false,\"notes\":",
+        ] {
+            assert!(record.to_json().contains(part), "{part}: {}", record.to_json());
+        }
         assert_eq!(RunRecord::from_json(&record.to_json()), Ok(record));
         assert!(RunRecord::from_json("{}").is_err());
         assert!(RunRecord::from_json("[2]").is_err());

@@ -44,7 +44,10 @@ pub struct Times {
 pub fn times<'a>(records: impl IntoIterator<Item = &'a RunRecord>) -> Vec<Times> {
     let mut places: Vec<(String, &[Fact])> = Vec::new();
     let mut merged: BTreeMap<(usize, usize), (Latencies, usize)> = BTreeMap::new();
-    for record in records.into_iter().filter(|record| record.void.is_empty() && record.reserved.is_empty()) {
+    for record in records
+        .into_iter()
+        .filter(|record| record.screened.void.is_empty() && record.screened.reserved.is_empty())
+    {
         let place = (record.subject(), record.run.factors.as_slice());
         let at = places.iter().position(|known| *known == place).unwrap_or_else(|| {
             places.push(place);
@@ -103,7 +106,11 @@ mod tests {
 
     #[test]
     fn times_of_runs_that_count_are_merged() {
-        let void = RunRecord { void: vec!["late".to_owned()], ..record("a", 9_000) };
+        let void = {
+            let mut record = record("a", 9_000);
+            record.screened.void = vec!["late".to_owned()];
+            record
+        };
         let found = times(&[record("a", 1_000), record("b", 5_000), record("a", 3_000), void]);
         let of = |at: usize| (found[at].subject.as_str(), found[at].runs, found[at].count);
         assert_eq!((found.len(), of(0), of(1)), (2, ("a", 2, 4), ("b", 1, 2)));

@@ -187,11 +187,6 @@ pub fn hash_of_file(path: &Path) -> io::Result<String> {
     }
 }
 
-/// SHA-256 of some octets.
-pub fn hash_of(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
-}
-
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

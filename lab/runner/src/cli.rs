@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use control::say;
-use lab::experiment::{ConfigError, Experiment, Sources, of_earlier_plans};
+use lab::experiment::{ConfigError, Experiment, Plan, Sources, of_earlier_plans};
 use lab::outcome::{LookMade, Outcome};
 use lab::record::RunRecord;
 use lab::report;
@@ -197,10 +197,9 @@ fn possible(experiment: &Experiment) -> Result<(), String> {
 }
 
 /// What is run. `made`: the looks of the outcome that is there.
-fn work(experiment: &Experiment, made: &[LookMade]) -> Result<Work, String> {
-    let plan = experiment.plan().map_err(lines)?;
+fn work(experiment: &Experiment, plan: Plan, made: &[LookMade]) -> Work {
     let blocks = usize::try_from(plan.blocks()).unwrap_or(usize::MAX);
-    Ok(Work {
+    Work {
         question: experiment.question().to_owned(),
         seed: experiment.seed(),
         plan,
@@ -209,13 +208,13 @@ fn work(experiment: &Experiment, made: &[LookMade]) -> Result<Work, String> {
         paper: (experiment.paper().to_owned(), experiment.references().to_vec()),
         schedule: experiment.schedule(made),
         earlier: of_earlier_plans(made, blocks).to_vec(),
-    })
+    }
 }
 
 fn run_experiment(args: &RunArgs) -> Result<u8, String> {
     let (experiment, texts) = read(&args.experiment)?;
     // What cannot be run leaves no folder.
-    experiment.plan().map_err(lines)?;
+    let plan = experiment.plan().map_err(lines)?;
     if needs_sctp(&experiment) && !kernel_has_sctp() {
         return Err(format!("{}: {NO_SCTP}", args.experiment.file.display()));
     }
@@ -223,12 +222,14 @@ fn run_experiment(args: &RunArgs) -> Result<u8, String> {
     let out = args.out.clone().unwrap_or_else(|| folder_of(&args.experiment.file));
     fs::create_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
     let _in_use = (lock::folder(&out)?, lock::machine(args.share_machine)?);
-    leftovers::end();
+    let mut tell = |line: &str| say::err(format_args!("{line}"));
+    if let Some(line) = leftovers::end().line() {
+        tell(&line);
+    }
     keep_texts(&texts, &experiment, &out)?;
-    let work = work(&experiment, &looks_in(&out)?)?;
+    let work = work(&experiment, plan, &looks_in(&out)?);
     let own = std::env::current_exe().map_err(|error| format!("this program's own file: {error}"))?;
     let asked = Asked::listen().map_err(|error| format!("signals: {error}"))?;
-    let mut tell = |line: &str| say::err(format_args!("{line}"));
     let emulated = experiment.setups().iter().any(|setup| setup.measuring.emulated);
     if emulated && !emulated::is_inside() {
         emulated::run(&own, &again(args, &out)?, &out, &asked, &mut tell)?;
@@ -321,7 +322,8 @@ fn finish(out: &Path, outcome: &Outcome, records: &[RunRecord], output: Output) 
 fn report_again(args: &ReportArgs) -> Result<u8, String> {
     let texts = texts_in(&args.folder)?;
     let _in_use = lock::folder(&args.folder)?;
-    let work = work(&texts.read_again()?, &looks_in(&args.folder)?)?;
+    let experiment = texts.read_again()?;
+    let work = work(&experiment, experiment.plan_as_kept(), &looks_in(&args.folder)?);
     let mut tell = |line: &str| say::err(format_args!("{line}"));
     let (outcome, records) = session::judge_kept(&work, &args.folder, &mut tell);
     keeps_what_was_judged(&args.folder, &outcome)?;

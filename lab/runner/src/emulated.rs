@@ -48,27 +48,29 @@ pub fn run(
     let mut command = Command::new("bash");
     command.arg(&script).arg(cache()?).arg(&out).arg(own).args(arguments);
     let mut machine = Process::start(&mut command, &[]).map_err(|error| format!("bash: {error}"))?;
-    let (mut said, mut ended) = (0, None);
+    let mut ended = None;
     while ended.is_none() && !stop.is_asked() {
         ended = machine.status();
         if ended.is_none() {
             thread::sleep(LOOK);
         }
-        let output = machine.output();
-        // A line that is not whole is told with the next look.
-        let whole = output.rfind('\n').map_or(0, |at| at + 1);
-        for line in output.get(said..whole).unwrap_or_default().lines() {
-            tell(&format!("emulated: {}", line.trim_end()));
-        }
-        said = said.max(whole);
+        told(&mut machine, tell);
     }
     machine.stop(STOP);
+    told(&mut machine, tell);
     let _ = fs::remove_file(&script);
     match ended.map(|status| status.code()) {
         None => Ok(()),
         // A verdict is judged here.
         Some(Some(code)) if code != USAGE && output_is_whole(&machine) => Ok(()),
         _ => Err(format!("the emulated machine failed: {}", machine.tail(5))),
+    }
+}
+
+/// Passes on what the machine wrote since the last time.
+fn told(machine: &mut Process, tell: &mut dyn FnMut(&str)) {
+    for line in machine.news() {
+        tell(&format!("emulated: {}", line.trim_end()));
     }
 }
 

@@ -1,75 +1,114 @@
-//! Ends processes of a lab that was killed and could not end them itself.
+//! Ends processes of a lab that was killed and could not end them itself, and removes what else it has left.
 //!
-//! Every process of a run has a mark in its environment: which lab started it. At the start of the next
-//! lab, processes of a lab that runs no longer are ended.
+//! Every process of a run has a mark in its environment. Everything else that outlives a process has a name.
+//! Both say which lab it is of. The next lab removes what belongs to a lab that has ended.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::process::Command;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal};
 
-/// The variable that is the mark.
-const MARK: &str = "STROWGER_LAB";
+use crate::owner::{Lab, MARK, namespace};
+use crate::quota;
+use crate::wall::Wall;
 
-/// Marks a program that is to be started as one of this lab.
-pub fn mark(command: &mut Command) {
-    if let Some(own) = Lab::own() {
-        command.env(MARK, own.to_string());
+/// A file system in memory (tmpfs).
+pub const MEMORY: &str = "/dev/shm";
+/// For what is too large for memory.
+pub const LARGE: &str = "/var/tmp";
+/// Folders with files of labs, beside that for temporary files.
+const FOLDERS: [&str; 2] = [MEMORY, LARGE];
+/// A control group is busy until the processes in it have ended.
+const TRIES: u32 = 50;
+const BETWEEN_TRIES: Duration = Duration::from_millis(20);
+
+/// What was left by labs that were killed, and is gone now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Removed {
+    processes: usize,
+    groups: usize,
+    routes: usize,
+    files: usize,
+}
+
+impl Removed {
+    /// What was removed, in one line; nothing if nothing was.
+    pub fn line(self) -> Option<String> {
+        let counts = [
+            (self.processes, "process", "processes"),
+            (self.groups, "control group", "control groups"),
+            (self.routes, "route", "routes"),
+            (self.files, "file or folder", "files or folders"),
+        ];
+        let said = counts.iter().filter(|(count, ..)| *count > 0);
+        let said: Vec<String> = said
+            .map(|(count, one, many)| format!("{count} {}", if *count == 1 { one } else { many }))
+            .collect();
+        (!said.is_empty())
+            .then(|| format!("removed what a lab that was killed has left: {}", said.join(", ")))
     }
 }
 
-/// A lab: the process, and when it began. Numbers of processes are given again, and count within a PID
-/// namespace.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Lab {
-    namespace: String,
-    pid: u32,
-    began: u64,
-}
-
-impl Lab {
-    fn own() -> Option<Lab> {
-        let namespace = namespace()?;
-        let pid = std::process::id();
-        Some(Lab { namespace, pid, began: began(pid)? })
-    }
-
-    /// What the mark says.
-    fn read(mark: &str) -> Option<Lab> {
-        let mut parts = mark.split('/');
-        let (namespace, pid, began) = (parts.next()?.to_owned(), parts.next()?, parts.next()?);
-        Some(Lab { namespace, pid: pid.parse().ok()?, began: began.parse().ok()? })
-    }
-
-    /// Whether it is known to have ended. Of another PID namespace nothing is known.
-    fn has_ended(&self, here: &str) -> bool {
-        self.namespace == here && began(self.pid) != Some(self.began)
-    }
-}
-
-impl std::fmt::Display for Lab {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}/{}", self.namespace, self.pid, self.began)
-    }
-}
-
-/// The PID namespace, `pid:[4026531836]`.
-fn namespace() -> Option<String> {
-    Some(fs::read_link("/proc/self/ns/pid").ok()?.display().to_string())
-}
-
-/// When a process began, in ticks since the boot.
-fn began(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
-}
-
-/// Ends what is left of labs that were killed; how many processes.
-pub fn end() -> usize {
-    let Some(here) = namespace() else { return 0 };
+/// Ends and removes what is left of labs that were killed.
+pub fn end() -> Removed {
+    let Some(here) = namespace() else { return Removed::default() };
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter(|pid| end_if_left(*pid, &here)).count()
+    let mut removed =
+        Removed { processes: pids.filter(|pid| end_if_left(*pid, &here)).count(), ..Removed::default() };
+    for group in quota::roots().iter().flat_map(|root| left_in(root, &here)) {
+        removed.groups += usize::from(remove_group(&group));
+    }
+    let folders: BTreeSet<PathBuf> =
+        FOLDERS.iter().map(PathBuf::from).chain([std::env::temp_dir()]).collect();
+    for path in folders.iter().flat_map(|folder| left_in(folder, &here)) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if let Some(address) = Lab::of_name(&name).and_then(|(_, what)| Wall::address_of(what)) {
+            // The file stands for a route.
+            removed.routes += usize::from(Wall::remove(address));
+            let _ = fs::remove_file(&path);
+        } else {
+            removed.files += usize::from(remove(&path));
+        }
+    }
+    removed
+}
+
+/// Things in a folder that are of this user, and whose lab has ended.
+fn left_in(folder: &Path, here: &str) -> Vec<PathBuf> {
+    let own = geteuid().as_raw();
+    let is_left = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let lab = Lab::of_name(&name).map(|(lab, _)| lab);
+        // Anybody may make a file of this name in a folder such as /tmp.
+        let is_own = || fs::symlink_metadata(path).is_ok_and(|metadata| metadata.uid() == own);
+        lab.is_some_and(|lab| lab.has_ended(here)) && is_own()
+    };
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(is_left).collect()
+}
+
+/// Removes a file, or a folder with all in it. A link goes, and what it leads to stays.
+fn remove(path: &Path) -> bool {
+    let is_folder = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir());
+    if is_folder { fs::remove_dir_all(path).is_ok() } else { fs::remove_file(path).is_ok() }
+}
+
+fn remove_group(group: &Path) -> bool {
+    for _ in 0..TRIES {
+        if fs::remove_dir(group).is_ok() {
+            return true;
+        }
+        if !group.exists() {
+            return false;
+        }
+        thread::sleep(BETWEEN_TRIES);
+    }
+    false
 }
 
 fn end_if_left(pid: i32, here: &str) -> bool {
@@ -89,22 +128,55 @@ fn end_if_left(pid: i32, here: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{Duration, Instant};
+    use std::process::Command;
+    use std::time::Instant;
 
     #[test]
-    fn mark_reads_back_as_it_was_written() {
+    fn files_of_a_lab_that_ended_are_removed_and_others_stay() {
         let own = Lab::own().expect("of this process");
-        assert_eq!(Lab::read(&own.to_string()), Some(own.clone()));
-        assert!(!own.has_ended(&own.namespace));
-        assert_eq!(Lab::read("1/2"), None);
+        let gone = Lab { began: own.began + 1, ..own.clone() };
+        let elsewhere = Lab { namespace: "pid:[1]".to_owned(), ..gone.clone() };
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |lab: &Lab, what: &str| folder.path().join(lab.name(u32::MAX, what));
+        for what in ["data", "linked"] {
+            for lab in [&own, &gone, &elsewhere] {
+                fs::create_dir_all(path(lab, what).join("in")).expect("made");
+            }
+        }
+        fs::write(path(&gone, "socket"), "").expect("written");
+        // A link is removed, and not what it leads to.
+        fs::write(folder.path().join("kept"), "").expect("written");
+        std::os::unix::fs::symlink(folder.path().join("kept"), path(&gone, "link")).expect("linked");
+        let here = own.namespace.clone();
+        let mut left = left_in(folder.path(), &here);
+        left.sort();
+        let mut wanted = ["data", "linked", "link", "socket"].map(|what| path(&gone, what));
+        wanted.sort();
+        assert_eq!(left, wanted);
+        assert!(left.iter().all(|path| remove(path)));
+        assert_eq!(left_in(folder.path(), &here), [""; 0].map(PathBuf::from));
+        assert!(folder.path().join("kept").exists() && path(&own, "data").join("in").exists());
+        assert!(path(&elsewhere, "data").exists());
     }
 
     #[test]
-    fn lab_of_another_namespace_or_of_a_reused_number_is_told_apart() {
+    fn next_lab_removes_folders_in_memory_of_one_that_was_killed() {
         let own = Lab::own().expect("of this process");
-        let reused = Lab { began: own.began + 1, ..own.clone() };
-        assert!(reused.has_ended(&own.namespace));
-        assert!(!Lab { namespace: "pid:[1]".to_owned(), ..reused }.has_ended(&own.namespace));
+        let gone = Lab { began: own.began + 1, ..own.clone() };
+        let at = |lab: &Lab| Path::new(MEMORY).join(lab.name(u32::MAX, "test"));
+        for lab in [&gone, &own] {
+            fs::create_dir_all(at(lab).join("in")).expect("made");
+        }
+        // A test beside this one may be the first to find it, and still be at it.
+        let until = Instant::now() + Duration::from_secs(20);
+        while at(&gone).exists() && Instant::now() < until {
+            end();
+        }
+        assert!(!at(&gone).exists() && at(&own).exists());
+        let _ = fs::remove_dir_all(at(&own));
+        let said = Removed { processes: 1, groups: 2, ..Removed::default() };
+        let line = "removed what a lab that was killed has left: 1 process, 2 control groups";
+        assert_eq!((said.line().as_deref(), Removed::default().line()), (Some(line), None));
     }
 
     #[test]
@@ -120,7 +192,7 @@ mod tests {
         let ended = loop {
             end();
             match left.try_wait().expect("a child") {
-                None if Instant::now() < until => std::thread::sleep(Duration::from_millis(20)),
+                None if Instant::now() < until => thread::sleep(Duration::from_millis(20)),
                 ended => break ended,
             }
         };

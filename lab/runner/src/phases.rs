@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lab::experiment::{Population, SETTLE, Setup, WarmUp};
-use load::report::Report;
+use lab::experiment::{Population, SETTLE, Setup, WarmUp, search_limit};
+use load::report::{Report, SeriesReport};
+
+use crate::warm_up;
 
 /// How long the generator may take beyond the time of its calls: calls under way end, the report is written.
 const GENERATOR_ENDS: Duration = Duration::from_secs(90);
-/// A search for the peak has its own limits; this ends one that hangs.
-const SEARCH_MAX: Duration = Duration::from_secs(3_600);
 
 /// What is known of the phases before a run.
 #[derive(Clone, Debug)]
@@ -42,11 +42,23 @@ impl Phases {
         };
         let before = population.as_ref().map_or(warm_up, Population::before);
         let limit = match &population {
-            _ if workload.find_peak => SEARCH_MAX,
+            _ if workload.find_peak => search_limit(setup) + GENERATOR_ENDS,
             Some(population) => population.whole() + GENERATOR_ENDS,
             None => warm_up + measuring.measure + workload.hold + GENERATOR_ENDS,
         };
         Phases { population, apart, warm_up, is_judged: is_steady && !apart, before, limit }
+    }
+
+    /// Whether the warm-up before a measurement that begins at `from` ended steady, and what was not. Nothing
+    /// if it was not to, or was too short to tell.
+    pub fn judged(
+        &self,
+        report: &Report,
+        samples: &SeriesReport,
+        from: f64,
+    ) -> Option<(bool, Option<String>)> {
+        let warm_up = (from - report.windows.warm_up, from);
+        self.is_judged.then(|| warm_up::was_steady(samples, warm_up)).flatten()
     }
 
     /// When the measurement begins, and until when the generator is waited for, of one that has its first
@@ -95,7 +107,15 @@ mod tests {
         assert_eq!(people.from(begins).0, begins + Duration::from_secs(20));
         let search = phases(Workload { users: 100, find_peak: true, ..Workload::default() });
         assert!(!search.apart && !search.is_judged);
-        assert_eq!(search.limit, SEARCH_MAX);
+    }
+
+    #[test]
+    fn long_search_is_not_ended_before_its_trials_are_over() {
+        let mut setup =
+            Setup { workload: Workload { find_peak: true, ..Workload::default() }, ..Setup::default() };
+        setup.measuring.measure = Duration::from_secs(600);
+        // Sixty trials of ten minutes.
+        assert!(Phases::of(&setup).limit > Duration::from_secs(36_000));
     }
 
     #[test]

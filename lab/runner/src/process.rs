@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use crate::leftovers;
+use crate::owner;
 
 /// Lines of output kept; with more, those in the middle are counted only.
 const FIRST_LINES: usize = 2_000;
@@ -49,6 +49,23 @@ impl Lines {
     fn all(&self) -> impl Iterator<Item = &String> {
         self.first.iter().chain(&self.last)
     }
+
+    /// Lines so far, those left out among them.
+    fn count(&self) -> u64 {
+        self.left_out + u64::try_from(self.first.len() + self.last.len()).unwrap_or(u64::MAX)
+    }
+
+    /// The lines from this one on, and how many before them are kept no more.
+    fn since(&self, line: u64) -> (u64, Vec<String>) {
+        let first = u64::try_from(self.first.len()).unwrap_or(u64::MAX);
+        // Where the last ones begin; those between are left out.
+        let last = first + self.left_out;
+        let skip = |line: u64| usize::try_from(line).unwrap_or(usize::MAX);
+        let head = self.first.iter().skip(skip(line));
+        let tail = self.last.iter().skip(skip(line.saturating_sub(last)));
+        let lost = last.saturating_sub(line.max(first));
+        (lost, head.chain(tail).cloned().collect())
+    }
 }
 
 /// A started program. Dropped, it is ended.
@@ -59,6 +76,8 @@ pub struct Process {
     lines: Arc<Mutex<Lines>>,
     readers: Vec<JoinHandle<()>>,
     ended: Option<ExitStatus>,
+    /// Lines that [`Process::news`] has told.
+    told: u64,
 }
 
 impl Process {
@@ -68,7 +87,7 @@ impl Process {
     /// # Errors
     /// If the program cannot be started.
     pub fn start(command: &mut Command, cpus: &[u32]) -> io::Result<Process> {
-        leftovers::mark(command);
+        owner::mark(command);
         let piped = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut groups = groups();
         let mut child = spawn_on(piped.process_group(0), cpus)?;
@@ -82,7 +101,28 @@ impl Process {
         ];
         let readers =
             outputs.into_iter().flatten().map(|output| reader(output, Arc::clone(&lines))).collect();
-        Ok(Process { child, group, lines, readers, ended: None })
+        Ok(Process { child, group, lines, readers, ended: None, told: 0 })
+    }
+
+    /// Runs a program to its end, like all others; what it wrote.
+    ///
+    /// # Errors
+    /// That it did not start, did not end in time, was ended because of `stop`, or failed: with its last
+    /// lines.
+    pub fn finish(
+        command: &mut Command,
+        limit: Duration,
+        stop: impl FnMut() -> bool,
+    ) -> Result<String, String> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let mut process = Process::start(command, &[]).map_err(|error| format!("{name}: {error}"))?;
+        let status = process.wait_until(Instant::now() + limit, stop);
+        process.kill();
+        match status {
+            Some(status) if status.success() => Ok(process.output()),
+            Some(_) => Err(process.tail(5)),
+            None => Err(format!("it was ended before its end, with {limit:?} allowed: {}", process.tail(5))),
+        }
     }
 
     /// Whether it has not ended by itself.
@@ -157,6 +197,20 @@ impl Process {
             text.push('\n');
         }
         text
+    }
+
+    /// What it wrote since the last call, whole lines. A line says how many were too many to be kept.
+    pub fn news(&mut self) -> Vec<String> {
+        let told = self.told;
+        let lines = self.locked();
+        let (lost, mut news) = lines.since(told);
+        let count = lines.count();
+        drop(lines);
+        self.told = count;
+        if lost > 0 {
+            news.insert(0, format!("[{lost} lines left out]"));
+        }
+        news
     }
 
     /// The last lines of its output, on one line.
@@ -408,6 +462,47 @@ mod tests {
             !status.contains("Cpus_allowed_list:\t0\n")
                 || thread::available_parallelism().is_ok_and(|n| n.get() == 1)
         );
+    }
+
+    #[test]
+    fn program_that_is_run_to_its_end_is_one_of_ours() {
+        let limit = Duration::from_secs(20);
+        let run = |script: &str, limit, stop: bool| {
+            Process::finish(Command::new("sh").args(["-c", script]), limit, || stop)
+        };
+        assert_eq!(run("echo done", limit, false), Ok("done\n".to_owned()));
+        assert!(run("echo wrong; exit 3", limit, false).is_err_and(|why| why.contains("wrong")));
+        // Its children are ended with it, when time is over and when the person asks for it.
+        for (limit, stop) in [(Duration::from_millis(100), false), (limit, true)] {
+            let begun = Instant::now();
+            assert!(run("sleep 65", limit, stop).is_err());
+            assert!(begun.elapsed() < Duration::from_secs(60));
+        }
+    }
+
+    #[test]
+    fn news_of_long_output_are_told_to_its_end() {
+        let mut lines = Lines::default();
+        let (mut told, mut said, mut lost) = (0, Vec::new(), 0);
+        for number in 0..10_000 {
+            lines.push(number.to_string());
+            // Looked at now and then, as an emulated machine is.
+            if number % 700 == 0 || number == 9_999 {
+                let (left_out, news) = lines.since(told);
+                told = lines.count();
+                lost += left_out;
+                said.extend(news);
+            }
+        }
+        assert_eq!((said.len(), lost), (10_000, 0));
+        assert!(said.iter().enumerate().all(|(nth, line)| *line == nth.to_string()));
+        // Nobody looked for more lines than are kept.
+        let mut late = Lines::default();
+        (0..10_000).for_each(|number| late.push(number.to_string()));
+        let (left_out, news) = late.since(1_000);
+        assert_eq!((left_out, news.len(), news[0].as_str()), (6_000, 3_000, "1000"));
+        let (left_out, news) = late.since(7_000);
+        assert_eq!((left_out, news.len(), news[0].as_str()), (1_000, 2_000, "8000"));
     }
 
     #[test]

@@ -4,7 +4,8 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::owner;
 
 /// Where control groups are (version 2), and the folder of the processor controller of version 1.
 const ROOTS: [(&str, &str); 2] =
@@ -13,6 +14,12 @@ const ROOTS: [(&str, &str); 2] =
 const PERIOD: f64 = 16_667.0;
 /// The kernel takes no shorter quota, microseconds.
 const QUOTA: f64 = 1_000.0;
+
+/// Where control groups may be made here.
+pub fn roots() -> Vec<&'static Path> {
+    let there = ROOTS.iter().filter(|(root, probe)| Path::new(root).join(probe).exists());
+    there.map(|(root, _)| Path::new(*root)).collect()
+}
 
 /// A control group. It is removed when this is dropped, after its processes have ended.
 #[derive(Debug)]
@@ -26,14 +33,9 @@ impl Quota {
     /// # Errors
     /// A sentence that says what is missing.
     pub fn new(share: f64) -> Result<Quota, String> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("strowger-lab-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let name = owner::name("quota")?;
         let mut why = "no control group has a quota of the processor".to_owned();
-        for (root, probe) in ROOTS {
-            let root = Path::new(root);
-            if !root.join(probe).exists() {
-                continue;
-            }
+        for root in roots() {
             let quota = Quota { group: root.join(&name) };
             match quota.make(share) {
                 Ok(()) => return Ok(quota),
@@ -88,5 +90,15 @@ mod tests {
         assert!(text.is_some_and(|text| text.starts_with("1000")), "{}", group.display());
         drop(quota);
         assert!(!group.exists());
+        // One whose lab was killed goes at the next start: its name says of which lab it is.
+        let name = group.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let own = format!("-{}-", std::process::id());
+        assert!(name.starts_with("strowger-lab-") && name.contains(&own), "{name}");
+        let (before, after) = name.split_once(&own).expect("it has the process");
+        let (began, rest) = after.split_once('-').expect("it has its start");
+        let other = group.with_file_name(format!("{before}{own}1{began}-{rest}"));
+        fs::create_dir(&other).expect("made as the one before");
+        crate::leftovers::end();
+        assert!(!other.exists(), "{}", other.display());
     }
 }

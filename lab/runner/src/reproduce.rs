@@ -48,9 +48,7 @@ pub fn run(args: &ReproduceArgs) -> Result<u8, String> {
     let then = record_of(&archive)?;
     let text = format!("seed = {}\n{}", then.run.seed, archive.text(EXPERIMENT));
     let experiment = read_sources(archived(&args.archive, &text).with_files(text_of))?;
-    let plan = experiment
-        .plan()
-        .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
+    let plan = experiment.plan_as_kept();
     let run = plan.runs().iter().find(|run| run.subject().system == then.run.system);
     let run = run.ok_or_else(|| format!("{}: no system {}", args.archive.display(), then.run.system))?;
     let setup = experiment.setups().get(run.setup()).ok_or("the archive has no experiment")?;
@@ -60,7 +58,9 @@ pub fn run(args: &ReproduceArgs) -> Result<u8, String> {
     let _in_use = lock::machine(args.share_machine)?;
     let asked = Asked::listen().map_err(|error| format!("signals: {error}"))?;
     let own = std::env::current_exe().map_err(|error| format!("this program's own file: {error}"))?;
-    leftovers::end();
+    if let Some(line) = leftovers::end().line() {
+        say::err(format_args!("{line}"));
+    }
     let folder = trust::private_folder(&std::env::temp_dir())?;
     let mut bench = Bench::new(&own, folder.clone(), &asked)?;
     let mut now = Vec::new();
@@ -99,10 +99,14 @@ impl Reproduced {
 /// Why a run says nothing. Of what the archived run had too, such as failed calls in an overload, it says as
 /// much as that one.
 fn against(then: &RunRecord, now: &RunRecord) -> Vec<String> {
-    let had = |only: &[String]| then.reserved.iter().any(|reserved| reserved.only == only);
-    let new =
-        now.reserved.iter().filter(|reserved| !had(&reserved.only)).map(|reserved| reserved.why.clone());
-    now.void.iter().cloned().chain(new).collect()
+    let had = |only: &[String]| then.screened.reserved.iter().any(|reserved| reserved.only == only);
+    let new = now
+        .screened
+        .reserved
+        .iter()
+        .filter(|reserved| !had(&reserved.only))
+        .map(|reserved| reserved.why.clone());
+    now.screened.void.iter().cloned().chain(new).collect()
 }
 
 /// The experiment of an archive. Its relative paths start where the program runs, as they did when it was
@@ -194,9 +198,11 @@ mod tests {
 
     #[test]
     fn failed_calls_are_no_news_where_the_archived_run_had_them() {
-        let failing = |why: &str| RunRecord {
-            reserved: vec![Reservation { why: why.to_owned(), only: vec!["success".to_owned()] }],
-            ..RunRecord::default()
+        let failing = |why: &str| {
+            let mut record = RunRecord::default();
+            let only = vec!["success".to_owned()];
+            record.screened.reserved = vec![Reservation { why: why.to_owned(), only }];
+            record
         };
         assert_eq!(against(&failing("9 of 10 calls failed"), &failing("8 of 10 calls failed")), [""; 0]);
         let new = against(&RunRecord::default(), &failing("8 of 10 calls failed"));

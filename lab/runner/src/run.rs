@@ -7,7 +7,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lab::experiment::{FaultKind, FaultPlace, Run, Setup, System, SystemKind, Transport};
+use lab::experiment::{Run, Setup, Subject, System, SystemKind, Transport};
 use lab::record::{MadeRun, RunRecord, VERSION};
 use lab::statistics::Tolerance;
 use load::report::Fact;
@@ -18,20 +18,21 @@ use crate::archive::hash_of_file;
 use crate::associations;
 use crate::certificates::Certificates;
 use crate::database::SAMPLED;
+use crate::explained::Explained;
 use crate::generator::{Generator, contact};
+use crate::injection::{self, Injected, Injection};
 use crate::machine;
 use crate::names::{self, Names};
 use crate::network::{Network, Side};
-use crate::network_faults;
 use crate::phases::{self, Phases};
 use crate::process::Process;
 use crate::processors::{Machine, Places};
-use crate::sampler::{Sampler, Watched};
-use crate::screening;
+use crate::sampler::{Sampled, Sampler, Watched};
+use crate::screening::{self, Seen};
 use crate::sip::{self, DOMAIN};
 use crate::systems::{self, Ground, Running, Stopped};
 use crate::wire::Wire;
-use crate::{capture, signs, warm_up};
+use crate::{capture, warm_up};
 
 /// The report of `strowger tune` in an archive.
 const TUNE: &str = "tune.json";
@@ -39,8 +40,6 @@ const TUNE: &str = "tune.json";
 pub const GENERATOR: &str = "generator";
 /// A capture before the measurement ends this long before it.
 const CAPTURE_AHEAD: Duration = Duration::from_millis(100);
-/// What a record says of a server that was killed and did not start again.
-const NOT_BACK: &str = "not back";
 const STOP: Duration = Duration::from_secs(5);
 
 /// What all runs of an experiment share.
@@ -65,7 +64,7 @@ pub struct Bench<'a> {
 }
 
 /// Whether the person asked to end.
-pub trait Stop: std::fmt::Debug {
+pub trait Stop: std::fmt::Debug + Sync {
     /// Whether to end now.
     fn is_asked(&self) -> bool;
 }
@@ -77,6 +76,16 @@ pub enum NoRun {
     Stopped,
     /// A part did not start, or an answer that every run needs did not come.
     Failed(String),
+}
+
+impl NoRun {
+    /// With the system that it is of.
+    fn of(self, subject: &Subject) -> NoRun {
+        match self {
+            NoRun::Failed(why) => NoRun::Failed(format!("{subject}: {why}")),
+            NoRun::Stopped => NoRun::Stopped,
+        }
+    }
 }
 
 impl From<String> for NoRun {
@@ -169,7 +178,8 @@ struct Performance<'a> {
     place: SocketAddr,
     places: Places,
     started: u64,
-    faults: Vec<(f64, String)>,
+    /// What the generator wrote while callees registered.
+    registered: String,
     notes: Vec<String>,
 }
 
@@ -233,28 +243,33 @@ impl<'a> Performance<'a> {
             certificates,
             place,
             started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
-            faults: Vec::new(),
+            registered: String::new(),
             notes: bench.processors.shared(&places).map(str::to_owned).into_iter().collect(),
             places,
         };
         performance.on_wire(Side::Generator, |wire| wire.ask("before"));
         if workload.users == 0 && workload.callees > 0 && needs_callees(system) && workload.answer.is_some() {
-            performance.register().map_err(named)?;
+            performance.register().map_err(|error| error.of(run.subject()))?;
         }
         performance.system.limit().map_err(named)?;
         Ok(performance)
     }
 
     /// Registers the callees at the system.
-    fn register(&self) -> Result<(), String> {
+    fn register(&mut self) -> Result<(), NoRun> {
         let (workload, place) = (&self.setup.workload, self.place);
         let server = SocketAddr::new(self.system.target.ip(), PORT);
-        let (contact, generator) = (contact(place, workload), self.generator());
-        let register = || match &workload.registrations {
-            Some(lines) => generator.register(lines, server),
-            None => sip::register(server, workload.callees, place.ip(), &contact),
+        let (contact, generator, stop) = (contact(place, workload), self.generator(), self.stop);
+        let register = || {
+            Ok(match &workload.registrations {
+                Some(lines) => generator.register(lines, server, stop),
+                None => sip::register(server, workload.callees, place.ip(), &contact)
+                    .map(|()| String::new())
+                    .map_err(NoRun::Failed),
+            })
         };
-        self.network.within(Side::Generator, register)
+        self.registered = self.network.within(Side::Generator, register)??;
+        Ok(())
     }
 
     fn generator(&self) -> Generator<'_> {
@@ -319,17 +334,10 @@ impl<'a> Performance<'a> {
         let mut generator = self.start_generator(self.phases.warm_up, measuring.measure)?;
         let (measured_from, limit) = self.phases.from(generator.begins());
         self.capture_before(measured_from, &mut generator);
-        self.inject(measured_from, &mut generator)?;
+        let injected = self.inject(measured_from, &mut generator)?;
         self.capture_end(measured_from + measuring.measure, &mut generator);
-        let stop = self.stop;
-        let status = generator.wait_until(limit, || stop.is_asked());
-        if stop.is_asked() {
-            return Err(NoRun::Stopped);
-        }
-        if status.is_none() {
-            return Err(NoRun::Failed(format!("the generator did not end: {}", generator.tail(5))));
-        }
-        let load_log = generator.output();
+        self.wait(&mut generator, limit)?;
+        let load_log = std::mem::take(&mut self.registered) + &generator.output();
         let report = self.generator().report().map_err(|why| format!("{why}: {}", generator.tail(5)))?;
         self.wire.ended(&report);
         let ended = self.system.ended();
@@ -341,17 +349,14 @@ impl<'a> Performance<'a> {
             self.on_wire(Side::Generator, |wire| wire.ask("after"));
         }
         let begun = self.sampler.begun();
-        let (samples, counters) = self.sampler.stop();
+        let Sampled { samples, counters, failed: unread } = self.sampler.stop();
         let described = std::mem::take(&mut self.system.described);
         let (checks, files) = self.wire.seen();
         let Stopped { output: system_log, backends, void } = self.system.stop();
         let window = phases::window(&report, begun);
-        if self.phases.is_judged {
-            let warm_up = (window.0 - report.windows.warm_up, window.0);
-            if let Some((found, why)) = warm_up::was_steady(&samples, warm_up) {
-                steady = Some(found);
-                self.notes.extend(why.map(|why| format!("the warm-up was not steady, {why}")));
-            }
+        if let Some((found, why)) = self.phases.judged(&report, &samples, window.0) {
+            steady = Some(found);
+            self.notes.extend(why.map(|why| format!("the warm-up was not steady, {why}")));
         }
         let mut record = RunRecord {
             version: VERSION,
@@ -368,17 +373,54 @@ impl<'a> Performance<'a> {
             samples,
             window,
             backends,
-            faults: self.faults,
+            faults: injected.faults,
             notes: self.notes,
             steady,
             ..RunRecord::default()
         };
-        let datagrams = self.setup.workload.transport == Transport::Udp;
-        let tolerance = tolerance(self.setup, &self.run.subject().system);
-        screening::screen(&mut record, ended, datagrams, &system_log, &tolerance);
-        record.void.extend(void);
-        record.void.extend(signs::of(&record, &load_log, self.folder));
+        let seen = Seen {
+            ended,
+            is_gone: injected.is_gone,
+            datagrams: self.setup.workload.transport == Transport::Udp,
+            system_log: &system_log,
+            load_log: &load_log,
+            folder: self.folder,
+            unread,
+        };
+        screen(&mut record, &seen, self.setup, &self.run.subject().system);
+        record.screened.void.extend(injected.void.into_iter().chain(void));
         Ok(Finished { record, system_log, load_log, files })
+    }
+
+    /// Injects the faults of the run.
+    fn inject(&mut self, measured_from: Instant, generator: &mut Process) -> Result<Injected, NoRun> {
+        let injection = Injection {
+            system: &mut self.system,
+            sampler: &self.sampler,
+            network: &self.network,
+            names: self.names.as_ref(),
+            certificates: self.certificates.as_ref(),
+            generator,
+            stop: self.stop,
+            begun: measured_from,
+            measure: self.setup.measuring.measure,
+        };
+        let steps = injection::steps(self.setup, &self.run.subject().system);
+        let mut injected = injection.inject(steps)?;
+        self.notes.append(&mut injected.notes);
+        Ok(injected)
+    }
+
+    /// Waits for the end of the generator that measures.
+    fn wait(&self, generator: &mut Process, limit: Instant) -> Result<(), NoRun> {
+        let status = generator.wait_until(limit, || self.stop.is_asked());
+        if self.stop.is_asked() {
+            return Err(NoRun::Stopped);
+        }
+        match status {
+            Some(_) => Ok(()),
+            None => Err(NoRun::Failed(format!("the generator did not end: {}", generator.tail(5)))),
+        }
     }
 
     /// Looks at the wire from a side of the network.
@@ -433,82 +475,26 @@ impl<'a> Performance<'a> {
             Err(NoRun::Stopped) => {}
         }
     }
+}
 
-    /// Injects the faults at their times.
-    fn inject(&mut self, measured_from: Instant, generator: &mut Process) -> Result<(), NoRun> {
-        let measure = self.setup.measuring.measure;
-        let mut steps: Vec<_> = Vec::new();
-        for fault in self.setup.faults.iter().filter(|fault| fault.concerns(&self.run.subject().system)) {
-            steps.extend(fault.times(measure).into_iter().map(|at| (at, fault)));
-        }
-        steps.sort_by_key(|(at, _)| *at);
-        for (at, fault) in steps {
-            let due = measured_from + at;
-            let stop = self.stop;
-            if generator.wait_until(due, || stop.is_asked()).is_some() || stop.is_asked() {
-                return Ok(());
-            }
-            // The time is that of the fault itself: it may be later than the schedule has it.
-            self.faults.push((measured_from.elapsed().as_secs_f64(), fault.kind.name().to_owned()));
-            let named = |why: String| NoRun::Failed(format!("the fault {}: {why}", fault.kind.name()));
-            let lasts = fault.lasts;
-            match (fault.kind, fault.place) {
-                (FaultKind::Kill, FaultPlace::System) => {
-                    self.system.kill();
-                    generator.wait_until(Instant::now() + lasts, || stop.is_asked());
-                    if let Err(why) = self.network.within(Side::System, || self.system.restart()) {
-                        self.faults.push((measured_from.elapsed().as_secs_f64(), NOT_BACK.to_owned()));
-                        self.notes.push(format!("{NOT_BACK} after a kill: {why}"));
-                        return Ok(());
-                    }
-                    self.sampler.watch(Watched { name: "system", pids: self.system.pids() });
-                }
-                (FaultKind::Stop, place) => {
-                    let process = match place {
-                        FaultPlace::System => self.system.process(),
-                        FaultPlace::Backend => self.system.backend(fault.backend),
-                    };
-                    let Some(process) = process else {
-                        return Err(named("there is no such part".to_owned()));
-                    };
-                    process.signal(Signal::STOP);
-                    generator.wait_until(Instant::now() + lasts, || stop.is_asked());
-                    process.signal(Signal::CONT);
-                }
-                (FaultKind::Reload, FaultPlace::System) => {
-                    if let Some(process) = self.system.process() {
-                        process.signal(Signal::HUP);
-                    }
-                }
-                (FaultKind::RenewCertificate, FaultPlace::System) => {
-                    if let Some(certificates) = &self.certificates {
-                        certificates.renew().map_err(named)?;
-                    }
-                }
-                (kind, _) if kind.is_of_network() || kind.is_of_names() => {
-                    network_faults::begin(fault, &self.network, self.names.as_ref()).map_err(named)?;
-                    generator.wait_until(Instant::now() + lasts, || stop.is_asked());
-                    network_faults::end(fault, &self.network, self.names.as_ref()).map_err(named)?;
-                }
-                _ => return Err(named("not in this version".to_owned())),
-            }
-        }
-        Ok(())
-    }
+/// Screens a run of a system, within what the declared network explains.
+fn screen(record: &mut RunRecord, seen: &Seen<'_>, setup: &Setup, system: &str) {
+    let explained = Explained::of(setup, record);
+    record.notes.extend(explained.note());
+    screening::screen(record, seen, &explained.added_to(tolerance(setup, system)));
 }
 
 /// What a run may have whose figures all count.
 fn tolerance(setup: &Setup, system: &str) -> Tolerance {
     // A request may be repeated more than once, so all of them are no share of 1.
     let share = |percent: f64| if percent >= 100.0 { f64::INFINITY } else { percent / 100.0 };
-    // Where back ends are slow, or packets are to be lost, requests are repeated: that is what is measured.
-    let lossy = setup.network.loss > 0.0;
-    let repeated = if setup.workload.has_capacity() || lossy {
+    // Where back ends are slow, requests are repeated: that is what is measured.
+    let repeated = if setup.workload.has_capacity() {
         f64::INFINITY
     } else {
         share(setup.measuring.tolerated_retransmissions)
     };
-    let errors = if lossy { f64::INFINITY } else { share(setup.measuring.tolerated_failures) };
+    let errors = share(setup.measuring.tolerated_failures);
     // What a sink does not read is what is measured.
     let is_sink = setup.systems.get(system).is_some_and(|system| system.kind == SystemKind::Sink);
     let usual = Tolerance::default();

@@ -7,17 +7,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
-use lab::record::{DELIVERED, SENT};
+use lab::record::{DELIVERED, DROPPED, SENT};
 use load::report::{Column, Fact, SeriesReport};
 
 use crate::hardware::Hardware;
-use crate::network::Counters;
+use crate::network::{Counters, Sent};
 use crate::witness::Witness;
 
 /// Between two readings.
 pub const INTERVAL: Duration = Duration::from_secs(1);
-/// Readings kept: a day. Later ones are not taken.
-const READINGS_MAX: usize = 86_400;
+/// Readings kept: more than an hour of them. With more, every second one goes, and the interval of the series
+/// is twice as long. Counters go on, so that sums over it stay exact.
+const READINGS_MAX: usize = 4_000;
 /// Threads of a system that get a column of their own; the others are in its sum.
 const THREADS_MAX: usize = 64;
 
@@ -50,7 +51,57 @@ pub(crate) struct Value {
 pub(crate) type Reading = BTreeMap<String, Value>;
 
 /// Readings, each with its time.
-type Readings = Mutex<Vec<(f64, Reading)>>;
+#[derive(Debug)]
+struct Readings {
+    /// One of `every`.
+    kept: Vec<(f64, Reading)>,
+    /// The last one, if it is not among those.
+    latest: Option<(f64, Reading)>,
+    every: u64,
+    taken: u64,
+    most: usize,
+}
+
+impl Readings {
+    fn new(most: usize) -> Readings {
+        Readings { kept: Vec::new(), latest: None, every: 1, taken: 0, most }
+    }
+
+    fn push(&mut self, at: f64, reading: Reading) {
+        self.latest = None;
+        if self.taken.is_multiple_of(self.every) {
+            self.kept.push((at, reading));
+        } else {
+            self.latest = Some((at, reading));
+        }
+        self.taken += 1;
+        if self.kept.len() > self.most {
+            self.every *= 2;
+            let mut nth = 0_u64;
+            self.kept.retain(|_| {
+                nth += 1;
+                !nth.is_multiple_of(2)
+            });
+        }
+    }
+
+    /// The series of what is kept.
+    fn series(&self) -> SeriesReport {
+        let all: Vec<&(f64, Reading)> = self.kept.iter().chain(&self.latest).collect();
+        series(&all, INTERVAL.as_secs_f64() * self.every as f64)
+    }
+}
+
+/// What was sampled.
+#[derive(Debug)]
+pub struct Sampled {
+    /// Each second, or at longer intervals where there were many.
+    pub samples: SeriesReport,
+    /// Which counters of the processor there are.
+    pub counters: Option<Fact>,
+    /// Why counters that a run relies on could not be read, the first time.
+    pub failed: Option<String>,
+}
 
 /// What is read beside the machine.
 #[derive(Debug, Default)]
@@ -60,6 +111,8 @@ struct Sources {
     witness: Option<Arc<Witness>>,
     /// Counters of the namespaces of a run.
     networks: Vec<Counters>,
+    /// Why some of these could not be read, the first time.
+    failed: Option<String>,
 }
 
 /// A thread that reads once a second until it is told to end.
@@ -67,7 +120,7 @@ struct Sources {
 pub struct Sampler {
     over: Arc<AtomicBool>,
     sources: Arc<Mutex<Sources>>,
-    readings: Arc<Readings>,
+    readings: Arc<Mutex<Readings>>,
     thread: JoinHandle<()>,
     begun: Instant,
 }
@@ -78,7 +131,7 @@ impl Sampler {
         let over = Arc::new(AtomicBool::new(false));
         let sources = Arc::new(Mutex::new(Sources { witness, networks, ..Sources::default() }));
         let begun = Instant::now();
-        let readings = Arc::new(Mutex::new(Vec::new()));
+        let readings = Arc::new(Mutex::new(Readings::new(READINGS_MAX)));
         let (told, whose, into) = (Arc::clone(&over), Arc::clone(&sources), Arc::clone(&readings));
         let thread = thread::spawn(move || read_until(begun, &told, &whose, &into));
         let sampler = Sampler { over, sources, readings, thread, begun };
@@ -100,30 +153,29 @@ impl Sampler {
 
     /// What was read so far.
     pub fn so_far(&self) -> SeriesReport {
-        series(&self.readings.lock().unwrap_or_else(PoisonError::into_inner))
+        self.readings.lock().unwrap_or_else(PoisonError::into_inner).series()
     }
 
-    /// Ends; what was read, and which counters of the processor there are.
-    pub fn stop(self) -> (SeriesReport, Option<Fact>) {
+    /// Ends; what was read.
+    pub fn stop(self) -> Sampled {
         self.over.store(true, Ordering::Relaxed);
         self.thread.thread().unpark();
         let _ = self.thread.join();
-        let mut samples = series(&self.readings.lock().unwrap_or_else(PoisonError::into_inner));
-        let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut samples = self.readings.lock().unwrap_or_else(PoisonError::into_inner).series();
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
         let counters = sources.hardware.facts(&mut samples);
-        (samples, counters)
+        Sampled { samples, counters, failed: sources.failed.take() }
     }
 }
 
-fn read_until(begun: Instant, over: &AtomicBool, sources: &Mutex<Sources>, into: &Readings) {
+fn read_until(begun: Instant, over: &AtomicBool, sources: &Mutex<Sources>, into: &Mutex<Readings>) {
     let (mut due, first) = (begun, SystemTime::now());
-    for _ in 0..READINGS_MAX {
+    loop {
         let at = begun.elapsed().as_secs_f64();
         let wall = SystemTime::now();
-        let mut reading = read(&sources.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut reading = read(&mut sources.lock().unwrap_or_else(PoisonError::into_inner));
         put(&mut reading, "machine.clock", Kind::Level, "ms", apart(wall, first) - at * 1e3);
-        let reading = (at, reading);
-        into.lock().unwrap_or_else(PoisonError::into_inner).push(reading);
+        into.lock().unwrap_or_else(PoisonError::into_inner).push(at, reading);
         if over.load(Ordering::Relaxed) {
             break;
         }
@@ -149,7 +201,7 @@ fn apart(later: SystemTime, earlier: SystemTime) -> f64 {
 }
 
 /// Readings as columns: a counter's growth for each second, a level as it was at the end of the interval.
-fn series(readings: &[(f64, Reading)]) -> SeriesReport {
+fn series(readings: &[&(f64, Reading)], interval: f64) -> SeriesReport {
     let mut columns: BTreeMap<&str, Column> = BTreeMap::new();
     for (key, value) in readings.iter().flat_map(|(_, reading)| reading) {
         let empty = || Column { key: key.clone(), unit: value.unit.to_owned(), values: Vec::new() };
@@ -160,7 +212,7 @@ fn series(readings: &[(f64, Reading)]) -> SeriesReport {
         let [(from, before), (until, after)] = pair else { continue };
         let seconds = until - from;
         // The last reading may come at once after the one before it.
-        if seconds < INTERVAL.as_secs_f64() / 2.0 {
+        if seconds < interval / 2.0 {
             continue;
         }
         time.push(*from);
@@ -176,10 +228,10 @@ fn series(readings: &[(f64, Reading)]) -> SeriesReport {
             column.values.push(value);
         }
     }
-    SeriesReport { interval: INTERVAL.as_secs_f64(), time, columns: columns.into_values().collect() }
+    SeriesReport { interval, time, columns: columns.into_values().collect() }
 }
 
-fn read(sources: &Sources) -> Reading {
+fn read(sources: &mut Sources) -> Reading {
     let mut reading = Reading::new();
     for one in &sources.programs {
         read_processes(one, &mut reading);
@@ -188,7 +240,9 @@ fn read(sources: &Sources) -> Reading {
     if let Some(witness) = &sources.witness {
         witness.read(&mut reading);
     }
-    read_networks(&sources.networks, &mut reading);
+    if let Err(why) = read_networks(&sources.networks, &mut reading) {
+        sources.failed.get_or_insert(why);
+    }
     read_machine(&mut reading);
     reading
 }
@@ -234,20 +288,28 @@ fn read_processes(watched: &Watched, reading: &mut Reading) {
     }
 }
 
-/// What the kernel counts of networks: those of the namespaces of a run, or else that of this program.
-fn read_networks(counters: &[Counters], reading: &mut Reading) {
+/// What the kernel counts of networks: those of the namespaces of a run, or else that of this program. Where
+/// one cannot be read, none is: their sum would shrink.
+fn read_networks(counters: &[Counters], reading: &mut Reading) -> Result<(), String> {
     if counters.is_empty() {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        return read_network(&text("/proc/net/snmp"), &text("/proc/net/netstat"), reading);
+        read_network(&text("/proc/net/snmp"), &text("/proc/net/netstat"), reading);
+        return Ok(());
     }
-    for one in counters {
+    let sent: Result<Vec<Option<Sent>>, String> = counters.iter().map(Counters::sent).collect();
+    for (nth, one) in counters.iter().enumerate() {
         let snmp = one.snmp();
         read_network(&snmp, &one.netstat(), reading);
-        if let (Some(sent), Some(delivered)) = (one.sent(), of_table(&snmp, "Udp:", "InDatagrams")) {
-            put(reading, SENT, Kind::Growth, "1/s", sent);
+        let of_side = sent.as_ref().ok().and_then(|sent| sent.get(nth).copied().flatten());
+        if let (Some(Sent { by_card, dropped }), Some(delivered)) =
+            (of_side, of_table(&snmp, "Udp:", "InDatagrams"))
+        {
+            put(reading, SENT, Kind::Growth, "1/s", by_card + dropped);
+            put(reading, DROPPED, Kind::Growth, "1/s", dropped);
             put(reading, DELIVERED, Kind::Growth, "1/s", delivered);
         }
     }
+    sent.map(|_| ())
 }
 
 /// Counters that say whether packets were lost.
@@ -348,10 +410,36 @@ mod tests {
         };
         // The third begins anew, as a counter of a restarted process; the last comes too soon after it.
         let readings = [(0.0, at(10.0, 1.0)), (2.0, at(30.0, 2.0)), (3.0, at(5.0, 3.0)), (3.1, at(9.0, 4.0))];
-        let series = series(&readings);
+        let series = series(&readings.iter().collect::<Vec<_>>(), 1.0);
         assert_eq!(series.time, [0.0, 2.0]);
         assert_eq!(series.column("a.count"), [Some(10.0), None]);
         assert_eq!(series.column("a.level"), [Some(2.0), Some(3.0)]);
+    }
+
+    #[test]
+    fn long_runs_keep_few_readings_and_exact_sums() {
+        let (mut readings, mut count) = (Readings::new(50), 0.0);
+        for nth in 0..1_000_u32 {
+            count += f64::from(nth % 7);
+            let mut reading = Reading::new();
+            put(&mut reading, "a.count", Kind::Growth, "1/s", count);
+            put(&mut reading, "a.level", Kind::Level, "MiB", f64::from(nth));
+            readings.push(f64::from(nth), reading);
+            assert!(readings.kept.len() <= 50);
+            let series = readings.series();
+            // What came after the last whole interval is not in it yet.
+            let seen = series.time.len() as f64 * series.interval;
+            let whole: f64 = (1..=nth).take(seen as usize).map(|nth| f64::from(nth % 7)).sum();
+            let sum: f64 = series.column("a.count").iter().flatten().sum::<f64>() * series.interval;
+            let rest = series.time.last().map_or(0.0, |from| f64::from(nth) - from);
+            if rest == series.interval || series.time.is_empty() {
+                assert!((sum - whole).abs() < 1e-6, "{nth}: {sum} of {whole}");
+            }
+        }
+        let series = readings.series();
+        assert_eq!(series.interval, 32.0);
+        assert!(series.time.len() > 25 && series.time.len() <= 50, "{}", series.time.len());
+        assert_eq!(series.column("a.level").last(), Some(&Some(992.0)));
     }
 
     #[test]
@@ -359,7 +447,7 @@ mod tests {
         let sampler =
             Sampler::start(Watched { name: "self", pids: vec![std::process::id()] }, None, Vec::new());
         thread::sleep(INTERVAL * 2 + INTERVAL / 2);
-        let (series, _) = sampler.stop();
+        let series = sampler.stop().samples;
         assert!(!series.time.is_empty());
         for key in
             ["self.cpu", "self.waits", "self.memory", "machine.slab", "machine.udp_received", "machine.cpu"]

@@ -1,25 +1,14 @@
 //! The facts that make a run void (paper 003 section 2.4: errors, retransmissions and exceptions come before
 //! figures).
 
+use std::path::Path;
+
 use lab::experiment::Measure;
 use lab::record::{Reservation, RunRecord};
 use lab::statistics::{self, Fact, Observed, Share, SteadyRule, Tolerance};
 
-/// Words in a system's log that show an error of its own. Compared without regard to case.
-const ALARMS: [&str; 12] = [
-    "panicked",
-    "segfault",
-    "segmentation fault",
-    "core dumped",
-    "assertion",
-    "critical:",
-    "out of memory",
-    "stack overflow",
-    "fatal error",
-    "uncaught exception",
-    "exception in thread",
-    "traceback (most recent call last)",
-];
+use crate::signs;
+
 /// Datagrams for which a socket had no room.
 const CROWDED: &str = "machine.udp_receive_buffer_errors";
 /// Samples that count lost packets, with what is said of them. They are of the whole machine, so only those
@@ -40,13 +29,32 @@ const WINDOW: usize = 8;
 /// How far it may drift, as a part of its level.
 const DRIFT: f64 = 0.1;
 
-/// Writes into the record why the run says nothing of the system. `ended`: the system, or a server behind it,
-/// ended by itself. `datagrams`: calls went over UDP. A run with faults may fail calls, lose packets and
-/// drift: that is what it is about.
-pub fn screen(record: &mut RunRecord, ended: bool, datagrams: bool, system_log: &str, tolerance: &Tolerance) {
+/// What was seen of a run beside its record.
+#[derive(Clone, Debug)]
+pub struct Seen<'a> {
+    /// The system, or a server behind it, ended by itself.
+    pub ended: bool,
+    /// A fault killed the system, and it did not come back.
+    pub is_gone: bool,
+    /// Calls went over UDP.
+    pub datagrams: bool,
+    /// Output of the system and of the servers behind it.
+    pub system_log: &'a str,
+    /// Output of the generator.
+    pub load_log: &'a str,
+    /// The folder of the run.
+    pub folder: &'a Path,
+    /// Why counters that the figures rely on could not be read.
+    pub unread: Option<String>,
+}
+
+/// Writes into the record why the run says nothing of the system, by its figures and by all signs. A run with
+/// faults may fail calls, lose packets and drift: that is what it is about.
+pub fn screen(record: &mut RunRecord, seen: &Seen<'_>, tolerance: &Tolerance) {
+    let Seen { ended, datagrams, system_log, .. } = *seen;
     let tolerance = if record.faults.is_empty() { *tolerance } else { of_faults() };
     let may_lose = tolerance.lost >= 1.0;
-    let alarms = system_log.lines().filter(|line| is_alarm(line));
+    let alarms = system_log.lines().filter(|line| signs::is_alarm(line));
     let screened = statistics::screen(&observed(record, alarms.clone().count()), &tolerance);
     // What the generator or the wire did may be the cause of everything else.
     let mut found: Vec<&Fact> = screened.void.iter().collect();
@@ -58,12 +66,12 @@ pub fn screen(record: &mut RunRecord, ended: bool, datagrams: bool, system_log: 
         other if other.is_of_system() => 3,
         _ => 2,
     });
-    record.of_system = ended || found.iter().any(|fact| fact.is_of_system());
+    record.screened.of_system = ended || seen.is_gone || found.iter().any(|fact| fact.is_of_system());
     let mut void = Vec::new();
     for fact in found {
         match only(fact).as_slice() {
             [] => void.push(fact.to_string()),
-            only => record.reserved.push(Reservation {
+            only => record.screened.reserved.push(Reservation {
                 why: fact.to_string(),
                 only: only.iter().map(|measure| measure.name().to_owned()).collect(),
             }),
@@ -89,13 +97,15 @@ pub fn screen(record: &mut RunRecord, ended: bool, datagrams: bool, system_log: 
             if key == CROWDED && tolerance.errors >= 1.0 {
                 let only = only(&Fact::Errors(Share { count: 0, of: 0 }));
                 let only = only.iter().map(|measure| measure.name().to_owned()).collect();
-                record.reserved.push(Reservation { why, only });
+                record.screened.reserved.push(Reservation { why, only });
             } else {
                 void.push(why);
             }
         }
     }
-    record.void = void;
+    void.extend(seen.unread.iter().map(|why| format!("counters of the network could not be read: {why}")));
+    void.extend(signs::of(record, seen.load_log, seen.folder));
+    record.screened.void = void;
 }
 
 /// The measures that are about a fact: they count all the same.
@@ -152,23 +162,23 @@ fn observed(record: &RunRecord, alarms: usize) -> Observed {
     }
 }
 
-/// Whether a line of a log speaks of an error of the program itself.
-pub(crate) fn is_alarm(line: &str) -> bool {
-    let line = line.to_ascii_lowercase();
-    ALARMS.iter().any(|alarm| line.contains(alarm))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use load::report::{Column, MetricRow, SeriesReport};
 
+    fn seen(system_log: &str) -> Seen<'_> {
+        let folder = Path::new("/no/folder");
+        let (ended, is_gone, datagrams, load_log, unread) = (false, false, true, "", None);
+        Seen { ended, is_gone, datagrams, system_log, load_log, folder, unread }
+    }
+
     fn screened(prepare: impl FnOnce(&mut RunRecord), ended: bool, log: &str) -> Vec<String> {
         let mut record = RunRecord { window: (0.0, 2.0), ..RunRecord::default() };
         record.load.verdict.word = "PASS".to_owned();
         prepare(&mut record);
-        screen(&mut record, ended, true, log, &Tolerance::default());
-        record.void
+        screen(&mut record, &Seen { ended, ..seen(log) }, &Tolerance::default());
+        record.screened.void
     }
 
     fn lossy(record: &mut RunRecord) {
@@ -201,15 +211,15 @@ mod tests {
             let (key, value) = (key.to_owned(), Some(value));
             record.load.metrics.push(MetricRow { key, value, ..MetricRow::default() });
         }
-        screen(&mut record, false, true, "", &Tolerance::default());
-        assert_eq!(record.void, [""; 0]);
-        assert!(record.of_system);
+        screen(&mut record, &seen(""), &Tolerance::default());
+        assert_eq!(record.screened.void, [""; 0]);
+        assert!(record.screened.of_system);
         let counts = |measure: Measure| record.counts_for(measure);
         assert!(counts(Measure::Success) && counts(Measure::Calls));
         assert!(!counts(Measure::CpuPerCall) && !counts(Measure::Setup) && !counts(Measure::Retransmissions));
         // As many as the experiment tolerates.
         let mut record = RunRecord { load: record.load, ..RunRecord::default() };
-        screen(&mut record, false, true, "", &Tolerance { errors: 0.09, ..Tolerance::default() });
+        screen(&mut record, &seen(""), &Tolerance { errors: 0.09, ..Tolerance::default() });
         assert!(record.counts_for(Measure::CpuPerCall));
     }
 
@@ -217,8 +227,8 @@ mod tests {
     fn full_sockets_spare_failures_where_all_calls_may_fail() {
         let mut record = RunRecord { window: (0.0, 2.0), ..RunRecord::default() };
         lossy(&mut record);
-        screen(&mut record, false, true, "", &Tolerance { errors: 1.0, ..Tolerance::default() });
-        assert_eq!(record.void, [""; 0]);
+        screen(&mut record, &seen(""), &Tolerance { errors: 1.0, ..Tolerance::default() });
+        assert_eq!(record.screened.void, [""; 0]);
         assert!(record.counts_for(Measure::Calls) && !record.counts_for(Measure::CpuPerCall));
     }
 
@@ -242,8 +252,34 @@ mod tests {
         };
         let mut record = RunRecord::default();
         repeated(&mut record);
-        screen(&mut record, false, true, "", &Tolerance::default());
-        assert!(record.counts_for(Measure::CpuPerCall), "{:?}", record.reserved);
+        screen(&mut record, &seen(""), &Tolerance::default());
+        assert!(record.counts_for(Measure::CpuPerCall), "{:?}", record.screened.reserved);
+    }
+
+    #[test]
+    fn signs_of_errors_make_every_run_void() {
+        let mut record = RunRecord { window: (0.0, 2.0), ..RunRecord::default() };
+        lossy(&mut record);
+        record.samples.columns[0].key = "machine.swapped".to_owned();
+        let seen =
+            Seen { load_log: "thread 'main' panicked", unread: Some("tc: gone".to_owned()), ..seen("") };
+        screen(&mut record, &seen, &Tolerance::default());
+        assert_eq!(
+            record.screened.void,
+            [
+                "counters of the network could not be read: tc: gone",
+                "the machine swapped 3 pages",
+                "the log of the generator has an error: thread 'main' panicked",
+            ]
+        );
+    }
+
+    #[test]
+    fn system_that_is_gone_is_its_own_reason() {
+        let mut record = RunRecord::default();
+        record.faults.push((1.0, "kill".to_owned()));
+        screen(&mut record, &Seen { is_gone: true, ..seen("") }, &Tolerance::default());
+        assert!(record.screened.of_system);
     }
 
     #[test]

@@ -20,8 +20,8 @@ use signal_hook::iterator::Signals;
 
 use crate::archive::{Archive, EXTENSION, PARTIAL, hash_of_file};
 use crate::emulated::is_inside;
+use crate::process;
 use crate::run::{Bench, Finished, GENERATOR, NoRun, Stop};
-use crate::{leftovers, process};
 
 /// Blocks that must be valid; an interval may need more.
 const FEWEST_BLOCKS: usize = 2;
@@ -115,10 +115,6 @@ pub fn run(
     fs::create_dir_all(out).map_err(|error| format!("{}: {error}", out.display()))?;
     // Where `out` is of another machine, programs would wait for it.
     let scratch = if is_inside() { std::env::temp_dir().join("lab") } else { out.join("scratch") };
-    let found = leftovers::end();
-    if found > 0 {
-        tell(&format!("ended {found} processes of a lab that was killed"));
-    }
     remove_partial(out, &work.plan.experiment().to_string());
     let mut bench = Bench::new(own, scratch.clone(), stop)?;
     let done = of_today(kept(out, work, tell), &bench.generator, tell);
@@ -426,7 +422,7 @@ fn left(begun: Instant, made: u32, missing: usize) -> Duration {
 /// What is said when a run is over.
 fn line(nth: usize, work: &Work, run: &Run, done: &Done, left: Duration) -> String {
     let record = &done.record;
-    let said = match (record.void.first(), record.reserved.first()) {
+    let said = match (record.screened.void.first(), record.screened.reserved.first()) {
         (Some(why), _) => format!("VOID: {why}"),
         (None, Some(reserved)) => format!("{}: only {} count", reserved.why, reserved.only.join(", ")),
         (None, None) => {

@@ -6,8 +6,21 @@ use std::path::Path;
 
 use lab::record::RunRecord;
 
-use crate::screening::is_alarm;
-
+/// Words in a log that show an error of its own. Compared without regard to case.
+const ALARMS: [&str; 12] = [
+    "panicked",
+    "segfault",
+    "segmentation fault",
+    "core dumped",
+    "assertion",
+    "critical:",
+    "out of memory",
+    "stack overflow",
+    "fatal error",
+    "uncaught exception",
+    "exception in thread",
+    "traceback (most recent call last)",
+];
 /// Swapping within the measurement, in pages.
 const SWAP: &str = "machine.swapped";
 /// How far the wall clock went from the steady one since the first sample, milliseconds.
@@ -36,6 +49,12 @@ pub fn of(record: &RunRecord, load_log: &str, folder: &Path) -> Vec<String> {
         signs.push(format!("a program dumped its memory: {name}"));
     }
     signs
+}
+
+/// Whether a line of a log speaks of an error of the program itself.
+pub fn is_alarm(line: &str) -> bool {
+    let line = line.to_ascii_lowercase();
+    ALARMS.iter().any(|alarm| line.contains(alarm))
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! Starts the system under test, with an address and a folder of its own.
 
-use std::fs;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -12,27 +14,30 @@ use load::backend::NodeReport;
 use load::report::Fact;
 
 use crate::addresses::{Addresses, PORT};
-use crate::archive::{hash_of, hash_of_file};
+use crate::archive::hash_of_file;
 use crate::backends::{Backends, Stand};
 use crate::certificates::Certificates;
 use crate::database::{Database, Wanted};
 use crate::generator::mailbox;
+use crate::leftovers::MEMORY;
 use crate::network::{Network, Side};
+use crate::owner;
 use crate::process::Process;
 use crate::processors::Places;
+use crate::programs::{found, located};
 use crate::quota::Quota;
 use crate::sip::{self, DOMAIN};
 
 /// How long a system may take to end.
 const STOP: Duration = Duration::from_secs(10);
+/// How long Strowger may take to read its users.
+const IMPORT: Duration = Duration::from_secs(1_800);
 /// Between two probes of a system that starts.
 const BETWEEN_PROBES: Duration = Duration::from_millis(50);
 /// The port for TLS; WebSocket over TLS has the one after it.
 const TLS_PORT: u16 = 5061;
 const WSS_PORT: u16 = 5443;
 const WS_PORT: u16 = 5080;
-/// A file system in memory (tmpfs).
-const MEMORY: &str = "/dev/shm";
 /// The configuration of a system that a command starts, in the folder of the run.
 const CONFIG: &str = "config";
 /// The list of back ends for Kamailio's dispatcher, there too.
@@ -99,6 +104,26 @@ pub struct Running {
 }
 
 impl Running {
+    /// A system that is a script, and is started again by it.
+    #[cfg(test)]
+    pub fn of_tests(script: &str) -> Running {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        let process = Process::start(&mut command, &[]).expect("sh starts");
+        Running {
+            target: SocketAddr::from(([127, 0, 0, 1], PORT)),
+            process: Some(process),
+            database: None,
+            data: None,
+            quota: None,
+            backends: Backends::default(),
+            gone: false,
+            crashed: false,
+            again: Some((command, Vec::new(), System { kind: SystemKind::Relay, ..System::default() })),
+            described: Vec::new(),
+        }
+    }
+
     /// The process whose cost is measured.
     pub fn process(&mut self) -> Option<&mut Process> {
         self.process.as_mut()
@@ -257,7 +282,6 @@ fn start_database(system: &System, ip: IpAddr, ground: &mut Ground<'_>) -> Resul
         return Ok(None);
     }
     let database = Database::start(Wanted {
-        folder: ground.folder,
         ip,
         cpus: &ground.places.system,
         users: ground.users,
@@ -279,15 +303,19 @@ impl Drop for InMemory {
 
 /// Where the data of Strowger is: in the folder of the run, or in memory.
 fn place_data(system: &System, ground: &mut Ground<'_>) -> Result<Option<InMemory>, String> {
-    let held = system.data_in_memory.then(|| {
-        let name = hash_of(ground.folder.as_os_str().as_encoded_bytes());
-        InMemory(Path::new(MEMORY).join(format!("strowger-lab-{}", name.get(..16).unwrap_or(&name))))
-    });
-    ground.data = held.as_ref().map_or_else(|| ground.folder.join("data"), |held| held.0.clone());
-    // What a run that was cut has left there is of no use.
-    let _ = fs::remove_dir_all(&ground.data);
-    fs::create_dir_all(&ground.data).map_err(|error| format!("{}: {error}", ground.data.display()))?;
-    Ok(held)
+    let failed = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
+    if !system.data_in_memory {
+        ground.data = ground.folder.join("data");
+        // What a run that was cut has left there is of no use.
+        let _ = fs::remove_dir_all(&ground.data);
+        fs::create_dir_all(&ground.data).map_err(|error| failed(&ground.data, error))?;
+        return Ok(None);
+    }
+    // Everybody may write there: it is new, and for this user alone.
+    let path = Path::new(MEMORY).join(owner::name("data")?);
+    DirBuilder::new().mode(0o700).create(&path).map_err(|error| failed(&path, error))?;
+    ground.data.clone_from(&path);
+    Ok(Some(InMemory(path)))
 }
 
 /// The servers behind a system that has some.
@@ -366,7 +394,11 @@ fn trusting(config: String, ground: &Ground<'_>) -> String {
 
 fn write_config(ground: &Ground<'_>, name: &str, text: &str) -> Result<PathBuf, String> {
     let path = ground.folder.join(name);
-    fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+    // The password of a database is of no concern to other users.
+    let mode = if ground.database.is_empty() { 0o666 } else { 0o600 };
+    let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&path);
+    let written = opened.and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(path)
 }
 
@@ -427,11 +459,8 @@ fn import_users(program: &Path, ground: &Ground<'_>) -> Result<(), String> {
     let file = write_config(ground, "users.csv", &rows)?;
     let mut command = Command::new(program);
     command.args(["user", "import"]).arg(file).arg("--data-dir").arg(&ground.data);
-    let done = command.output().map_err(|error| format!("{}: {error}", program.display()))?;
-    if done.status.success() {
-        return Ok(());
-    }
-    Err(format!("{} user import: {}", program.display(), String::from_utf8_lossy(&done.stderr).trim()))
+    let done = Process::finish(&mut command, IMPORT, || false);
+    done.map(drop).map_err(|why| format!("{} user import: {why}", program.display()))
 }
 
 /// `strowger balance` in front of back ends.
@@ -532,22 +561,6 @@ fn of_command(system: &System, ip: IpAddr, ground: &Ground<'_>) -> Result<(PathB
     Ok((program, command))
 }
 
-/// A program: a name without a folder is looked up in the search path.
-fn located(program: &Path) -> PathBuf {
-    match program.to_str() {
-        Some(name) if !name.contains('/') => found(name),
-        _ => program.to_owned(),
-    }
-}
-
-/// A program of the search path, or of where servers are that only root may start.
-pub fn found(name: &str) -> PathBuf {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
-    let candidates = folders.map(|folder: PathBuf| folder.join(name));
-    candidates.into_iter().find(|candidate| candidate.is_file()).unwrap_or_else(|| PathBuf::from(name))
-}
-
 /// A template with the names of this run: its addresses, its folder, the number of workers.
 fn filled(template: &str, system: &System, ip: IpAddr, ground: &Ground<'_>) -> String {
     let names = [
@@ -588,38 +601,75 @@ fn describe(program: &Path, command: &Command) -> Result<Vec<Fact>, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
-    fn running(script: &str) -> Running {
-        let mut command = Command::new("sh");
-        command.args(["-c", script]);
-        let process = Process::start(&mut command, &[]).expect("sh starts");
-        Running {
-            target: "127.0.0.1:5060".parse().expect("an address"),
-            process: Some(process),
-            database: None,
-            data: None,
-            quota: None,
-            backends: Backends::default(),
-            gone: false,
-            crashed: false,
-            again: Some((command, Vec::new(), System { kind: SystemKind::Relay, ..System::default() })),
-            described: Vec::new(),
-        }
-    }
+    use super::*;
 
     #[test]
     fn system_that_ended_before_its_kill_has_ended() {
         // What a kill and a restart do to a system that runs, and to one that had crashed.
         for (script, crashed) in [("exec sleep 60", false), ("exit 1", true)] {
-            let mut system = running(script);
+            let mut system = Running::of_tests(script);
             let until = Instant::now() + Duration::from_secs(20);
             while crashed && system.process().is_some_and(Process::is_running) && Instant::now() < until {
                 thread::sleep(BETWEEN_PROBES);
             }
             system.kill();
-            system.process = running("exec sleep 60").process;
+            system.process = Running::of_tests("exec sleep 60").process;
             assert_eq!(system.ended(), crashed, "{script}");
+        }
+    }
+
+    /// A Kamailio that has its locations in a database.
+    const LOCATIONS: &str = "debug=-1\nlog_stderror=yes\nchildren=1\n\
+        loadmodule \"pv.so\"\nloadmodule \"sl.so\"\nloadmodule \"db_mysql.so\"\nloadmodule \"usrloc.so\"\n\
+        modparam(\"usrloc\", \"db_mode\", 1)\nmodparam(\"usrloc\", \"db_url\", \"${database}\")\n\
+        request_route {\n sl_send_reply(\"200\", \"OK\");\n}\n";
+
+    #[test]
+    fn kamailio_uses_its_database_with_the_password_of_the_run() {
+        let modules = Path::new("/usr/share/kamailio/mysql");
+        if crate::programs::find("kamailio").is_none()
+            || crate::programs::find("mariadbd").is_none()
+            || !modules.is_dir()
+        {
+            eprintln!("Kamailio with a database: NOT CHECKED, it or mariadbd is not here");
+            return;
+        }
+        for (config, starts) in [
+            (LOCATIONS.to_owned(), true),
+            (LOCATIONS.replace("${database}", "mysql://lab:lab@localhost/lab"), false),
+        ] {
+            let folder = tempfile::tempdir().expect("a folder");
+            let mut addresses = Addresses::new(std::process::id().wrapping_add(7));
+            let mut ground = Ground {
+                own: Path::new("strowger"),
+                folder: folder.path(),
+                addresses: &mut addresses,
+                network: &Network::loopback(),
+                resolver: None,
+                generator: SocketAddr::from(([127, 0, 0, 1], PORT)),
+                users: 2,
+                certificates: None,
+                places: &Places::default(),
+                seed: 1,
+                data: PathBuf::new(),
+                database: Vec::new(),
+                backends: Vec::new(),
+            };
+            let system = System {
+                kind: SystemKind::Kamailio,
+                database: Beside::MariaDb,
+                config,
+                start_limit: Duration::from_secs(60),
+                ..System::default()
+            };
+            let started = start(&system, &Workload::default(), &mut ground);
+            assert_eq!(started.is_ok(), starts, "{:?}", started.as_ref().err());
+            // Its configuration has the password, so nobody else may read it.
+            let mode =
+                fs::metadata(folder.path().join("kamailio.cfg")).expect("written").permissions().mode();
+            assert_eq!(mode & 0o077, 0);
         }
     }
 

@@ -1,13 +1,14 @@
 //! An archive may be from elsewhere: nothing that it names runs unless the operator says so, and its files
 //! are in a folder that nobody else can enter.
 
-use std::fs::DirBuilder;
-use std::hash::{BuildHasher, RandomState};
-use std::io;
+use std::fs::{DirBuilder, File};
+use std::io::{self, Read as _};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use lab::experiment::{Setup, System, SystemKind};
+
+use crate::owner;
 
 /// How often another name is tried where one is taken.
 const TRIES: u32 = 100;
@@ -27,6 +28,12 @@ pub fn check(archive: &Path, system: &str, setup: &Setup) -> Result<(), String> 
     for scenario in [Some(&setup.workload.scenario), setup.workload.answer.as_ref()].into_iter().flatten() {
         if scenario.contains(['/', '.']) {
             add("scenario", scenario);
+        }
+    }
+    let files = [("rows", &setup.workload.rows), ("registrations", &setup.workload.registrations)];
+    for (name, path) in files {
+        if let Some(path) = path {
+            add(name, &path.display().to_string());
         }
     }
     if found.is_empty() {
@@ -54,10 +61,24 @@ fn of_system(system: &System) -> Vec<String> {
     if !system.environment.is_empty() {
         add("environment", &system.environment.join(" "));
     }
+    if !system.database_options.is_empty() {
+        add("database_options", &system.database_options.join(" "));
+    }
     if !system.config.is_empty() {
         add("config", &system.config);
     }
     found
+}
+
+/// A text that nobody can guess, of letters and digits.
+///
+/// # Errors
+/// If the kernel has no random numbers.
+pub fn secret() -> Result<String, String> {
+    let mut octets = [0; 16];
+    let read = File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut octets));
+    read.map_err(|error| format!("/dev/urandom: {error}"))?;
+    Ok(octets.iter().map(|octet| format!("{octet:02x}")).collect())
 }
 
 /// Makes a folder with a name that nobody can guess, for this user alone.
@@ -66,9 +87,7 @@ fn of_system(system: &System) -> Vec<String> {
 /// If it cannot be made.
 pub fn private_folder(parent: &Path) -> Result<PathBuf, String> {
     for _ in 0..TRIES {
-        // Its keys are random, and different each time.
-        let number = RandomState::new().hash_one(std::process::id());
-        let path = parent.join(format!("strowger-lab-{number:016x}"));
+        let path = parent.join(owner::name(&secret()?)?);
         match DirBuilder::new().mode(0o700).create(&path) {
             Ok(()) => return Ok(path),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -102,12 +121,20 @@ mod tests {
             System { environment: vec!["LD_PRELOAD=/tmp/x.so".to_owned()], ..System::default() },
             System { config: "[control]\n".to_owned(), ..System::default() },
             System { kind: SystemKind::Kamailio, ..System::default() },
+            System { database_options: vec!["--plugin-load-add=/tmp/x.so".to_owned()], ..System::default() },
         ];
         for system in of {
             let shown = format!("{system:?}");
             let error = checked(system, &[]).expect_err(&shown);
             assert!(error.contains("--trust"), "{error}");
         }
+        let server = System {
+            kind: SystemKind::Kamailio,
+            database_options: vec!["--init-file=/tmp/x.sql".to_owned()],
+            ..System::default()
+        };
+        let error = checked(server, &[]).expect_err("it is named");
+        assert!(error.contains("database_options = \"--init-file=/tmp/x.sql\""), "{error}");
         assert!(checked(System::default(), &["--json", "/etc/passwd"]).is_err());
         let error = checked(System { binary: Some(PathBuf::from("/tmp/x")), ..System::default() }, &[]);
         assert!(error.expect_err("it is named").contains("binary = \"/tmp/x\""));

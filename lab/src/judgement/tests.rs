@@ -92,12 +92,12 @@ fn equal_systems_show_no_difference() {
 fn void_runs_count_for_nothing() {
     let spoil = |record: &mut RunRecord| {
         if record.run.block > 2 && record.run.twin {
-            record.void.push("the system ended during the run".to_owned());
+            record.screened.void.push("the system ended during the run".to_owned());
         }
     };
     let found = outcome(8, &[claim(1.0)], 1.05, spoil);
     assert_eq!((found.verdict.as_str(), found.exit_status()), ("VOID", 3), "{}", found.reason);
-    let all = outcome(8, &[], 1.0, |record| record.void.push("late".to_owned()));
+    let all = outcome(8, &[], 1.0, |record| record.screened.void.push("late".to_owned()));
     assert_eq!(all.verdict, "VOID");
     assert!(all.reason.contains("late"));
 }
@@ -113,7 +113,7 @@ fn failed_calls_count_only_where_they_are_claimed_about() {
     let failing = |record: &mut RunRecord| {
         let (key, value) = ("calls.success".to_owned(), Some(50.0));
         record.load.metrics.push(load::report::MetricRow { key, value, ..Default::default() });
-        record.reserved = vec![crate::record::Reservation {
+        record.screened.reserved = vec![crate::record::Reservation {
             why: "100 of 200 calls failed".to_owned(),
             only: vec![Measure::Success.name().to_owned()],
         }];
@@ -233,7 +233,7 @@ fn unsteady_runs_biased_controls_and_failing_systems_are_named() {
         if record.run.twin {
             record.load.server_cpu_percent = record.load.server_cpu_percent.map(|cpu| cpu * 1.3);
         }
-        record.of_system = record.run.system == "B" && record.run.block < 4;
+        record.screened.of_system = record.run.system == "B" && record.run.block < 4;
     });
     let note = |words: &str| found.notes.iter().any(|note| note.contains(words));
     assert!(note("3 of 36 runs were never steady before their measurement: "), "{:?}", found.notes);

@@ -35,7 +35,7 @@ pub(super) fn costs(p: &mut Page, combinations: &[Combination<'_>]) {
         .flat_map(|c| c.groups.iter().map(move |g| (c, g)))
         .filter(|(_, g)| !g.runs.is_empty())
         .map(|(c, g)| {
-            let counting = g.runs.iter().filter(|run| run.reserved.is_empty());
+            let counting = g.runs.iter().filter(|run| run.screened.reserved.is_empty());
             (c, g, counting.map(|run| Costs::of(run)).collect())
         })
         .collect();

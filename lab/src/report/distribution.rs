@@ -65,7 +65,7 @@ pub(super) fn shown(combinations: &[Combination<'_>]) -> Option<&'static (&'stat
 
 /// The distribution of a run, if it has values that count.
 pub(super) fn of<'a>(run: &'a RunRecord, key: &str) -> Option<&'a Distribution> {
-    if !run.reserved.is_empty() {
+    if !run.screened.reserved.is_empty() {
         return None;
     }
     run.load.latency(key).map(|latency| latency.main()).filter(|d| d.count > 0 && !d.buckets.is_empty())

@@ -46,7 +46,7 @@ pub(super) fn combinations<'a>(outcome: &Outcome, records: &'a [RunRecord]) -> V
             groups.len() - 1
         });
         let Some(group) = groups.get_mut(at) else { continue };
-        if record.void.is_empty() && !void.contains(record.run.id.as_str()) {
+        if record.screened.void.is_empty() && !void.contains(record.run.id.as_str()) {
             group.runs.push(record);
         } else {
             group.void += 1;

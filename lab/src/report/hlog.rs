@@ -93,7 +93,7 @@ mod tests {
         let mut record = RunRecord::default();
         (record.run.system, record.run.started) = (system.to_owned(), 1_764_400_000);
         record.run.factors = vec![Fact::new("a, b", "x\ny")];
-        record.void.extend(void.then(|| "late".to_owned()));
+        record.screened.void.extend(void.then(|| "late".to_owned()));
         record.load.windows.measured = 30.0;
         let count = buckets.iter().map(|b| b.1).sum();
         let max = buckets.last().map_or(0, |b| b.0);

@@ -19,7 +19,7 @@ const DOTS: [&str; SERIES_MAX] = ["paper k0", "paper k1", "paper k2", "paper k3"
 
 /// A row for each figure of the paper.
 pub(super) fn papers(p: &mut Page, outcome: &Outcome) {
-    if outcome.references.is_empty() {
+    if outcome.beside.references.is_empty() {
         return;
     }
     p.section("paper", "The paper beside it");
@@ -29,14 +29,14 @@ pub(super) fn papers(p: &mut Page, outcome: &Outcome) {
         "The figures of the paper and ours: the median over blocks with its interval",
         &["Paper", "Figure", "#Paper", "#Ours", "#Interval", "#Ours / paper", "Note"],
     );
-    let lines = outcome.references.iter().zip(firsts(&outcome.references));
+    let lines = outcome.beside.references.iter().zip(firsts(&outcome.beside.references));
     let left = rows(p, lines, ROWS_MAX, |p, (reference, is_first)| row(p, reference, is_first));
     p.end_table();
     left_out(p, left, "figure of the paper", "the JSON has all");
 }
 
 fn title(outcome: &Outcome) -> String {
-    let paper = short(outcome.paper.trim());
+    let paper = short(outcome.beside.paper.trim());
     if paper.is_empty() {
         "A paper without a name".to_owned()
     } else {
@@ -88,12 +88,12 @@ fn row(p: &mut Page, reference: &ReferenceOutcome, is_first: bool) {
 
 /// The same for a terminal.
 pub(super) fn of_text(out: &mut String, outcome: &Outcome) {
-    if outcome.references.is_empty() {
+    if outcome.beside.references.is_empty() {
         return;
     }
     heading(out, "Paper");
     line(out, "  ", &format!("{}; its figures decide no verdict", title(outcome)));
-    let shown = outcome.references.iter().zip(firsts(&outcome.references)).take(LINES_MAX);
+    let shown = outcome.beside.references.iter().zip(firsts(&outcome.beside.references)).take(LINES_MAX);
     for (reference, is_first) in shown {
         if is_first {
             let what = if reference.what.is_empty() { "no counterpart" } else { &reference.what };
@@ -120,8 +120,8 @@ pub(super) fn of_text(out: &mut String, outcome: &Outcome) {
         };
         line(out, "    ", &format!("{at}paper {}, {ours}", of_paper(reference)));
     }
-    if outcome.references.len() > LINES_MAX {
-        let more = count(outcome.references.len() - LINES_MAX, "more figure");
+    if outcome.beside.references.len() > LINES_MAX {
+        let more = count(outcome.beside.references.len() - LINES_MAX, "more figure");
         line(out, "  ", &format!("{more} of the paper are on the page"));
     }
 }
@@ -138,7 +138,7 @@ pub(super) fn series(
     type Points = Vec<(f64, Option<f64>)>;
     let mut all: Vec<(String, Points)> = Vec::new();
     let of_it = |r: &&ReferenceOutcome| r.over == factor && r.quantity == quantity && !quantity.is_empty();
-    for reference in outcome.references.iter().filter(of_it) {
+    for reference in outcome.beside.references.iter().filter(of_it) {
         let at = reference.factors.iter().find(|fact| fact.name == factor);
         let Some(x) = at.and_then(|at| place(&at.value)) else { continue };
         let name = name_of(reference);

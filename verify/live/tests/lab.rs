@@ -325,7 +325,7 @@ fn reproduction_that_is_interrupted_says_stopped() {
 }
 
 #[test]
-fn server_that_does_not_come_back_is_noted_in_its_run() {
+fn server_that_does_not_come_back_makes_its_run_void() {
     let (file, out) = experiment("gone", "");
     // $5 is the folder of the run's data.
     let once = "[ -e \"$5.begun\" ] && exit 1; touch \"$5.begun\"; exec STROWGER \"$@\"";
@@ -336,8 +336,8 @@ fn server_that_does_not_come_back_is_noted_in_its_run() {
         short(&format!("{hasty}{system}[[fault]]\nkind = \"kill\"\nat = \"500ms\"\nlasts = \"200ms\"\n"));
     fs::write(&file, text.replace("repetitions = 2", "repetitions = 1")).unwrap();
     let (found, status) = outcome(&file, &out);
-    assert_eq!((text_of_run(&found, "void"), status), ("[]".to_owned(), Some(0)), "{found}");
-    assert!(text_of_run(&found, "notes").contains("not back after a kill"), "{found}");
+    assert_eq!((found["verdict"].as_str(), status), (Some("VOID"), Some(3)), "{found}");
+    assert!(text_of_run(&found, "void").contains("the system did not come back after a kill"), "{found}");
 }
 
 fn text_of_run(found: &Value, key: &str) -> String {

@@ -9,7 +9,6 @@ use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -25,9 +24,10 @@ use crate::addresses::PORT;
 use crate::machine;
 use crate::network::Network;
 use crate::run::{Bench, Finished, NoRun};
-use crate::sampler::{Sampler, Watched};
-use crate::screening;
+use crate::sampler::{Sampled, Sampler, Watched};
+use crate::screening::{self, Seen};
 use crate::systems::{self, Ground, Running, Stopped};
+use crate::wall::Wall;
 
 use capture::Packets;
 pub use client::kernel_has_sctp;
@@ -97,10 +97,12 @@ pub fn perform(
     let length = usize::try_from(setup.workload.request).unwrap_or(usize::MAX);
     let ways = (system.piggyback, system.kind == SystemKind::Echo);
     let client = Client::new(running.target, system.sockets, ways, length, addresses);
+    running.limit().map_err(named)?;
     let sampler = Sampler::start(Watched { name: "system", pids: running.pids() }, None, Vec::new());
     let opening = Opening {
         setup,
         bench: &*bench,
+        folder,
         client,
         system: running,
         held: Vec::new(),
@@ -121,10 +123,13 @@ struct Taken {
     parts: Vec<[Vec<f64>; 3]>,
     opened: u64,
     failed: u64,
+    /// When the last answer came.
+    until: Option<Instant>,
 }
 
 impl Taken {
     fn add(&mut self, nth: u64, count: u64, times: Times) {
+        self.until = Some(Instant::now());
         let all = [times.connect, times.exchange, Some(times.first_answer)];
         let part = usize::try_from(nth * POINTS / count.max(1)).unwrap_or(usize::MAX);
         if self.parts.len() <= part {
@@ -141,7 +146,16 @@ impl Taken {
         self.opened += 1;
     }
 
-    fn curve(&self, count: u64) -> Vec<Point> {
+    /// From the beginning of the first set-up to the last answer.
+    fn seconds(&self, begun: Instant) -> f64 {
+        self.until.map_or(0.0, |until| until.saturating_duration_since(begun).as_secs_f64())
+    }
+
+    /// Nothing of a search, whose end nobody knows before.
+    fn curve(&self, count: u64, searches: bool) -> Vec<Point> {
+        if searches {
+            return Vec::new();
+        }
         let point = |(nth, [connect, exchange, first]): (u64, &[Vec<f64>; 3])| Point {
             held: (2 * nth + 1) * count / (2 * POINTS),
             connect: median(connect),
@@ -193,6 +207,7 @@ impl Taken {
 struct Opening<'a> {
     setup: &'a Setup,
     bench: &'a Bench<'a>,
+    folder: &'a Path,
     client: Client,
     system: Running,
     held: Vec<OwnedFd>,
@@ -219,10 +234,14 @@ impl Opening<'_> {
         let begun = Instant::now();
         let searches = self.setup.workload.find_peak;
         let (held, refusal) = if searches { self.search()? } else { self.open_all(begun)? };
-        let seconds = begun.elapsed().as_secs_f64();
+        // What comes after the last answer is no part of the measurement.
+        let seconds = self.taken.seconds(begun);
+        if !searches {
+            thread::sleep(ACKNOWLEDGED);
+        }
         let own_bytes = own_before.zip(self.own_memory()).map(|(before, after)| after - before);
         let caches = self.caches(before, held, searches);
-        let (samples, _) = sampler.stop();
+        let Sampled { samples, failed: unread, .. } = sampler.stop();
         let mut ended = self.system.ended();
         if ended && searches {
             self.notes.push("the system ended: the kernel took its memory".to_owned());
@@ -249,23 +268,24 @@ impl Opening<'_> {
             caches,
             own_bytes: own_bytes.filter(|_| held > 0 && !searches).map(|bytes| bytes / held as f64),
             packets,
-            curve: if searches {
-                Vec::new()
-            } else {
-                self.taken.curve(u64::from(setup.workload.associations))
-            },
+            curve: self.taken.curve(u64::from(setup.workload.associations), searches),
         });
         let cpu = record.within("system.cpu");
         record.load.server_cpu_percent =
             Some(cpu.iter().sum::<f64>() / cpu.len() as f64).filter(|share| share.is_finite());
         record.load.server_memory_mib = record.within("system.memory").last().copied();
-        // Ever more associations are what drifts; a search ends with a failure.
-        let usual = Tolerance::default();
-        let errors = if searches { 1.0 } else { usual.errors };
-        let tolerance = Tolerance { drift: true, errors, ..usual };
         let datagrams = system.sockets == lab::experiment::Sockets::Udp;
-        screening::screen(&mut record, ended, datagrams, &system_log, &tolerance);
-        record.void.extend(void);
+        let seen = Seen {
+            ended,
+            is_gone: false,
+            datagrams,
+            system_log: &system_log,
+            load_log: "",
+            folder: self.folder,
+            unread,
+        };
+        screening::screen(&mut record, &seen, &tolerance(searches));
+        record.screened.void.extend(void);
         Ok(Finished { record, system_log, load_log: String::new(), files: Vec::new() })
     }
 
@@ -318,7 +338,6 @@ impl Opening<'_> {
                 }
             }
         }
-        thread::sleep(ACKNOWLEDGED);
         Ok((self.taken.opened, String::new()))
     }
 
@@ -412,6 +431,13 @@ impl Opening<'_> {
     }
 }
 
+/// Ever more associations are what drifts; a search ends with a failure.
+fn tolerance(searches: bool) -> Tolerance {
+    let usual = Tolerance::default();
+    let errors = if searches { 1.0 } else { usual.errors };
+    Tolerance { drift: true, errors, ..usual }
+}
+
 /// Memory that nothing uses, not even as a cache of files, bytes.
 fn free_memory() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
@@ -419,26 +445,25 @@ fn free_memory() -> Option<u64> {
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib << 10)
 }
 
-/// A route that lets nothing reach one address, until it is dropped.
-#[derive(Debug)]
-struct Wall(IpAddr);
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Wall {
-    fn build(address: IpAddr) -> Result<Wall, String> {
-        Wall::change(address, "add").map(|()| Wall(address))
-    }
-
-    fn change(address: IpAddr, how: &str) -> Result<(), String> {
-        let mut command = Command::new("ip");
-        command.args(["route", how, "blackhole", &format!("{address}/32"), "table", "local"]);
-        let done = command.output().map_err(|error| format!("ip: {error}"))?;
-        let said = String::from_utf8_lossy(&done.stderr);
-        if done.status.success() { Ok(()) } else { Err(format!("ip route {how}: {}", said.trim())) }
-    }
-}
-
-impl Drop for Wall {
-    fn drop(&mut self) {
-        let _ = Wall::change(self.0, "del");
+    #[test]
+    fn rate_is_that_up_to_the_last_answer() {
+        let (mut taken, begun) = (Taken::default(), Instant::now());
+        let times = Times { connect: None, exchange: None, first_answer: Duration::from_micros(50) };
+        for nth in 0..100 {
+            taken.add(nth, 100, times);
+        }
+        let answered = taken.seconds(begun);
+        // What the run waits for afterwards.
+        thread::sleep(Duration::from_millis(50));
+        assert_eq!(taken.seconds(begun), answered);
+        let mut record = RunRecord { load: taken.report(0.5, 1), ..RunRecord::default() };
+        let calls = lab::experiment::Quantity { measure: lab::experiment::Measure::Calls, statistic: None };
+        assert_eq!(record.figure(calls), Some(200.0));
+        record.load = Taken::default().report(Taken::default().seconds(begun), 1);
+        assert_eq!(record.figure(calls), None);
     }
 }

@@ -47,13 +47,27 @@ impl Counters {
         text(&self.netstat)
     }
 
-    /// Packets that left the programs of this side, where they are datagrams: those that the card sent, and
-    /// those that a queue before it dropped.
-    pub fn sent(&self) -> Option<f64> {
-        let sent = transmitted(&text(&self.cards)).filter(|_| self.datagrams)?;
-        let drops = self.shaped.as_ref().and_then(|space| space.within(dropped_by_queues).ok());
-        Some(sent + drops.unwrap_or(0.0))
+    /// Packets that left the programs of this side: those that the card sent, and those that a queue before
+    /// it dropped. Nothing where they are no datagrams.
+    ///
+    /// # Errors
+    /// If the drops are there and cannot be read.
+    pub fn sent(&self) -> Result<Option<Sent>, String> {
+        let Some(by_card) = transmitted(&text(&self.cards)).filter(|_| self.datagrams) else {
+            return Ok(None);
+        };
+        let dropped = self.shaped.as_ref().map(|space| space.within(dropped_by_queues)).transpose()?;
+        Ok(Some(Sent { by_card, dropped: dropped.unwrap_or(0.0) }))
     }
+}
+
+/// Packets that left the programs of one side.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Sent {
+    /// Sent by the card.
+    pub by_card: f64,
+    /// Dropped by a queue before it.
+    pub dropped: f64,
 }
 
 /// The packets that the card of this table sent: the tenth number.
@@ -97,6 +111,6 @@ mod tests {
         assert!(before.contains("Udp: InDatagrams"), "{before}");
         assert_eq!(counters.snmp().lines().count(), before.lines().count());
         assert!(counters.netstat().contains("TcpExt:"));
-        assert_eq!(counters.sent(), None);
+        assert_eq!(counters.sent(), Ok(None));
     }
 }

@@ -7,7 +7,7 @@ use lab::experiment::Network as Wanted;
 
 use super::space::Space;
 use crate::addresses::{FAR, NEAR};
-use crate::systems::found;
+use crate::programs::found;
 
 /// The name of the card on either side.
 pub const CARD: &str = "lab0";
@@ -151,20 +151,23 @@ fn run(program: &str, words: &[&str]) -> Result<(), String> {
 /// Packets that queues of this side dropped since they were made.
 ///
 /// # Errors
-/// If `tc` cannot be run.
+/// If `tc` cannot be run, refuses, or does not tell: that is no count of zero.
 pub fn dropped_by_queues() -> Result<f64, String> {
-    let mut command = Command::new(found("tc"));
-    let done = command.args(["-s", "qdisc", "show", "dev", CARD]).stdin(Stdio::null()).output();
-    done.map(|done| dropped(&String::from_utf8_lossy(&done.stdout))).map_err(|error| format!("tc: {error}"))
+    let words = ["-s", "qdisc", "show", "dev", CARD];
+    let done = Command::new(found("tc")).args(words).stdin(Stdio::null()).output();
+    let done = done.map_err(|error| format!("tc: {error}"))?;
+    if !done.status.success() {
+        return Err(format!("tc {}: {}", words.join(" "), String::from_utf8_lossy(&done.stderr).trim()));
+    }
+    let text = String::from_utf8_lossy(&done.stdout);
+    dropped(&text).ok_or_else(|| format!("tc {}: no drops of a shaper: {}", words.join(" "), text.trim()))
 }
 
 /// The drops of the first queue: those of its children are in it. What clsact drops was sent.
-fn dropped(text: &str) -> f64 {
-    let first = text
-        .lines()
-        .skip_while(|line| !line.contains("qdisc tbf"))
-        .find_map(|line| line.split_once("(dropped "));
-    first.and_then(|(_, rest)| rest.split(',').next()?.trim().parse().ok()).unwrap_or(0.0)
+fn dropped(text: &str) -> Option<f64> {
+    let mut lines = text.lines().skip_while(|line| !line.contains("qdisc tbf"));
+    let (_, rest) = lines.find_map(|line| line.split_once("(dropped "))?;
+    rest.split(',').next()?.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -183,7 +186,15 @@ mod tests {
         let text = "qdisc netem 1: root refcnt 2 limit 1000\n Sent 1 bytes 1 pkt (dropped 9, overlimits 0 requeues 0)\n\
                     qdisc tbf 2: parent 1:1 rate 1Mbit burst 2Kb\n Sent 20 bytes 1 pkt (dropped 80, overlimits 3 requeues 0)\n\
                     qdisc clsact ffff: parent ffff:fff1\n Sent 20 bytes 1 pkt (dropped 7, overlimits 0 requeues 0)\n";
-        assert_eq!(dropped(text), 80.0);
-        assert_eq!(dropped("qdisc noqueue 0: root refcnt 2\n"), 0.0);
+        assert_eq!(dropped(text), Some(80.0));
+        assert_eq!(dropped("qdisc noqueue 0: root refcnt 2\n"), None);
+        assert_eq!(dropped("qdisc tbf 2: root\n Sent 20 bytes 1 pkt (dropped many, overlimits 3)\n"), None);
+    }
+
+    #[test]
+    fn drops_that_cannot_be_read_are_no_zero() {
+        // The card is not in this namespace.
+        let refused = dropped_by_queues().expect_err("there is no such card");
+        assert!(refused.starts_with("tc"), "{refused}");
     }
 }

@@ -13,7 +13,7 @@ use std::thread;
 use lab::experiment::{Network as Wanted, Setup};
 use rustix::io::Errno;
 
-pub use counters::Counters;
+pub use counters::{Counters, Sent};
 use link::Link;
 use space::Space;
 

@@ -7,7 +7,7 @@ use load::report::{Fact, Latency};
 use roxmltree::Document;
 
 use super::{Relation, comparison, csv, html, text};
-use crate::outcome::{ClaimOutcome, Control, Figure, Outcome, ReferenceOutcome, RunLine};
+use crate::outcome::{Beside, ClaimOutcome, Control, Figure, Outcome, ReferenceOutcome, RunLine};
 use crate::record::RunRecord;
 use sample::experiment;
 
@@ -124,22 +124,24 @@ fn marked() -> Outcome {
             median: Some(1_332.0),
             interval: Some((1_333.0, 1_334.0)),
         }],
-        paper: "m-paper".to_owned(),
-        references: vec![ReferenceOutcome {
-            source: "m-source".to_owned(),
-            what: "m-what".to_owned(),
-            subject: "m-subject".to_owned(),
-            quantity: "m-quantity".to_owned(),
-            over: "m-figure-factor".to_owned(),
-            factors: vec![Fact::new("m-paper-factor", "m-paper-level")],
-            paper: Some(1_661.0),
-            said: String::new(),
-            unit: "m-paper-unit".to_owned(),
-            measured: Some(1_662.0),
-            interval: Some((1_663.0, 1_664.0)),
-            ratio: Some(16.65),
-            note: "m-paper-note".to_owned(),
-        }],
+        beside: Beside {
+            paper: "m-paper".to_owned(),
+            references: vec![ReferenceOutcome {
+                source: "m-source".to_owned(),
+                what: "m-what".to_owned(),
+                subject: "m-subject".to_owned(),
+                quantity: "m-quantity".to_owned(),
+                over: "m-figure-factor".to_owned(),
+                factors: vec![Fact::new("m-paper-factor", "m-paper-level")],
+                paper: Some(1_661.0),
+                said: String::new(),
+                unit: "m-paper-unit".to_owned(),
+                measured: Some(1_662.0),
+                interval: Some((1_663.0, 1_664.0)),
+                ratio: Some(16.65),
+                note: "m-paper-note".to_owned(),
+            }],
+        },
         runs: vec![RunLine {
             steady: None,
             id: "m-run".to_owned(),
@@ -256,8 +258,8 @@ fn hostile_text_becomes_no_markup() {
     for control in &mut outcome.controls {
         (control.system, control.quantity, control.factors) = (hostile(), hostile(), facts());
     }
-    outcome.paper = hostile();
-    for reference in &mut outcome.references {
+    outcome.beside.paper = hostile();
+    for reference in &mut outcome.beside.references {
         (reference.source, reference.what, reference.note) = (hostile(), hostile(), hostile());
         (reference.said, reference.unit, reference.factors) = (hostile(), hostile(), facts());
     }
@@ -272,7 +274,8 @@ fn hostile_text_becomes_no_markup() {
     for record in &mut records {
         (record.run.system, record.run.factors, record.machine, record.program) =
             (hostile(), facts(), facts(), facts());
-        (record.void, record.notes, record.faults) = (vec![], vec![hostile()], vec![(1.0, hostile())]);
+        (record.screened.void, record.notes, record.faults) =
+            (vec![], vec![hostile()], vec![(1.0, hostile())]);
         (record.load.program, record.load.command) = (hostile(), vec![hostile()]);
         record.load.measured.insert(format!("calls.failed.{HOSTILE}"), 1);
         record.load.verdict.word = "FAIL".to_owned();
@@ -322,7 +325,7 @@ fn values_that_are_no_numbers_are_not_shown() {
         (figure.median, figure.interval, figure.values) =
             (Some(v), Some((v, v)), vec![Some(v), None, Some(1.0)]);
     }
-    for (nth, reference) in outcome.references.iter_mut().enumerate() {
+    for (nth, reference) in outcome.beside.references.iter_mut().enumerate() {
         let v = Some(odd[nth % odd.len()]);
         (reference.paper, reference.measured, reference.ratio) = (v, v, v);
         reference.interval = v.zip(v);
@@ -369,7 +372,7 @@ fn series_of_the_paper_is_drawn_beside_ours() {
     assert_eq!(page.matches("Processors of 2012").count(), 1);
     let shown = text(&outcome);
     assert!(shown.contains("rate = 50000, transport = udp: paper 4.50 ms, not measured"), "{shown}");
-    outcome.references.clear();
+    outcome.beside.references.clear();
     let page = html(&outcome, &records);
     assert!(!curve(&page).contains("paper") && !page.contains("id=\"paper\""));
 }
@@ -399,7 +402,7 @@ fn page_of_hundreds_of_runs_stays_below_2_mb() {
     let long = "long ".repeat(1_000);
     for (nth, record) in records.iter_mut().enumerate() {
         record.run.factors = vec![Fact::new("nth", nth)];
-        record.void.clear();
+        record.screened.void.clear();
         record.program = vec![Fact::new("log", &long); 200];
         record.run.system = format!("{nth}{long}");
         record.load.ladders[0].drawing = long.repeat(10);

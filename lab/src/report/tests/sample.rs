@@ -2,7 +2,7 @@
 
 use load::report::{Column, Distribution, Fact, LadderReport, Latency, SeriesReport};
 
-use crate::outcome::{ClaimOutcome, Control, Figure, Outcome, ReferenceOutcome, RunLine};
+use crate::outcome::{Beside, ClaimOutcome, Control, Figure, Outcome, ReferenceOutcome, RunLine};
 use crate::record::{MadeRun, RunRecord};
 
 const SUBJECTS: [&str; 3] = ["strowger", "strowger.again", "kamailio"];
@@ -120,7 +120,7 @@ fn line(record: &RunRecord) -> RunLine {
         subject: record.subject(),
         factors: record.run.factors.clone(),
         archive: format!("{}-9f86d081884c.run.tgz", record.run.id),
-        void: record.void.clone(),
+        void: record.screened.void.clone(),
         notes: vec!["the warm-up ended at its limit: something was not steady yet".to_owned()],
     }
 }
@@ -182,7 +182,7 @@ pub fn experiment(blocks: u32) -> (Outcome, Vec<RunRecord>) {
         }
     }
     if let Some(record) = records.get_mut(1) {
-        record.void.push("12 datagrams that no socket had room for (UdpRcvbufErrors)".to_owned());
+        record.screened.void.push("12 datagrams that no socket had room for (UdpRcvbufErrors)".to_owned());
     }
     let quantities = [("p99 of setup", "ms", 2.1), ("cpu/call", "us", 40.0), ("memory", "MiB", 30.0)];
     let mut figures = Vec::new();
@@ -242,8 +242,10 @@ pub fn experiment(blocks: u32) -> (Outcome, Vec<RunRecord>) {
             absolute,
         ],
         controls: vec![control("p99 of setup", 1.004), control("cpu/call", 0.996)],
-        paper: "A. Author and B. Author, How Servers Grow, 2012".to_owned(),
-        references: references(),
+        beside: Beside {
+            paper: "A. Author and B. Author, How Servers Grow, 2012".to_owned(),
+            references: references(),
+        },
         times: crate::times::times(&records),
         figures,
         runs: records.iter().map(line).collect(),
