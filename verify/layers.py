@@ -38,9 +38,10 @@ BELOW = {
     'sip-steering': {'sip-message', 'kernel-programs'},
     'sip-health': {'wire'},
     'call-records': set(),
+    'call-rules': {'sip-message'},
     'sip-node': {
         'wire', 'timing', 'seal', 'sip-message', 'sip-transaction', 'sip-auth', 'sip-registrar', 'sip-proxy',
-        'sip-steering', 'sip-health', 'call-records',
+        'sip-steering', 'sip-health', 'call-records', 'call-rules',
     },
     'sip-balancer': {'wire', 'timing', 'seal', 'sip-message', 'sip-proxy', 'sip-steering', 'sip-health'},
     # The shell handles no SIP: of the core it sees only the vocabulary, the wheel for deadlines and the form of

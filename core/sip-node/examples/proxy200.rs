@@ -93,6 +93,7 @@ fn settings(digest: bool, mode: Mode) -> Settings {
         trunks: Vec::new(),
         gateways: Default::default(),
         routes: Vec::new(),
+        domain_rules: Vec::new(),
         message: sip_message::Limits::default(),
         calls: 1_000_000,
         overload: OverloadRules::default(),

@@ -55,6 +55,7 @@ mod uris;
 mod watch;
 
 pub use call_records::{CallName, What};
+pub use call_rules;
 pub use calls::{Call, Life};
 pub use counters::{Counter, CounterFamily, FAMILIES, Span};
 pub use emergency::Emergency;
@@ -62,7 +63,9 @@ pub use located::{BindingSet, Coverage, Located, Question, StoreDown};
 pub use node::{Node, NodeConfig, Notice, Report};
 pub use overload::{Common, Rules as OverloadRules, Standing};
 pub use services::{Refusal, Services, Troubled};
-pub use settings::{Auth, Challenge, Listener, Mode, Proxy, Route, RouteAction, Settings, Trunk, Voicemail};
+pub use settings::{
+    Auth, Challenge, Domain, Listener, Mode, Proxy, Route, RouteAction, Settings, Trunk, Voicemail,
+};
 pub use shortage::Shortage;
 pub use sip_health::{Failure, Gateway, Gateways};
 pub use sip_proxy::feedback::Algorithm;

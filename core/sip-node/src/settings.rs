@@ -1,5 +1,6 @@
 //! What the operator decided, as the node needs it: plain values, nothing left to check.
 
+use call_rules::{Callers, HeaderRules, NumberPlan};
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use sip_auth::Authenticator;
@@ -268,6 +269,10 @@ pub struct Trunk {
     pub retry_on: Vec<u16>,
     /// How long a target may say nothing at all, milliseconds.
     pub silent_after_ms: u32,
+    /// What is changed in the header fields of requests to it.
+    pub headers: Option<Arc<HeaderRules>>,
+    /// How numbers are dialled there, and how they are written for it.
+    pub numbers: Option<NumberPlan>,
 }
 
 impl Default for Trunk {
@@ -287,8 +292,23 @@ impl Default for Trunk {
             overload_control: false,
             retry_on: Vec::new(),
             silent_after_ms: 2_000,
+            headers: None,
+            numbers: None,
         }
     }
+}
+
+/// What is particular to a domain of ours.
+#[derive(Clone, Default, Debug)]
+pub struct Domain {
+    /// The domain, lower case.
+    pub name: Vec<u8>,
+    /// What is changed in the header fields of requests to the phones of its users.
+    pub headers: Option<Arc<HeaderRules>>,
+    /// How its users dial numbers.
+    pub numbers: Option<NumberPlan>,
+    /// Which numbers its users may present.
+    pub callers: Callers,
 }
 
 /// What a static route does.
@@ -341,6 +361,8 @@ pub struct Settings {
     pub trunks: Vec<Trunk>,
     /// Static routes, first match wins.
     pub routes: Vec<Route>,
+    /// Domains of ours of which something is particular.
+    pub domain_rules: Vec<Domain>,
     /// What is known of the targets of all these; see [`Settings::watching`].
     pub gateways: Gateways,
     /// Caps of the message parser.
@@ -377,6 +399,12 @@ impl Settings {
         uri.is_sip()
             && (self.is_self(uri.host, uri.port)
                 || self.domains.iter().any(|d| d.eq_ignore_ascii_case(uri.host)))
+    }
+
+    /// Whether anything is changed in header fields of requests that leave.
+    pub(crate) fn has_rules(&self) -> bool {
+        let trunks = self.trunks.iter().any(|trunk| trunk.headers.is_some());
+        trunks || self.domain_rules.iter().any(|domain| domain.headers.is_some())
     }
 
     /// Whether a URI is the one that a listener writes of itself.

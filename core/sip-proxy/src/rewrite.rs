@@ -113,6 +113,14 @@ pub fn edit_response(response: &Message<'_>, strip_identity: bool, splices: &mut
     }
 }
 
+/// Adds the edit that writes this URI into From of a response: the one that its request had before it left
+/// with another one.
+pub fn restore_from(response: &Message<'_>, uri: &[u8], splices: &mut Splices) {
+    if !response.from_uri().is_empty() {
+        splices.replace(response.range_of(response.from_uri()), uri);
+    }
+}
+
 /// Appends a response without its topmost Via, with another status line (`line`, CRLF included) and without
 /// the header fields of one name, folded ones as a whole.
 pub fn write_response_as(
@@ -150,7 +158,8 @@ const ASSERTIONS: [Name; 3] = [Name::PAssertedIdentity, Name::PPreferredIdentity
 /// The same among other names: for whom a request is served (RFC 5502) and with what service (RFC 6050).
 const OTHER_ASSERTIONS: [&[u8]; 2] = [b"P-Served-User", b"P-Asserted-Service"];
 
-fn strip_identity(request: &Message<'_>, splices: &mut Splices) {
+/// Removes what says who sent a request, on the word of who sent it (RFC 3325 section 5).
+pub fn strip_identity(request: &Message<'_>, splices: &mut Splices) {
     strip(request, &ASSERTIONS, splices);
     for header in request.headers(Name::Other) {
         if OTHER_ASSERTIONS.iter().any(|name| name.eq_ignore_ascii_case(header.raw_name)) {

@@ -200,6 +200,7 @@ pub fn settings(choice: u8) -> Settings {
         emergency: None,
         trunks: vec![trunk()],
         gateways: Default::default(),
+        domain_rules: Vec::new(),
         routes: vec![
             Route {
                 domain: None,

@@ -247,6 +247,7 @@ impl Site {
             trunks: spec.trunks.iter().map(|t| trunk(t, spec.transit)).collect(),
             gateways: Default::default(),
             routes: Vec::new(),
+            domain_rules: Vec::new(),
             message: sip_message::Limits::default(),
             calls: spec.room.1,
             overload: n::OverloadRules { workers: spec.workers, ..n::OverloadRules::default() },

@@ -69,11 +69,13 @@ impl Forwarder {
             sips: step.site.asks_for_security(a),
             loop_hash: step.site.guard().hash(request),
             session: step.session_asked(request),
+            from: None,
         };
         let upstream = Upstream {
             server: server.id,
             source: flow,
             role: a.caller.role,
+            distrusted: !step.site.rules().believes(a.caller.trunk),
             payer: server.payer,
             bounded: server.bounded,
             always_rport: always_rport(flow, request),

@@ -32,8 +32,11 @@ impl Forwarder {
         let able = step.site.ability();
         let seed = step.random.next();
         // Of a phone it is not known whether it accepts connections.
-        let phone = p.target(branch.id).is_some_and(|t| t.role == Role::Local);
-        let large = !phone && step.site.grown(p.upstream.source, request) > step.site.settings().proxy.mtu;
+        let target = p.target(branch.id);
+        let phone = target.is_some_and(|t| t.role == Role::Local);
+        let added = target.and_then(|t| t.headers.as_ref()).map_or(0, |rules| rules.growth());
+        let size = step.site.grown(p.upstream.source, request) + added;
+        let large = !phone && size > step.site.settings().proxy.mtu;
         let located = match Uri::parse(p.text(uri)) {
             Ok(uri) => locate(&want(&uri, large), &able, seed),
             Err(_) => Err(Error::BadHost),

@@ -10,6 +10,7 @@ use crate::short::Short;
 use crate::trunk_ref::TrunkRef;
 use crate::uris::{is_sips, push_as_sip};
 use crate::watch::Watch;
+use call_rules::{HeaderRules, Identity};
 use core::net::{IpAddr, SocketAddr};
 use core::ops::Range;
 use sip_proxy::context::{Action, BranchId, Context};
@@ -19,6 +20,7 @@ use sip_proxy::token::Role;
 use sip_registrar::FlowBinding;
 use sip_transaction::{ClientId, Original, Payer, ServerId, TimerId};
 use std::mem;
+use std::sync::Arc;
 use wire::{Flow, Time, Transport};
 
 /// Larger buffers do not stay in the pool.
@@ -82,6 +84,8 @@ pub(crate) struct StoredTarget {
     pub role: Role,
     /// The trunk that it is a target of, as it was when the call began.
     pub trunk: Option<TrunkRef>,
+    /// What is changed in the header fields of its request.
+    pub headers: Option<Arc<HeaderRules>>,
     /// Whether it answers is watched.
     pub watch: Option<Watch>,
     /// It is a phone with an instance identifier, `next` another flow to the same phone (RFC 5626).
@@ -131,6 +135,8 @@ pub(crate) struct Upstream {
     pub source: Flow,
     /// The standing of who sent it.
     pub role: Role,
+    /// It is a trunk outside of the trust domain: it is neither told who is called, nor believed who calls.
+    pub distrusted: bool,
     /// Who pays for what is held here.
     pub payer: Payer,
     /// Who sent it has not shown that it receives anything.
@@ -169,6 +175,8 @@ pub(crate) struct Edits {
     pub loop_hash: u64,
     /// The session timer that is asked for.
     pub session: Asked,
+    /// The URI in its From, if the request has left with another one.
+    pub from: Option<Arc<[u8]>>,
 }
 
 /// Which requests get our Record-Route.
@@ -239,6 +247,12 @@ pub(crate) struct Proxied {
 }
 
 impl StoredTarget {
+    /// Whether it is a trunk within the trust domain (RFC 3325 section 2.3).
+    fn is_trusted(&self) -> bool {
+        let identity = self.headers.as_ref().and_then(|rules| rules.identity());
+        self.role == Role::Trunk && identity != Some(Identity::Withheld)
+    }
+
     /// Where a branch to this target goes.
     pub fn hop(&self, branch: BranchId) -> Option<&Flow> {
         self.hops.get(usize::from(branch.attempt()))
@@ -314,6 +328,7 @@ impl Proxied {
             bounds: target.bounds,
             role: target.role,
             trunk: target.trunk,
+            headers: target.headers,
             watch: target.watch,
             instance: !target.instance.is_empty(),
             flow: target.flow,
@@ -388,10 +403,11 @@ impl Proxied {
 
     /// Whether identity assertions of what answers on this branch are believed (RFC 3325 section 5).
     pub fn trusts(&self, branch: BranchId) -> bool {
-        match self.target(branch) {
-            Some(target) => target.role == Role::Trunk,
-            None => is_trunk(self.trusted, branch),
-        }
+        !self.upstream.distrusted
+            && match self.target(branch) {
+                Some(target) => target.is_trusted(),
+                None => is_trunk(self.trusted, branch),
+            }
     }
 
     /// Whether `status` means that the request is to be tried elsewhere: a trunk's next address or target
@@ -495,15 +511,17 @@ impl Proxied {
             oc: self.upstream.oc,
             knows_oc: self.upstream.knows_oc,
             trusted: self.trusts(branch),
+            from: self.edits.from.clone(),
             place: hop.map_or(seen, |hop| hop.remote),
             key: self.upstream.key,
             session: self.edits.session.to_confirm(),
         }
     }
 
-    /// Bit n: target n is a trunk.
+    /// Bit n: target n is a trunk whose word is believed.
     pub fn trunks(&self) -> u128 {
-        let trunks = (0..u128::BITS).zip(&self.targets).filter(|(_, t)| t.role == Role::Trunk);
+        let trusted = |target: &StoredTarget| target.is_trusted() && !self.upstream.distrusted;
+        let trunks = (0..u128::BITS).zip(&self.targets).filter(|(_, target)| trusted(target));
         trunks.fold(self.trusted, |bits, (bit, _)| bits | 1 << bit)
     }
 
@@ -531,6 +549,8 @@ pub(crate) struct Back {
     pub knows_oc: bool,
     /// Identity assertions in it are believed.
     pub trusted: bool,
+    /// The URI that it has to have in From, if the request left with another one.
+    pub from: Option<Arc<[u8]>>,
     /// Where the request went.
     pub place: SocketAddr,
     /// What the request has to do with a call.

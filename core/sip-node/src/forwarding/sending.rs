@@ -9,11 +9,11 @@ use crate::overload::Category;
 use crate::records::Recorded;
 use crate::routing::is_dialled_never;
 use crate::services::{Counter, Services};
-use crate::site::{OC, callee_end, caller_end};
+use crate::site::{OC, Sender, Site, callee_end, caller_end};
 use crate::step::Step;
 use call_records::What;
 use core::mem;
-use sip_message::{Message, Method, Name};
+use sip_message::{Message, Method, Name, Splices};
 use sip_proxy::context::{Action, BranchId};
 use sip_proxy::loops::write_branch;
 use sip_proxy::rewrite::{Outgoing, edit_request};
@@ -108,7 +108,7 @@ impl Forwarder {
         let sent = ClientRequest { id: client, method: request.method(), flow, user, delivery, name: &name };
         let splices = &mut *step.splices;
         edit_request(request, &outgoing, splices);
-        p.edits.session.edit(request, splices);
+        let is_renamed = edit_for_target(step.site, p, branch.id, request, splices);
         match p.request.as_ref().filter(|original| original.len() >= SHARED) {
             Some(original) => {
                 step.layer.send_edited(step.now, &sent, (original, splices), step.out);
@@ -128,6 +128,9 @@ impl Forwarder {
             step.layer.spare(client);
         }
         p.clients.push((branch.id, client));
+        if is_renamed && p.edits.from.is_none() {
+            p.edits.from = Some(request.from_uri().into());
+        }
         step.site.services().count(Counter::Forwarded);
         watch_branch(step.now, p, branch.id, actions);
     }
@@ -230,6 +233,22 @@ pub(super) fn listens_to<S: Services>(step: &Step<'_, S>, target: &StoredTarget)
     trunk.is_some_and(|trunk| trunk.overload_control) && step.overload.speaks()
 }
 
+/// Adds the edits of session timers, and those that the operator has for the target of a branch. Whether From
+/// is another one now.
+fn edit_for_target<S: Services>(
+    site: &Site<S>,
+    p: &Proxied,
+    branch: BranchId,
+    request: &Message<'_>,
+    splices: &mut Splices,
+) -> bool {
+    p.edits.session.edit(request, splices);
+    let Some(rules) = p.target(branch).and_then(|target| target.headers.as_deref()) else { return false };
+    let realm = p.edits.realm.as_ref().map(|realm| p.text(realm));
+    let sender = Sender { source: p.upstream.source, role: p.upstream.role, realm };
+    site.rules().edit(rules, &sender, request, splices)
+}
+
 /// Our Record-Route, with the ends of the dialog that the request may set up.
 fn push_record_routes<S: Services>(
     step: &Step<'_, S>,
@@ -272,7 +291,9 @@ fn outgoing<'a>(
         max_forwards: request.max_forwards().map_or(most, |m| m.saturating_sub(1)),
         max_breadth: Some(branch.breadth),
         source: p.upstream.seen_as(),
-        strip_identity: p.upstream.role != Role::Trunk || (!p.trusts(branch.id) && is_private(request)),
+        strip_identity: p.upstream.role != Role::Trunk
+            || p.upstream.distrusted
+            || (!p.trusts(branch.id) && is_private(request)),
         strip_realm: p.edits.realm.as_ref().map(|r| p.text(r)),
         strip_commands: p.upstream.role == Role::Stranger,
     })

@@ -6,6 +6,7 @@ use core::net::SocketAddr;
 use sip_proxy::context::BranchId;
 use sip_proxy::feedback::Algorithm;
 use sip_transaction::{Original, ServerId};
+use std::collections::BTreeMap;
 use std::mem;
 use std::sync::Arc;
 use timing::Slab;
@@ -40,6 +41,8 @@ pub(crate) struct ProxiedSlab {
     pending: usize,
     /// The slot where [`ProxiedSlab::walk`] goes on; none when it is done.
     walk: Option<u32>,
+    /// The URI in From of those in their slots that were accepted under another one, which are few.
+    renamed: BTreeMap<u32, Arc<[u8]>>,
 }
 
 enum Value {
@@ -143,6 +146,9 @@ impl ProxiedSlab {
                 oc: value.upstream.oc,
                 knows_oc: value.upstream.knows_oc,
             });
+            if let Some(from) = &value.edits.from {
+                self.renamed.insert(value.id.slot, Arc::clone(from));
+            }
         }
         self.recycle(value);
     }
@@ -156,7 +162,7 @@ impl ProxiedSlab {
         seen: SocketAddr,
         key: impl FnOnce(u32) -> DialogKey,
     ) -> Option<Back> {
-        let Value::Accepted(held) = self.slot(id)? else { return None };
+        let Value::Accepted(held) = self.slots.get_mut(id.slot, id.generation.into())? else { return None };
         let [low, high] = held.trusted.map(u128::from);
         let trusted = is_trunk(high << 64 | low, branch);
         Some(Back {
@@ -164,6 +170,7 @@ impl ProxiedSlab {
             oc: held.oc,
             knows_oc: held.knows_oc,
             trusted,
+            from: self.renamed.get(&id.slot).cloned(),
             place: seen,
             key: key(held.key),
             session: held.session,
@@ -175,6 +182,7 @@ impl ProxiedSlab {
         let accepted = self.slot(id).is_some_and(|value| matches!(value, Value::Accepted(_)));
         if accepted {
             self.slots.remove(id.slot);
+            self.renamed.remove(&id.slot);
         }
         accepted
     }

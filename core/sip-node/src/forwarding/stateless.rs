@@ -10,13 +10,13 @@ use crate::replies::with_own_feedback_only;
 use crate::routing::{Plan, Target, is_anothers, is_recorded, sources};
 use crate::services::{Counter, Services};
 use crate::settings::{Bounds, Mode, Settings};
-use crate::site::{callee_end, caller_end, domain};
+use crate::site::{Sender, callee_end, caller_end, domain};
 use crate::step::Step;
 use crate::uris::{is_sips, max_breadth, push_as_sip};
 use core::hash::Hasher;
 use core::mem;
 use sip_message::{Message, Method, Name, Uri, has_pair};
-use sip_proxy::rewrite::{self, Outgoing, write_request};
+use sip_proxy::rewrite::{self, Outgoing, edit_request};
 use sip_proxy::token::Role;
 use sip_proxy::transport::always_rport;
 use sip_transaction::Prepared;
@@ -166,8 +166,9 @@ impl Forwarder {
         request: &Message<'_>,
     ) -> Option<Flow> {
         let uri = Uri::parse(&target.locate).ok()?;
-        let large =
-            target.role != Role::Local && step.site.grown(flow, request) > step.site.settings().proxy.mtu;
+        let added = target.headers.as_ref().map_or(0, |rules| rules.growth());
+        let size = step.site.grown(flow, request) + added;
+        let large = target.role != Role::Local && size > step.site.settings().proxy.mtu;
         // The same seed for the same call, so that its messages meet the same server.
         let mut seed = step.site.keyed(domain::STATELESS);
         seed.write(request.call_id());
@@ -227,12 +228,18 @@ impl Forwarder {
             max_breadth: breadth(request, settings),
             source: Some((from.remote, always_rport(from, request))),
             strip_identity: a.caller.role != Role::Trunk
+                || !step.site.rules().believes(a.caller.trunk)
                 || (target.role != Role::Trunk && is_private(request)),
             strip_realm: a.caller.realm.as_deref(),
             strip_commands: a.caller.role == Role::Stranger,
         };
         let splices = &mut *step.splices;
-        step.out.deliver(hop, 0, delivery, |buf| write_request(request, &outgoing, splices, buf));
+        edit_request(request, &outgoing, splices);
+        if let Some(rules) = &target.headers {
+            let sender = Sender { source: from, role: a.caller.role, realm: a.caller.realm.as_deref() };
+            step.site.rules().edit(rules, &sender, request, splices);
+        }
+        step.out.deliver(hop, 0, delivery, |buf| splices.apply(request.bytes(), buf));
         step.out.verifies(&step.site.name_at(hop, &target.locate));
         *step.scratch = lines;
         if !delivery.instead {

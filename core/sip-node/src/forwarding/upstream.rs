@@ -28,7 +28,8 @@ pub(super) fn relay<S: Services>(step: &mut Step<'_, S>, back: Back, response: &
     let (splices, confirmed) = (&mut *step.splices, session_timer::missing(response, back.session));
     let sent = step.layer.respond(step.now, back.server, status, step.out, |buf| {
         with_own_feedback_only(oc, back.knows_oc, buf, |buf| {
-            write_back(response, !back.trusted, confirmed, splices, buf);
+            let from = back.from.as_deref();
+            write_back(response, (!back.trusted, from), confirmed, splices, buf);
         });
     });
     if sent {
@@ -50,15 +51,19 @@ pub(super) fn relay<S: Services>(step: &mut Step<'_, S>, back: Back, response: &
     sent
 }
 
-/// Appends a response without our Via. `confirmed`: the session interval to add to it, or 0.
+/// Appends a response without our Via. `from`: the URI in From, if it has another one. `confirmed`: the
+/// session interval to add to it, or 0.
 fn write_back(
     response: &Message<'_>,
-    strip_identity: bool,
+    (strip_identity, from): (bool, Option<&[u8]>),
     confirmed: u16,
     splices: &mut Splices,
     out: &mut Vec<u8>,
 ) {
     rewrite::edit_response(response, strip_identity, splices);
+    if let Some(uri) = from {
+        rewrite::restore_from(response, uri, splices);
+    }
     if confirmed > 0 {
         session_timer::confirm(response, confirmed, splices);
     }
@@ -85,10 +90,11 @@ pub(super) fn relay_late<S: Services>(
 ) -> bool {
     let token = step.responses.token();
     let (trusted, splices) = (p.trusts(branch), &mut *step.splices);
-    let confirmed = session_timer::missing(response, p.edits.session.to_confirm());
+    let (from, session) = (p.edits.from.as_deref(), p.edits.session.to_confirm());
+    let confirmed = session_timer::missing(response, session);
     let sent = step.out.send_with(p.upstream.source, token, |buf| {
         with_own_feedback_only(None, p.upstream.knows_oc, buf, |buf| {
-            write_back(response, !trusted, confirmed, splices, buf);
+            write_back(response, (!trusted, from), confirmed, splices, buf);
         });
     });
     if p.upstream.bounded && !step.layer.pays(p.upstream.server, sent.len()) {
@@ -123,6 +129,18 @@ pub(super) fn concluded<S: Services>(step: &mut Step<'_, S>, p: &Proxied, status
     }
 }
 
+/// Appends a response of this branch as its caller gets it.
+fn write_own(
+    response: &Message<'_>,
+    p: &Proxied,
+    branch: BranchId,
+    splices: &mut Splices,
+    bytes: &mut Vec<u8>,
+) {
+    let from = p.edits.from.as_deref();
+    write_back(response, (!p.trusts(branch), from), 0, splices, bytes);
+}
+
 /// Keeps a final response, without our Via.
 pub(super) fn keep<S: Services>(
     step: &mut Step<'_, S>,
@@ -133,7 +151,7 @@ pub(super) fn keep<S: Services>(
     let len = response.bytes().len();
     let mut bytes = Vec::with_capacity(len.min(LARGE));
     if len <= LARGE || step.layer.has_room(len) {
-        rewrite::write_response(response, !p.trusts(branch), step.splices, &mut bytes);
+        write_own(response, p, branch, step.splices, &mut bytes);
     } else {
         // What it means is kept all the same.
         let (source, tag) = (p.upstream.seen_as(), step.server_tag(p.upstream.server));
@@ -164,7 +182,7 @@ pub(super) fn forward_best<S: Services>(
         }
         None => match response {
             Some(response) => {
-                rewrite::write_response(response, !p.trusts(branch), step.splices, &mut bytes);
+                write_own(response, p, branch, step.splices, &mut bytes);
             }
             None => return,
         },

@@ -32,6 +32,7 @@ impl<S: Services> Router<'_, S> {
             return self.routed_dialog(room, now, flow, request, a, (dialog, next));
         }
         let mut target = target_within(a, dialog, &a.uri);
+        target.headers = self.site.rules().within(&dialog.peer, request);
         let (uri, peer) = (&a.uri, dialog.peer);
         let asker = self.asker_within(dialog, &a.caller);
         let moved = self.moved(now, request, uri, dialog);
@@ -84,6 +85,7 @@ impl<S: Services> Router<'_, S> {
         let Ok(uri) = Uri::parse(next) else { return Plan::Refuse(400) };
         let peer = dialog.peer;
         let mut target = target_within(a, dialog, &uri);
+        target.headers = self.site.rules().within(&peer, request);
         target.secure = uri.scheme == Scheme::Sips;
         if !a.routing.next_is_loose {
             make_strict(&mut target, next);

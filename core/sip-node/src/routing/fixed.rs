@@ -58,7 +58,8 @@ impl<S: Services> Router<'_, S> {
                     };
                     let targets = phones.unwrap_or_else(|| {
                         let target = Target::located(&dialled, Role::Trunk, Bounds::Anywhere);
-                        vec![(1000, Target { locate: uri.clone(), watch, ..target })]
+                        let headers = self.site.rules().of_place(uri);
+                        vec![(1000, Target { locate: uri.clone(), headers, watch, ..target })]
                     });
                     match all.last_mut() {
                         None => all = targets,

@@ -8,6 +8,7 @@ mod dialogs;
 mod emergency;
 mod fixed;
 mod moved;
+mod numbers;
 mod others;
 mod policy;
 mod reach;
@@ -79,7 +80,7 @@ impl<S: Services> Router<'_, S> {
             return self.number(room, now, flow, request, a);
         }
         match self.site.local_aor(uri, a.routing.request_uri) {
-            Some(aor) => self.inward(room, now, flow, request, a, &aor),
+            Some(aor) => self.inward(room, now, flow, request, a, &self.meant(&a.caller, aor)),
             None => self.outward(now, flow, request, a),
         }
     }
@@ -220,8 +221,10 @@ impl<S: Services> Router<'_, S> {
         aor: &Aor<'_>,
     ) -> Result<(), Ask> {
         let large = size > self.site.settings().proxy.mtu;
+        let rules = self.site.rules().of_domain(aor.domain());
         self.bindings(aor, now, &mut |binding| {
             let mut target = self.binding_target(near, binding);
+            target.headers.clone_from(&rules);
             if !binding.path.is_empty() {
                 target.flow = FlowBinding::of(aor.text(), binding).map(Box::new);
             }
@@ -340,7 +343,7 @@ impl<S: Services> Router<'_, S> {
         request: &Message<'_>,
         a: &Admitted<'_>,
     ) -> Plan {
-        let aor = self.site.number_aor(&a.uri);
+        let aor = self.meant(&a.caller, self.site.number_aor(&a.uri));
         match aor.domain().is_empty() {
             true => self.by_prefix(a, aor.user()).unwrap_or(Plan::Refuse(404)),
             false => self.inward(room, now, flow, request, a, &aor),

@@ -1,12 +1,13 @@
 //! Why a request was refused, and by which policy one is forwarded.
 
 use super::Router;
+use super::numbers::called_number;
 use crate::access::{Asker, Holder};
 use crate::admitted::Admitted;
 use crate::services::{Counter, Refusal, Services};
 use crate::settings::Voicemail;
 use crate::uris::max_breadth;
-use sip_message::{Message, Method, Name, Via, canonical_user};
+use sip_message::{Message, Method, Name, Via};
 use sip_proxy::breadth;
 use sip_proxy::context::{Policy, Reroute};
 use sip_proxy::loops::read_branch;
@@ -38,7 +39,7 @@ impl<S: Services> Router<'_, S> {
 
     /// Whether a trunk's request was refused that would pass if the trunk's calls might leave again.
     fn lacks_transit(&self, a: &Admitted<'_>) -> bool {
-        let number: Vec<u8> = a.uri.unescaped_user().collect();
+        let number = called_number(self, a);
         let over = self.prefix_trunk(&number).is_some_and(|at| a.caller.trunk != Some(at));
         let holder = self.site.places().of_uri(self.site.settings(), &a.uri);
         let at_home = !a.uri.is_sip() || self.site.is_local_host(&a.uri);
@@ -102,7 +103,8 @@ impl<S: Services> Router<'_, S> {
     }
 
     fn is_for_subscriber(&self, a: &Admitted<'_>) -> bool {
-        self.site.called_aor(&a.uri, a.routing.request_uri).is_some_and(|aor| {
+        let called = self.site.called_aor(&a.uri, a.routing.request_uri);
+        called.map(|aor| self.meant(&a.caller, aor)).is_some_and(|aor| {
             !self.site.settings().auth.enabled || self.site.services().is_user(aor.user(), aor.domain())
         })
     }
@@ -113,7 +115,7 @@ impl<S: Services> Router<'_, S> {
         let Some((at, trunk)) = a.caller.trunk.and_then(|at| Some((at, settings.trunks.get(at)?))) else {
             return false;
         };
-        let number = canonical_user(a.uri.user.unwrap_or(b""));
+        let number = called_number(self, a);
         self.site.is_emergency_call(&a.uri, a.routing.request_uri)
             || self.prefix_trunk(&number) == Some(at)
             || trunk.domains.iter().any(|domain| domain.eq_ignore_ascii_case(a.uri.host))

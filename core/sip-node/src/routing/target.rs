@@ -7,11 +7,13 @@ use crate::short::{Short, Text};
 use crate::trunk_ref::TrunkRef;
 use crate::uris::{is_same, push_bracketed};
 use crate::watch::Watch;
+use call_rules::HeaderRules;
 use core::mem;
 use core::net::IpAddr;
 use sip_message::request_target;
 use sip_proxy::token::Role;
 use sip_registrar::FlowBinding;
+use std::sync::Arc;
 use wire::Flow;
 
 /// What is to be done with a request that is not for the server itself.
@@ -63,6 +65,8 @@ pub(crate) struct Target {
     pub bounds: Bounds,
     pub role: Role,
     pub trunk: Option<TrunkRef>,
+    /// What is changed in the header fields of its request.
+    pub headers: Option<Arc<HeaderRules>>,
     pub watch: Option<Watch>,
     /// `routes` takes the place of all Route lines of the request.
     pub reroutes: bool,
@@ -100,6 +104,7 @@ impl Target {
             bounds: Bounds::Outside,
             role,
             trunk: None,
+            headers: None,
             watch: None,
             reroutes: false,
             last_route: Vec::new(),

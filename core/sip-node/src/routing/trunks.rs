@@ -85,7 +85,8 @@ impl<S: Services> Router<'_, S> {
     /// A target that is reached at this URI of a trunk.
     fn by_trunk(&self, at: usize, trunk: &Trunk, uri: &[u8], target: Target) -> Target {
         let watch = self.site.settings().watch(uri, List::Trunk, trunk.silent_after_ms);
-        Target { locate: uri.to_vec(), trunk: Some(TrunkRef::new(self.site.settings(), at)), watch, ..target }
+        let trunk_ref = Some(TrunkRef::new(self.site.settings(), at));
+        Target { locate: uri.to_vec(), trunk: trunk_ref, headers: trunk.headers.clone(), watch, ..target }
     }
 
     /// The targets of a trunk that serves a domain. They are next hops, not the callee, so the Request-URI
@@ -95,7 +96,7 @@ impl<S: Services> Router<'_, S> {
         let Some(trunk) = trunk else { return Plan::Refuse(404) };
         let mut uri = a.routing.request_uri.to_vec();
         if let Some(user) = a.uri.user
-            && (trunk.strip > 0 || !trunk.prepend.is_empty())
+            && (trunk.strip > 0 || !trunk.prepend.is_empty() || trunk.numbers.is_some())
             && let Some(colon) = uri.iter().position(|&b| b == b':')
             && uri[colon + 1..].starts_with(user)
         {
@@ -113,5 +114,9 @@ impl<S: Services> Router<'_, S> {
 
 /// The called number as a trunk wants it.
 fn rewritten(trunk: &Trunk, number: &[u8]) -> Vec<u8> {
-    [&trunk.prepend[..], user_after(number, trunk.strip)].concat()
+    let user = [&trunk.prepend[..], user_after(number, trunk.strip)].concat();
+    let Some(plan) = &trunk.numbers else { return user };
+    let mut written = Vec::with_capacity(user.len() + 4);
+    plan.write(&user, &mut written);
+    written
 }

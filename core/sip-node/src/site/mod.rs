@@ -3,14 +3,17 @@
 
 mod branches;
 mod heard;
+mod identity;
 mod names;
 mod peers;
 mod record;
+mod rules;
 mod senders;
 
 pub use heard::Heard;
 pub(crate) use names::Aor;
 pub(crate) use record::{OC, callee_end, caller_end};
+pub(crate) use rules::Sender;
 
 use crate::access::Places;
 use crate::services::{Counter, Services};
@@ -66,6 +69,13 @@ pub(crate) struct Site<S> {
     key: [u8; 16],
     ownership: Ownership,
     heard: Arc<Heard>,
+    /// Whether anything is changed in requests that leave.
+    has_rules: bool,
+}
+
+/// What the operator has changed in requests that leave: `rules` has most of it, `identity` who calls.
+pub(crate) struct Rules<'a, S> {
+    site: &'a Site<S>,
 }
 
 impl<S: Services> Site<S> {
@@ -74,6 +84,7 @@ impl<S: Services> Site<S> {
         Site {
             services,
             places: Places::of(&settings),
+            has_rules: settings.has_rules(),
             peers: Peers::default(),
             settings,
             sealer: Sealer::new(keys.dialog),
@@ -95,6 +106,7 @@ impl<S: Services> Site<S> {
     pub fn set_settings(&mut self, settings: Arc<Settings>) {
         self.places.renew(&settings);
         self.peers.renew(&settings);
+        self.has_rules = settings.has_rules();
         self.settings = settings;
     }
 
@@ -138,6 +150,12 @@ impl<S: Services> Site<S> {
     /// of others, and may get the load of this server (RFC 7339).
     pub fn is_neighbour(&self, flow: Flow) -> bool {
         self.trunk_of(flow).is_some() || self.settings.auth.is_front(flow.remote.ip())
+    }
+
+    /// What is changed in requests that leave.
+    #[inline]
+    pub const fn rules(&self) -> Rules<'_, S> {
+        Rules { site: self }
     }
 
     /// Seals and opens the tokens of dialogs.

@@ -7,6 +7,7 @@ mod access;
 mod accounts;
 mod adversary;
 mod anonymous;
+mod caller_identity;
 mod calls;
 mod cancel;
 mod claims;
@@ -16,11 +17,13 @@ mod faults;
 mod flows;
 mod forking;
 mod forwarding;
+mod header_rules;
 mod health;
 mod identity;
 mod location;
 mod moved;
 mod networks;
+mod numbers;
 mod overload;
 mod own;
 mod reach;
@@ -269,6 +272,7 @@ pub(crate) fn settings() -> Settings {
         emergency: None,
         trunks: Vec::new(),
         routes: Vec::new(),
+        domain_rules: Vec::new(),
         gateways: Gateways::default(),
         message: MessageLimits::default(),
         calls: 10_000,

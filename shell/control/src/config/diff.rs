@@ -55,6 +55,8 @@ pub fn diff(old: &Config, new: &Config) -> Changes {
         ("emergency", old.emergency != new.emergency),
         ("trunk", old.trunks != new.trunks),
         ("route", old.routes != new.routes),
+        ("domain", old.domain_rules != new.domain_rules),
+        ("caller", old.callers != new.callers),
     ];
     changes.live.extend(lists.iter().filter(|(_, differs)| *differs).map(|(name, _)| (*name).to_owned()));
     changes

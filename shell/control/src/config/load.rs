@@ -3,6 +3,7 @@
 use super::error::ConfigError;
 use super::reader::{NO_FILE, Place, Reader, Section};
 use super::schema::ELSEWHERE;
+use super::trunk::each_path;
 use super::{Config, Server, Tls, sections, syntax};
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -81,6 +82,8 @@ const OF_SERVE: &[&str] = &[
     "emergency",
     "trunk",
     "route",
+    "domain",
+    "caller",
     "timers",
     "overload",
     "store",
@@ -105,7 +108,7 @@ impl Loaded {
         ];
         others.into_iter().flatten().chain([&mut server.data_dir]).for_each(whole);
         tls.each_path(whole);
-        trunks.iter_mut().for_each(|trunk| trunk.each_path(whole));
+        trunks.iter_mut().for_each(|trunk| each_path(trunk, whole));
         self
     }
 
@@ -188,7 +191,7 @@ impl Config {
             vec![ConfigError { file: name.clone(), line: 0, column: 0, message, mend }]
         })?;
         let mut loaded = Config::parse(&name, &text, overrides, methods)?;
-        loaded.config.resolve_paths(path, overrides);
+        resolve_paths(&mut loaded.config, path, overrides);
         loaded.file = Some(path.to_owned());
         Ok(loaded)
     }
@@ -238,28 +241,28 @@ impl Config {
         reader.warnings.sort_by_key(|w| (w.line, w.column));
         Ok(Loaded { config, warnings: reader.warnings, file: None, places: reader.places })
     }
+}
 
-    /// Paths in a file are meant from where the file is, not from where the server was started.
-    fn resolve_paths(&mut self, file: &Path, overrides: &Overrides) {
-        let Some(base) = file.parent() else { return };
-        if overrides.data_dir.is_none() {
-            self.server.data_dir = base.join(&self.server.data_dir);
-        }
-        let records = &mut self.records;
-        let named = [
-            &mut self.admin.token_file,
-            &mut self.websocket.token_secret,
-            &mut records.file,
-            &mut records.token_file,
-        ];
-        for path in named.into_iter().flatten() {
-            *path = base.join(&*path);
-        }
-        self.tls.resolve_paths(base, overrides);
-        self.trunks.iter_mut().for_each(|trunk| trunk.each_path(|path| *path = base.join(&*path)));
-        if let Some(secret) = &mut self.balance.previous_secret {
-            *secret = base.join(&*secret);
-        }
+/// Paths in a file are meant from where the file is, not from where the server was started.
+fn resolve_paths(config: &mut Config, file: &Path, overrides: &Overrides) {
+    let Some(base) = file.parent() else { return };
+    if overrides.data_dir.is_none() {
+        config.server.data_dir = base.join(&config.server.data_dir);
+    }
+    let records = &mut config.records;
+    let named = [
+        &mut config.admin.token_file,
+        &mut config.websocket.token_secret,
+        &mut records.file,
+        &mut records.token_file,
+    ];
+    for path in named.into_iter().flatten() {
+        *path = base.join(&*path);
+    }
+    config.tls.resolve_paths(base, overrides);
+    config.trunks.iter_mut().for_each(|trunk| each_path(trunk, |path| *path = base.join(&*path)));
+    if let Some(secret) = &mut config.balance.previous_secret {
+        *secret = base.join(&*secret);
     }
 }
 

@@ -6,8 +6,9 @@ use super::reader::{Reader, Section};
 use super::schema::{self, Checks, Described};
 use super::types::{Listener, Target};
 use super::{
-    AdminAccess, Auth, Balance, Dns, Emergency, Limits, Log, Overload, Proxy, Records, Registrar, Route,
-    Sctp, Server, Store, Timers, Tls, Trunk, Voicemail, WebSocket, route, trunk,
+    AdminAccess, Auth, Balance, Caller, Dns, Domain, Emergency, Limits, Log, Overload, Proxy, Records,
+    Registrar, Route, Sctp, Server, Store, Timers, Tls, Trunk, Voicemail, WebSocket, caller, domain, route,
+    trunk,
 };
 use std::net::IpAddr;
 
@@ -36,6 +37,10 @@ pub struct Config {
     pub trunks: Vec<Trunk>,
     /// Static routes, first match wins.
     pub routes: Vec<Route>,
+    /// What is particular to domains of this server.
+    pub domain_rules: Vec<Domain>,
+    /// The numbers of users.
+    pub callers: Vec<Caller>,
     /// Call records.
     pub records: Records,
     /// Transaction timers.
@@ -70,6 +75,8 @@ pub(super) fn sections() -> Vec<Described> {
         Described::of::<Emergency>(false),
         Described::of::<Trunk>(true),
         Described::of::<Route>(true),
+        Described::of::<Domain>(true),
+        Described::of::<Caller>(true),
         Described::of::<Records>(false),
         Described::of::<Timers>(false),
         Described::of::<Limits>(false),
@@ -112,6 +119,8 @@ impl Config {
             emergency: _,
             trunks: _,
             routes: _,
+            domain_rules: _,
+            callers: _,
         } = self;
         visit.section(server, &there.server);
         visit.section(tls, &there.tls);
@@ -169,6 +178,12 @@ impl Config {
         for route in &self.routes {
             out.add(route, true);
         }
+        for domain in &self.domain_rules {
+            out.add(domain, true);
+        }
+        for caller in &self.callers {
+            out.add(caller, true);
+        }
         out.0
     }
 }
@@ -203,6 +218,8 @@ pub(super) fn read(reader: &mut Reader<'_>, mut top: Section<'_, '_>, context: &
         log: one(reader, &mut top, context),
         store: one(reader, &mut top, context),
         balance: one(reader, &mut top, context),
+        domain_rules: domain::domains(reader, &mut top, context),
+        callers: caller::callers(reader, &mut top, context),
         trunks,
         routes,
         tls: tls.clone(),
@@ -251,6 +268,7 @@ fn across(reader: &mut Reader<'_>, top: &Section<'_, '_>, config: &Config, conte
         }
     }
     config.records.check_proxy(reader, top, &config.proxy);
+    trunk::check_identities(reader, top, &config.trunks, &config.proxy);
     super::tls::check_listeners(reader, top, (&config.tls, &config.server), context.overrides);
     let dialled = config.emergency.iter().flat_map(|emergency| &emergency.numbers);
     for number in dialled.filter(|number| config.routes.iter().any(|r| r.user.as_ref() == Some(*number))) {

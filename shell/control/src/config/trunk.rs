@@ -3,7 +3,11 @@
 use super::claims::{Claims, cap, claim};
 use super::error::Fault;
 use super::form::*;
+use super::header_rules::{self, removed, written};
 use super::load::Context;
+use super::numbers::{
+    self, USUAL_SHORT, area, country, format, international, national, usual_international, usual_national,
+};
 use super::reader::{At, Reader, Section, Span, kind};
 use super::schema::{self, Checks, section};
 use super::tls::{CertificateFiles, pair};
@@ -11,9 +15,12 @@ use super::types::{
     Cidr, SILENT_AFTER, Source, Target, bytes_of, check_targets, millis, silence, targets, uris, user_bytes,
 };
 use super::values::{domain, host, plain, shown, source, user_part};
+use sip_node::Mode;
+use sip_node::call_rules::{Identity, NumberFormat, PlanParts};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use tls::ClientCertificates;
 use toml::de::DeValue;
@@ -67,6 +74,56 @@ section! {
         /// 30 s. For a request other than INVITE it is at least 5 s. See
         /// [guide/trunks.md](../guide/trunks.md).
         silent_after: Duration = SILENT_AFTER, silence(), live;
+        /// Header fields that its requests leave without: `["X-Internal", "P-*"]`. What the protocol needs
+        /// stays. See [guide/header-rules.md](../guide/header-rules.md).
+        remove_headers: Vec<String> = Vec::new(), removed(), live;
+        /// Header fields that take the place of those of the same name: `["X-Caller: {user}@{domain}"]`.
+        /// Known are `{user}`, `{domain}`, `{display-name}` (From), `{number}` (called), `{trunk}`,
+        /// `{source}` (the address that the request came from) and `{call-id}`.
+        set_headers: Vec<String> = Vec::new(), written(), live;
+        /// Header fields that are added to those of the same name, written likewise.
+        add_headers: Vec<String> = Vec::new(), written(), live;
+        /// Country code of the place where its numbers are dialled, such as `"49"`. With it a called number
+        /// is looked up in E.164 (`+493012345`), whether it comes as `03012345`, `00493012345` or
+        /// `+493012345`. See [guide/numbers.md](../guide/numbers.md).
+        country: String = String::new(), country(), live;
+        /// What comes before an area code there. Of several the first is written; `""`: nothing.
+        national_prefix: Vec<String> = usual_national(), national(), live;
+        /// What comes before a country code there.
+        international_prefix: String = usual_international(), international(), live;
+        /// Area code without prefix. Numbers without a prefix are then of this area.
+        area: String = String::new(), area(), live;
+        /// Numbers of at most this number of digits stay as they are.
+        short_numbers: usize = USUAL_SHORT, number(0..=15), live;
+        /// How called numbers are written in its requests, after `strip` and `prepend`: `+493012345`,
+        /// `493012345`, `03012345` or `00493012345`. Without it they stay as they are. Its own requests may
+        /// have them so, too.
+        number_format: Option<NumberFormat> = None, format(), live;
+        /// Where it learns who of your users calls: `"pai"`, from P-Asserted-Identity (RFC 3325); `"from"`,
+        /// from a number that is written into From; `"none"`: nowhere, and what it says of its own callers is
+        /// not believed. Without it requests pass as they are, and no identity is asserted. See
+        /// [guide/caller-identity.md](../guide/caller-identity.md).
+        identity: Option<Identity> = None, choice(IDENTITIES).optional(), live;
+    }
+}
+
+/// Where a trunk learns who calls.
+const IDENTITIES: &[(&str, Identity)] =
+    &[("from", Identity::From), ("pai", Identity::Asserted), ("none", Identity::Withheld)];
+
+/// Reports a trunk for which From is rewritten, where no responses can be rewritten back.
+pub(super) fn check_identities(
+    reader: &mut Reader<'_>,
+    top: &Section<'_, '_>,
+    trunks: &[Trunk],
+    proxy: &super::Proxy,
+) {
+    let from = trunks.iter().find(|trunk| trunk.identity == Some(Identity::From));
+    if let Some(trunk) = from.filter(|_| proxy.mode == Mode::Stateless) {
+        let message =
+            format!("trunk \"{}\" has identity = \"from\", which a stateless proxy cannot do", trunk.name);
+        let fault = Fault::new(message, "write identity = \"pai\", or mode = \"stateful\" in [proxy]");
+        reader.error(&top.span_of("trunk"), fault);
     }
 }
 
@@ -135,6 +192,8 @@ impl Checks for Trunk {
             reader.error(&section.span_of("targets"), fault);
         }
         check_tls_keys(self, section, reader);
+        header_rules::check(section, reader);
+        numbers::check(section, reader, &self.numbers());
         if !section.has("targets") {
             let mend = "add targets = [\"sip:192.0.2.1:5060\"]";
             reader.error(section.span(), Fault::new("trunk without target", mend));
@@ -156,6 +215,10 @@ impl Checks for Trunk {
         let addresses = self.targets.iter().filter_map(Target::ip);
         self.sources = addresses.map(|ip| Source::Block(Cidr::single(ip))).collect();
         self.sources.dedup();
+    }
+
+    fn shows(&self, key: &str) -> bool {
+        numbers::shows(key, &self.numbers())
     }
 
     fn has_default(key: &str) -> bool {
@@ -237,15 +300,6 @@ impl Trunk {
         reader.warn(section.span(), fault);
     }
 
-    /// Calls `act` with each path.
-    pub(super) fn each_path(&mut self, mut act: impl FnMut(&mut PathBuf)) {
-        if let Some(files) = &mut self.certificate {
-            act(&mut files.chain);
-            act(&mut files.key);
-        }
-        self.roots.iter_mut().for_each(act);
-    }
-
     /// The name of the roots that are trusted for it; empty: those of the whole server.
     pub fn authority(&self) -> String {
         self.roots.as_ref().map_or_else(String::new, |file| file.display().to_string())
@@ -268,8 +322,26 @@ impl Trunk {
         self.certificate.is_some() || self.roots.is_some()
     }
 
+    /// How its numbers are dialled and written.
+    fn numbers(&self) -> PlanParts<'_> {
+        PlanParts {
+            country: &self.country,
+            national: &self.national_prefix,
+            international: &self.international_prefix,
+            area: &self.area,
+            short: self.short_numbers,
+            format: self.number_format,
+        }
+    }
+
     /// What the core needs of it.
     pub fn settings(&self) -> sip_node::Trunk {
+        let headers = header_rules::settings(&self.remove_headers, &self.set_headers, &self.add_headers);
+        let numbers = numbers::settings(&self.numbers());
+        let headers = match self.identity {
+            None => headers,
+            Some(identity) => Some(headers.unwrap_or_default().with_identity(identity, numbers.clone())),
+        };
         sip_node::Trunk {
             name: self.name.clone().into_bytes(),
             targets: uris(&self.targets),
@@ -285,8 +357,19 @@ impl Trunk {
             overload_control: self.overload_control,
             retry_on: self.retry_on.clone(),
             silent_after_ms: millis(self.silent_after),
+            numbers,
+            headers: headers.map(|rules| Arc::new(rules.of_trunk(self.name.as_bytes()))),
         }
     }
+}
+
+/// Calls `act` with each path of a trunk.
+pub(super) fn each_path(trunk: &mut Trunk, mut act: impl FnMut(&mut PathBuf)) {
+    if let Some(files) = &mut trunk.certificate {
+        act(&mut files.chain);
+        act(&mut files.key);
+    }
+    trunk.roots.iter_mut().for_each(act);
 }
 
 /// Reports TLS keys of a trunk without a target over TLS.

@@ -57,6 +57,7 @@ pub fn settings(
         emergency: config.emergency.as_ref().map(c::Emergency::settings),
         trunks: config.trunks.iter().map(c::Trunk::settings).collect(),
         routes: config.routes.iter().map(c::Route::settings).collect(),
+        domain_rules: config.domain_settings(),
         gateways: n::Gateways::default(),
         message: config.limits.message(),
         calls: Room::of(&config.limits).calls.div_ceil(workers.max(1)),

@@ -468,6 +468,95 @@ fn trunks_must_be_clear() {
 }
 
 #[test]
+fn header_rules_that_would_break_messages_are_refused() {
+    let head = "domains = ['example.com']\n[[trunk]]\nname='a'\nprefixes=['0']\ntargets=['sip:192.0.2.1']\n";
+    let found = errors(&format!(
+        "{head}remove_headers=['X-A', 'Via', '*']\nset_headers=['X-B: {{user}}', 'X B: c', \"X-C: d\\r\\nE: f\"]\n\
+         add_headers=['CSeq: 1 INVITE',\n 'X-D: <{{user}}', 'X-D: {{caller}}']\n\
+         [[domain]]\nname='example.org'\nset_headers=['X-E: 1', 'x-e: 2']\n[[domain]]\nadd_headers=['X-F:']\n"
+    ));
+    for line in [
+        "6:24: Via belongs to the protocol; remove the rule",
+        "6:31: \"*\" would remove all header fields; write how their names begin",
+        "7:29: \"X B\" is not the name of a header field; letters, digits and hyphens",
+        "7:39: the value has a line break or another control character; remove it",
+        "8:14: CSeq belongs to the protocol",
+        "9:2: a \"<\" is not closed",
+        "9:18: there is no value {caller}; known are {user}",
+        "11:6: \"example.org\" is not a domain of this server; add it to `domains`",
+        "12:24: header field \"x-e\" is already taken at 12:14; set it once",
+        ": domain without name; add name",
+        "14:14: the header field has no value; write it as \"Name: value\"",
+    ] {
+        assert!(found.contains(line), "{line}\n{found}");
+    }
+    assert_eq!(found.lines().count(), 11, "{found}");
+    let many: Vec<String> = (0..33).map(|n| format!("'X-{n}: 1'")).collect();
+    let found = errors(&format!("{head}add_headers=[{}]", many.join(",")));
+    assert!(found.contains("6:13: more than 32 rules in `add_headers`"), "{found}");
+}
+
+#[test]
+fn numbers_need_a_country_and_digits() {
+    let trunk = |keys: &str| {
+        errors(&format!("[[trunk]]\nname='a'\nprefixes=['0']\ntargets=['sip:192.0.2.1']\n{keys}\n"))
+    };
+    for (keys, says) in [
+        ("country='+49'", "5:9: \"+49\" is not a country code; 1 to 3 digits without \"+\""),
+        ("country='049'", "5:9: \"049\" is not a country code"),
+        ("country='49'\narea='0 30'", "6:6: \"0 30\" is not an area code"),
+        ("country='49'\nnational_prefix=['0', 'x']", "6:23: \"x\" is not a prefix of numbers"),
+        ("country='49'\ninternational_prefix='+'", "6:22: \"+\" is not a prefix of numbers"),
+        ("area='30'", "5:6: an area code needs a country; add the country code"),
+        ("number_format='national'", "5:15: numbers in national format need a country"),
+        ("number_format='e164+'", "5:15: unknown value \"e164+\"; did you mean \"e164\"?"),
+        (
+            "country='49'\nnational_prefix=''\narea='30'",
+            "7:6: without a national prefix every number has an area",
+        ),
+        ("short_numbers=4", "5:15: `short_numbers` changes nothing without a country"),
+        ("international_prefix='011'", "5:22: `international_prefix` changes nothing without a country"),
+    ] {
+        assert!(trunk(keys).starts_with(says), "{keys}: {}", trunk(keys));
+    }
+    let domain = errors("[[domain]]\nname='example.com'\narea='30'\nnumber_format='e164'");
+    assert!(domain.contains("3:6: an area code needs a country"), "{domain}");
+    assert!(
+        domain.contains("4:1: unknown key `number_format` in [domain]; `number_format` belongs in [[trunk]]")
+    );
+}
+
+#[test]
+fn callers_need_a_user_and_a_main_number() {
+    for (text, says) in [
+        ("[[caller]]\nnumbers='+491'", ": caller without user"),
+        ("[[caller]]\nuser='a@b.example'", ": caller without numbers"),
+        ("[[caller]]\nuser='alice'\nnumbers='+491'", "2:6: \"alice\" is not a user with a domain"),
+        (
+            "[[caller]]\nuser='a@b.example'\nnumbers=['+491', '0301']",
+            "3:18: \"0301\" is not a number; write \"+\"",
+        ),
+        (
+            "[[caller]]\nuser='a@b.example'\nnumbers=['+491*']",
+            "3:9: the first of the numbers ends with \"*\"",
+        ),
+        ("[[caller]]\nuser='a@b.example'\nnumbers=[]", "3:9: there is no number"),
+        (
+            "domains='x.example'\n[[caller]]\nuser='a@b.example'\nnumbers='+491'",
+            "3:6: \"b.example\" is not a domain",
+        ),
+        ("[[domain]]\nname='b.example'\nnumbers='+4930*'", "3:9: the first of the numbers ends"),
+    ] {
+        assert!(errors(text).contains(says), "{text}: {}", errors(text));
+    }
+    let twice = "[[caller]]\nuser='a@b.example'\nnumbers='+491'\n";
+    assert!(errors(&twice.repeat(2)).contains("user \"a@b.example\" is already taken at 2:6"));
+    let stateless = "[proxy]\nmode='stateless'\n[[trunk]]\nname='a'\nprefixes=['0']\ntargets=['sip:192.0.2.1']\nidentity=";
+    assert!(errors(&format!("{stateless}'from'")).contains("which a stateless proxy cannot do"));
+    good(&format!("{stateless}'pai'"));
+}
+
+#[test]
 fn routes_must_be_clear() {
     assert!(errors("[[route]]\nuser='a'").contains("route without target"));
     let waits = errors("[[route]]\nuser='a'\nredirect=['sip:b@h']\nsilent_after=1");

@@ -84,6 +84,17 @@ fn trunks_and_routes_arrive() {
     assert_eq!(trunk.targets[1].port, Some(5070));
     assert!(trunk.may_transit && trunk.overload_control);
     assert_eq!((&trunk.retry_on[..], trunk.silent_after), (&[486, 500][..], Duration::from_millis(1500)));
+    assert!(trunk.settings().numbers.is_some() && config.domain_settings()[0].numbers.is_some());
+    assert!(good("[[domain]]\nname='example.com'").domain_settings()[0].numbers.is_none());
+    let domains = config.domain_settings();
+    let presented = |user: &[u8]| domains[0].callers.of(user).map(|numbers| numbers.presented(None).to_vec());
+    assert_eq!(presented(b"alice"), Some(b"+12125550100".to_vec()));
+    assert_eq!(presented(b"bob"), Some(b"+12125550199".to_vec()));
+    assert_eq!(domains[1].name, b"example.org");
+    assert_eq!(trunk.settings().headers.unwrap().identity(), Some(sip_node::call_rules::Identity::Asserted));
+    assert_eq!(trunk.remove_headers, ["X-Internal", "P-*"]);
+    assert!(trunk.settings().headers.is_some() && config.domain_settings()[0].headers.is_some());
+    assert_eq!(config.domain_rules[0].set_headers, ["X-Trunk: \"{trunk}\""]);
     assert_eq!(config.routes[1].silent_after, Duration::from_secs(3));
     assert_eq!(config.routes[0].user.as_deref(), Some("info"));
     assert_eq!((config.routes[0].targets.len(), config.routes[0].redirect.len()), (0, 1));

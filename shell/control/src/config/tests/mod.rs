@@ -78,6 +78,16 @@ may_transit = true
 overload_control = true
 retry_on = ["486", 500]
 silent_after = "1500ms"
+remove_headers = ["X-Internal", "P-*"]
+set_headers = ["X-Caller: {user}@{domain}"]
+add_headers = ["X-Site: north"]
+country = "44"
+national_prefix = ["0", "1"]
+international_prefix = "011"
+area = "20"
+short_numbers = 5
+number_format = "national"
+identity = "pai"
 
 [[route]]
 domain = "old.example"
@@ -88,6 +98,23 @@ redirect = ["sip:info@example.com"]
 prefix = "9"
 targets = ["sip:gw.example.net:5080"]
 silent_after = 3
+
+[[domain]]
+name = "example.com"
+remove_headers = ["X-Carrier"]
+set_headers = ["X-Trunk: \"{trunk}\""]
+add_headers = "X-Number: {number}"
+country = "1"
+national_prefix = ["1", ""]
+numbers = "+12125550199"
+
+[[caller]]
+user = "alice@Example.com"
+numbers = ["+12125550100", "+121255501*"]
+
+[[caller]]
+user = "carol@example.org"
+numbers = "+12125550300"
 
 [timers]
 t1 = "100ms"

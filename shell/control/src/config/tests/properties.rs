@@ -85,7 +85,9 @@ fn the_list_of_keys_is_what_is_read() {
         let found = errors(&format!("{header}qqqqqqqq = 1"));
         let known = found.split("known here: ").nth(1).unwrap().lines().next().unwrap();
         let mut asked: Vec<&str> = known.split(", ").collect();
-        asked.retain(|name| !sections.iter().any(|section| section.name == *name));
+        // At the top of the file the sections are known, too.
+        let is_section = |name: &str| sections.iter().any(|section| section.name == name);
+        asked.retain(|name| !section.name.is_empty() || !is_section(name));
         let mut listed: Vec<&str> = section.keys.iter().map(|key| key.name).collect();
         asked.sort_unstable();
         listed.sort_unstable();
