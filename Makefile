@@ -54,6 +54,18 @@ build: setup-build ## build the release binary
 build-profiled: setup-bench ## a release binary optimised by a profile of the bench's calls, in target/profiled (25 minutes)
 	CARGO="$(CARGO)" verify/profile/build.sh $(LOCKED)
 
+.PHONY: deb
+deb: setup-package ## the Debian package, in target/deb
+	$(SAY_FIRST)
+	$(BUILD_RELEASE)
+	deploy/deb.sh $(RELEASE) $(TARGET)/deb
+
+.PHONY: image
+image: setup-build ## an image for Docker, Podman and Kubernetes
+	$(SAY_FIRST)
+	$(BUILD_RELEASE)
+	deploy/image.sh $(RELEASE)
+
 # ---------------------------------------------------------------- check it
 .PHONY: check
 check: fmt clippy layers prose verdicts ## formatting, lints, layering and unit tests (a minute and a half when warm)
@@ -119,7 +131,9 @@ INTEROP = $(PYTHON) verify/interop/run.py --smoke $(if $(CI)$(LOCKED),--strict)
 UML = $(if $(filter x86_64,$(shell uname -m)),--waiting 'sctp=verify/uml/run.sh -t 900 python3 verify/uml/sctp.py --bin {bin}' \
 	--waiting 'tune over a boot=verify/uml/tune.sh {bin}')
 AMONG_TESTS = $(UML) --waiting 'interop 1/2=$(INTEROP) --bin {bin} --part 1/2' \
-	--waiting 'interop 2/2=$(INTEROP) --bin {bin} --part 2/2' --computing 'fuzz targets=verify/fuzz/smoke.sh build'
+	--waiting 'interop 2/2=$(INTEROP) --bin {bin} --part 2/2' --computing 'fuzz targets=verify/fuzz/smoke.sh build' \
+	--waiting 'package=verify/packages/deb.py $(if $(CI)$(LOCKED),--strict) --bin {bin}' \
+	--computing 'monitoring=verify/packages/monitoring.py'
 
 unit all-tests: export STROWGER_SIM_SEEDS = $(SIM_SEEDS)
 .PHONY: unit
@@ -290,8 +304,8 @@ bench-restart: setup-build ## from the start of a server with 1,000,000 bindings
 	python3 verify/bench/restart.py --bin $(RELEASE) --program target/release/examples/refresh $(BENCH_ARGS)
 
 # ---------------------------------------------------------------- housekeeping
-.PHONY: setup-build setup-test setup-bench setup-emulation
-setup-build setup-test setup-bench setup-emulation: setup-%:
+.PHONY: setup-build setup-package setup-test setup-bench setup-emulation
+setup-build setup-package setup-test setup-bench setup-emulation: setup-%:
 	@verify/setup.sh $*
 
 .PHONY: clean

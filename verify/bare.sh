@@ -15,30 +15,8 @@ say() { printf 'bare: %s\n' "$*" >&2; }
 fail() { say "$*" && exit 1; }
 
 [ "$(id -u)" = 0 ] || fail "run it as root: it mounts and changes its root"
-if ! command -v debootstrap >/dev/null; then
-    say "apt-get install debootstrap"
-    apt-get update -qq >/dev/null
-    apt-get install -y -qq --no-install-recommends debootstrap >/dev/null
-fi
-
-suite=$(. /etc/os-release && printf %s "${VERSION_CODENAME:?this system has no code name of a Debian suite}")
-# shellcheck disable=SC2016 # apt-get replaces these names itself.
-mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' "Codename: $suite" | head -n 1)
-[ -n "$mirror" ] || fail "apt-get knows no package list of $suite: run apt-get update"
-
-mkdir -p "$root"
+verify/debian_root.sh "$root" make,git,ca-certificates
 root=$(realpath "$root")
-if [ ! -e "$root/.whole" ]; then
-    say "debootstrap $suite into $root"
-    debootstrap --variant=minbase --include=make,git,ca-certificates "$suite" "$root" "$mirror" >"$root.log" 2>&1 ||
-        fail "debootstrap failed; its last words are in $root.log"
-    # What this network needs: sources, names, certificates.
-    rm -f "$root/etc/apt/sources.list"
-    cp -r /etc/apt/sources.list* /etc/apt/apt.conf.d "$root/etc/apt/"
-    cp /etc/resolv.conf /etc/hosts "$root/etc/"
-    cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
-    touch "$root/.whole"
-fi
 
 say "clone the committed tree to $root/src"
 rm -rf "$root/src"

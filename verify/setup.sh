@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Install what a step of the Makefile needs and the machine lacks.
 #
-#   verify/setup.sh build|test|bench|emulation
+#   verify/setup.sh build|package|test|bench|emulation
 #
 # Debian packages come by apt-get (as root, else through sudo), Python packages go into
 # .cache/venv of this repository, Rust tools into cargo's bin folder. What is there already is left
@@ -175,9 +175,15 @@ test_tools() {
     rust_tool cargo-clippy clippy rust-clippy
     rust_tool cargo-fmt rustfmt rustfmt
     apt_for chromium chromium node nodejs npm npm openssl openssl
+    apt_for dpkg-buildpackage dpkg-dev dh debhelper lintian lintian promtool prometheus debootstrap debootstrap
     cargo_tool cargo-deny cargo-deny
     python_packages
     browser_packages
+}
+
+package_tools() {
+    build
+    apt_for dpkg-buildpackage dpkg-dev dh debhelper
 }
 
 bench_tools() {
@@ -198,11 +204,12 @@ emulation_tools() {
 
 case ${1:-} in
 build) build ;;
+package) package_tools ;;
 test) test_tools ;;
 bench) bench_tools ;;
 emulation) emulation_tools ;;
 *)
-    echo "usage: $0 build|test|bench|emulation" >&2
+    echo "usage: $0 build|package|test|bench|emulation" >&2
     exit 2
     ;;
 esac

@@ -1,9 +1,9 @@
 //! The command line.
 
-use crate::file::ConfigFile;
+use crate::file::{self, ConfigFile};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use load_runner::Switch;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A SIP server suite: proxy, registrar and redirect server.
 #[derive(Parser)]
@@ -27,6 +27,25 @@ pub enum Command {
     /// Query or control a running server
     #[command(after_help = CTL_EXAMPLES)]
     Ctl(CtlArgs),
+    /// Copy the subscribers, registrations and secret of a server into one file, while it runs
+    #[command(after_help = BACKUP_HELP)]
+    Backup {
+        /// The file to write, `-` for standard output
+        file: PathBuf,
+        #[command(flatten)]
+        data: DataDir,
+    },
+    /// Make a data directory of a copy
+    #[command(after_help = RESTORE_HELP)]
+    Restore {
+        /// A file that `backup` wrote
+        file: PathBuf,
+        /// Move what is in the data directory into a folder there
+        #[arg(long)]
+        replace: bool,
+        #[command(flatten)]
+        data: DataDir,
+    },
     /// Check a configuration file without starting anything
     #[command(after_help = CHECK_EXAMPLES, group(ArgGroup::new("which").args(["file", "config"]).required(true)))]
     Check(ConfigFile),
@@ -48,7 +67,40 @@ pub enum Command {
     /// Find, explain, apply, verify and undo kernel and network card settings for SIP
     #[command(after_help = crate::tune::EXAMPLES)]
     Tune(Box<crate::tune::TuneArgs>),
+    /// Write a script for bash, zsh or fish that completes commands and options
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write manual pages, strowger.1 and one for each command
+    Manual {
+        /// The folder for them
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
 }
+
+const BACKUP_HELP: &str = "Examples:
+  strowger backup /var/backups/strowger-$(date +%F).tar.gz
+  strowger backup --data-dir data - | ssh backup@example.com 'cat > strowger.tar.gz'
+
+The file has password hashes and the secret: it is its owner's alone. A file that exists is replaced when the new one
+is whole. Registrations of the last minutes may be missing, and the configuration and call records are not in it.";
+
+const RESTORE_HELP: &str = "Example:
+  systemctl stop strowger
+  strowger restore --replace /var/backups/strowger-2026-11-30.tar.gz
+  systemctl start strowger
+
+Without --replace, a data directory that has a database is left alone.";
+
+const COMPLETIONS_EXAMPLES: &str = "Examples:
+  strowger completions bash > /etc/bash_completion.d/strowger
+  strowger completions zsh > /usr/local/share/zsh/site-functions/_strowger
+  strowger completions fish > ~/.config/fish/completions/strowger.fish
+
+The Debian package has them already.";
 
 const CHECK_EXAMPLES: &str = "Examples:
   strowger check /etc/strowger/strowger.toml
@@ -233,7 +285,7 @@ Example:
 
 const USER_HELP: &str = "Subscribers are in the server's data directory. Name it with --data-dir, or name the
 server's configuration file with --config; `strowger serve` logs which one it uses. A running
-server follows within a second.";
+server follows within a second. Root works as the user who owns the directory.";
 
 #[derive(Args)]
 pub struct DataDir {
@@ -241,8 +293,21 @@ pub struct DataDir {
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
     /// The server's configuration file: its data_dir counts, from where the file is
+    /// [default: /etc/strowger/strowger.toml, if it exists and ./data does not]
     #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    config: Option<PathBuf>,
+}
+
+impl DataDir {
+    /// The configuration file that is meant: the one named, or that of an installed server if none is named
+    /// and there is no data directory here.
+    pub fn config(&self) -> Option<&Path> {
+        match (&self.config, &self.data_dir) {
+            (Some(file), _) => Some(file),
+            (None, None) if !Path::new("data").exists() => file::installed(),
+            (None, _) => None,
+        }
+    }
 }
 
 #[derive(Args)]
@@ -266,6 +331,7 @@ Examples:
   strowger ctl bindings --aor alice@example.com --output json
   strowger ctl status --config /etc/strowger/strowger.toml    at the admin address of that file
   strowger ctl reload --admin 127.0.0.1:8080
+  strowger ctl refused --about alice
   strowger ctl nodes
   strowger ctl drain 192.0.2.11:5060";
 
@@ -278,14 +344,27 @@ pub struct CtlArgs {
     #[arg(long, global = true, value_name = "ADDR:PORT")]
     pub admin: Option<String>,
     /// The server's configuration file: its [admin] says where the API listens and which token it asks for
+    /// [default: /etc/strowger/strowger.toml, if it exists]
     #[arg(long, global = true, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    config: Option<PathBuf>,
     /// File with the bearer token, if the server asks for one [default: that of --config]
     #[arg(long, global = true, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     /// Form of the answer
     #[arg(long, global = true, value_enum, default_value = "table")]
     pub output: Output,
+}
+
+impl CtlArgs {
+    /// The configuration file that is meant: the one named, or that of an installed server if no address is
+    /// named.
+    pub fn config(&self) -> Option<&Path> {
+        match (&self.config, &self.admin) {
+            (Some(file), _) => Some(file),
+            (None, None) => file::installed(),
+            (None, Some(_)) => None,
+        }
+    }
 }
 
 #[derive(Subcommand)]
@@ -323,6 +402,18 @@ pub enum CtlCommand {
         /// Show at most N
         #[arg(long, value_name = "N", default_value_t = 1000)]
         limit: usize,
+    },
+    /// [serve] The latest requests that were refused because of who sent them or where they would go
+    Refused {
+        /// Only those from this address
+        #[arg(long, value_name = "ADDR")]
+        source: Option<String>,
+        /// Only those whose address-of-record or target contains TEXT
+        #[arg(long, value_name = "TEXT")]
+        about: Option<String>,
+        /// Show at most N
+        #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
+        limit: u16,
     },
     /// Certificates of TLS listeners: names, expiry, kind of key, which domains each is for
     Certificates,

@@ -13,8 +13,8 @@ use std::process::ExitCode;
 /// The address of the admin API, and the access that the server's configuration file describes if one is
 /// named.
 fn address(args: &CtlArgs) -> Result<(String, AdminAccess), ExitCode> {
-    let access = file::load(args.config.as_deref(), &Overrides::default())?.config.admin;
-    let named = args.config.as_deref().map(|file| absolute(file).display().to_string()).unwrap_or_default();
+    let access = file::load(args.config(), &Overrides::default())?.config.admin;
+    let named = args.config().map(|file| absolute(file).display().to_string()).unwrap_or_default();
     let address = match (&args.admin, access.listen) {
         (Some(written), _) => written.clone(),
         (None, Some(listen)) if listen.port() == 0 => {
@@ -65,6 +65,9 @@ pub fn run(args: &CtlArgs) -> ExitCode {
         CtlCommand::Trunks => Command::Trunks,
         CtlCommand::Connections { transport, peer, limit } => {
             Command::Connections { transport: transport.clone(), peer: peer.clone(), limit: *limit }
+        }
+        CtlCommand::Refused { source, about, limit } => {
+            Command::Refused { source: source.clone(), about: about.clone(), limit: usize::from(*limit) }
         }
         CtlCommand::Certificates => Command::Certificates,
         CtlCommand::Drain { node: None, all } => Command::Drain { all: *all },

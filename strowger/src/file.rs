@@ -25,6 +25,14 @@ impl ConfigFile {
     }
 }
 
+/// The configuration of an installed server, which `user` and `ctl` mean where they are not told otherwise.
+const INSTALLED: &str = "/etc/strowger/strowger.toml";
+
+/// [`INSTALLED`], if it is there.
+pub fn installed() -> Option<&'static Path> {
+    Some(Path::new(INSTALLED)).filter(|file| file.exists())
+}
+
 /// Reads the file, if there is one, and applies the options. Errors are written out, and the exit code is
 /// returned.
 pub fn load(file: Option<&Path>, overrides: &Overrides) -> Result<Loaded, ExitCode> {

@@ -3,11 +3,14 @@
 // A reader may close the pipe: `say` handles that, `println!` panics.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod backup;
 mod balance;
 mod check;
 mod cli;
 mod ctl;
 mod file;
+mod owner;
+mod pages;
 mod serve;
 mod terminal;
 mod tune;
@@ -30,12 +33,16 @@ fn main() -> ExitCode {
         cli::Command::Serve(args) => serve::run(&args),
         cli::Command::User { command } => user::run(&command),
         cli::Command::Ctl(args) => ctl::run(&args),
+        cli::Command::Backup { file, data } => backup::write(&file, &data),
+        cli::Command::Restore { file, replace, data } => backup::read(&file, &data, replace),
         cli::Command::Check(file) => check::run(&file),
         cli::Command::Balance(args) => balance::run(&args),
         cli::Command::Load(args) => load_runner::run(&args),
         cli::Command::LoadCompare(args) => load_runner::compare(&args),
         cli::Command::Lab { command } => lab_runner::run(&command),
         cli::Command::Tune(args) => tune::run(&args),
+        cli::Command::Completions { shell } => pages::completions(shell),
+        cli::Command::Manual { folder } => pages::manual(&folder),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `strowger user`: subscribers, in the file that a server may be running on.
 
 use crate::cli::{DataDir, Output, Preferred, UserCommand};
+use crate::owner::become_owner;
 use crate::{fail, file, terminal};
 use control::config::{Config, Overrides};
 use control::say;
@@ -71,12 +72,12 @@ fn parse(name: &str) -> Result<UserName, Failure> {
 /// The configuration that the options mean, by the rules of `serve`.
 fn configuration(data: &DataDir) -> Result<Config, Failure> {
     let overrides = Overrides { data_dir: data.data_dir.clone(), ..Overrides::default() };
-    Ok(file::load(data.config.as_deref(), &overrides).map_err(Failure::Config)?.config)
+    Ok(file::load(data.config(), &overrides).map_err(Failure::Config)?.config)
 }
 
 /// Says of which of these domains users will be refused, if a configuration file names others alone.
 fn say_unserved(domains: &[&str], config: &Config, data: &DataDir) {
-    let Some(file) = &data.config else { return };
+    let Some(file) = data.config() else { return };
     // In lower case, both.
     let served: BTreeSet<&str> = config.server.domains.iter().map(String::as_str).collect();
     let unserved: Vec<&str> = domains.iter().copied().filter(|domain| !served.contains(domain)).collect();
@@ -101,13 +102,22 @@ fn say_unserved(domains: &[&str], config: &Config, data: &DataDir) {
 /// Says which data directory is changed where only a file names it: a server may have been started with
 /// that file and another directory.
 fn say_where(data: &DataDir, dir: &Path) {
-    if data.data_dir.is_none() && data.config.is_some() {
+    if data.data_dir.is_none() && data.config().is_some() {
         let dir = absolute(dir);
         say::err(format_args!(
             "in the data directory {}; if the server has --data-dir, give the same here",
             dir.display()
         ));
     }
+}
+
+/// Goes on as the owner of the data directory, if this is root: files that root made would be closed to the
+/// server.
+fn as_owner(dir: &Path) -> Result<(), Failure> {
+    become_owner(dir).map_err(|error| {
+        let dir = absolute(dir);
+        Failure::Said(format!("cannot become the owner of {}: {error}; run this as that user", dir.display()))
+    })
 }
 
 /// The subscribers for commands that only look or remove: nothing is made for them.
@@ -117,6 +127,7 @@ fn existing(data: &DataDir) -> Result<Subscribers, Failure> {
     let whole = whole.display();
     let mend = "name the server's with --data-dir DIR or --config FILE";
     if Subscribers::are_in(&dir) {
+        as_owner(&dir)?;
         return Ok(Subscribers::open_existing(&dir)?);
     }
     let what = match dir.exists() {
@@ -129,7 +140,7 @@ fn existing(data: &DataDir) -> Result<Subscribers, Failure> {
 /// Refuses to make the default data directory: without --data-dir and --config the command is probably run in
 /// a folder that is not the server's.
 fn refuse_unnamed(config: &Config, data: &DataDir) -> Result<(), Failure> {
-    if data.data_dir.is_some() || data.config.is_some() || config.server.data_dir.exists() {
+    if data.data_dir.is_some() || data.config().is_some() || config.server.data_dir.exists() {
         return Ok(());
     }
     Err(Failure::Said(format!(
@@ -145,6 +156,7 @@ fn refuse_unnamed(config: &Config, data: &DataDir) -> Result<(), Failure> {
 fn made(config: &Config, data: &DataDir) -> Result<Subscribers, Failure> {
     let dir = &config.server.data_dir;
     let fresh = !dir.exists();
+    as_owner(dir)?;
     let subscribers = Subscribers::open(dir)?;
     if fresh {
         say::err(format_args!("made the data directory {}", absolute(dir).display()));

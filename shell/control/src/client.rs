@@ -4,7 +4,7 @@ mod streams;
 
 use crate::admin::{
     Audit, BalancedNode, Binding, Call, CertificateStatus, Connection, Draining, Listing, NodeOrder, Nodes,
-    Page, Refusal, Role, State, Status, TrunkTarget, uptime,
+    Page, Refusal, RefusedRequest, Role, State, Status, TrunkTarget, uptime,
 };
 use crate::config::{ConfigError, ReloadReport};
 use crate::log::{LONGEST_SHOWN, Safe};
@@ -44,6 +44,15 @@ pub enum Command {
         /// Those to this address, with a port or without.
         peer: Option<String>,
         /// How many at most.
+        limit: usize,
+    },
+    /// Requests that were refused.
+    Refused {
+        /// Those from this address.
+        source: Option<String>,
+        /// Those whose address-of-record or target contains this.
+        about: Option<String>,
+        /// How many at most, 1 to 1000.
         limit: usize,
     },
     /// Certificates of TLS listeners.
@@ -231,6 +240,19 @@ impl Client {
         self.get("/v1/connections", &query)
     }
 
+    /// The latest requests that were refused.
+    pub fn refused(
+        &self,
+        source: Option<&str>,
+        about: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<RefusedRequest>, ClientError> {
+        let mut query = vec![("limit", limit.to_string())];
+        query.extend(source.map(|source| ("source", source.to_owned())));
+        query.extend(about.map(|about| ("about", about.to_owned())));
+        self.get("/v1/refused", &query)
+    }
+
     /// The certificates of TLS listeners.
     pub fn certificates(&self) -> Result<Listing<CertificateStatus>, ClientError> {
         self.get("/v1/certificates", &[])
@@ -392,6 +414,11 @@ pub fn run(
                 false => Ok(()),
             }
         }
+        Command::Refused { source, about, limit } => {
+            let fetch = |_: &Page| client.refused(source.as_deref(), about.as_deref(), *limit);
+            let head = ["AGO", "SOURCE", "ABOUT", "TIMES", "REASON"];
+            list(fetch, head, refused_row, (output, usize::MAX), out).map(drop)
+        }
         Command::Certificates => show_certificates(client, output, out),
     }
 }
@@ -411,6 +438,12 @@ fn show<T: Serialize>(
         }
     }
     Ok(())
+}
+
+fn refused_row(refused: &RefusedRequest) -> [String; 5] {
+    let ago = uptime(refused.ago_s);
+    // A reason is a sentence of ours that tells what to do, so it is shown whole.
+    [ago, cell(&refused.source), cell(&refused.about), refused.times.to_string(), refused.reason.clone()]
 }
 
 fn show_certificates(client: &Client, output: Output, out: &mut dyn Write) -> Result<(), ClientError> {

@@ -31,6 +31,9 @@ pub(crate) trait SubscriberTable: Send {
     /// How many there are.
     fn count(&self) -> Result<u64>;
 
+    /// Writes the whole database, as it is at one moment, to a file that does not exist.
+    fn copy_to(&self, path: &Path) -> Result<()>;
+
     /// Calls `f` with every subscriber (of `domain`, if given) in order of name and domain, until `f` breaks.
     fn list(&self, domain: Option<&str>, f: &mut dyn FnMut(Subscriber) -> ControlFlow<()>) -> Result<()>;
 }
@@ -57,6 +60,11 @@ pub(crate) fn open_for_server(data_dir: &Path) -> Result<Opened> {
 /// Opens the database for a command. `make`: creates it if there is none.
 pub(crate) fn open_for_command(data_dir: &Path, make: bool) -> Result<Box<dyn SubscriberTable>> {
     sqlite::open_for_command(data_dir, make)
+}
+
+/// Looks whether this file is a whole database that this program reads; how many subscribers it has.
+pub(crate) fn check_copy(path: &Path) -> Result<u64> {
+    sqlite::check_copy(path)
 }
 
 /// Whether a data directory has a database.

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+mod backup;
 #[cfg(test)]
 mod bindings;
 mod cache;
@@ -26,6 +27,7 @@ mod store;
 mod subscribers;
 mod user;
 
+pub use backup::{Restored, backup, restore};
 pub use cache::CredentialCache;
 pub use directory::{DATABASE_FILE, SECRET_FILE, load_or_create_secret};
 pub use import::{BadLine, Import, ImportOptions, ImportReport, Prefer, Progress};

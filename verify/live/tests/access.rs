@@ -381,3 +381,34 @@ fn check_refuses_a_source_that_two_trunks_share() {
     assert!(!out.status.success(), "{said}");
     assert!(said.contains("8:11") && said.contains("may_transit"), "{said}");
 }
+
+#[test]
+fn refused_requests_are_listed_with_their_reason() {
+    let server = Setup::new().user("alice", "secret-a").start();
+    let mut link = server.link(Via::Udp);
+    let req = Req::register("alice", &link);
+    assert_eq!(link.ask_as(&req, &Credentials::new("alice", "guessed")).status(), Some(401));
+    let mut other = server.link(Via::Tcp);
+    let req = stranger("INVITE", "sip:+19005551234@carrier.example", &other);
+    assert_eq!(other.status(&req), 403);
+
+    let list = |args: &[&str]| -> Vec<serde_json::Value> {
+        let out = server.ctl(&[&["refused", "--output", "json"], args].concat());
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        serde_json::from_slice(&out.stdout).unwrap()
+    };
+    let all = list(&[]);
+    let shown: Vec<(&str, &str)> =
+        all.iter().map(|r| (r["about"].as_str().unwrap(), r["source"].as_str().unwrap())).collect();
+    let (phone, caller) = (link.local().ip().to_string(), other.local().ip().to_string());
+    assert_eq!(shown, [("sip:+19005551234@carrier.example", &caller[..]), ("alice@example.com", &phone[..])]);
+    assert!(all[0]["reason"].as_str().unwrap().contains("none of our domains"), "{all:?}");
+    assert!(all[1]["reason"].as_str().unwrap().starts_with("wrong password"), "{all:?}");
+    assert_eq!(list(&["--about", "ALICE@"]).len(), 1);
+    assert_eq!(list(&["--source", &caller]).len(), 1);
+    assert_eq!(list(&["--limit", "1"]).len(), 1);
+    let table = String::from_utf8(server.ctl(&["refused"]).stdout).unwrap();
+    assert!(table.lines().nth(1).unwrap().contains(&*caller), "{table}");
+    let bad = server.ctl(&["refused", "--source", "somewhere"]);
+    assert!(String::from_utf8_lossy(&bad.stderr).contains("source is an address"), "{bad:?}");
+}

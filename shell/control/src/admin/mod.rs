@@ -6,6 +6,7 @@
 mod guard;
 mod model;
 mod page;
+mod refused;
 mod routes;
 mod server;
 mod streams;
@@ -17,5 +18,6 @@ pub use model::{
     NodeOrder, Nodes, Page, Records, Refusal, Role, ServeStatus, State, Status, StoreStatus, TrunkTarget,
 };
 pub(crate) use page::uptime;
+pub use refused::{RefusedFilter, RefusedRequest};
 pub use server::{Bound, Server, read_secret};
 pub use streams::{CertificateStatus, Connection, ConnectionFilter};

@@ -1,5 +1,6 @@
 //! What the admin API says, as values: the server fills them in, the client reads them back.
 
+use super::refused::{RefusedFilter, RefusedRequest};
 use super::streams::{CertificateStatus, Connection, ConnectionFilter};
 use crate::config::{ConfigError, ReloadReport};
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,12 @@ pub trait Admin: Send + Sync + 'static {
 
     /// Stream connections, worker by worker. `None` as for bindings.
     fn connections(&self, filter: &ConnectionFilter, page: &Page) -> Option<Listing<Connection>>;
+
+    /// The latest requests that were refused because of who sent them or where they would go, at most `most`.
+    fn refused(&self, filter: &RefusedFilter, most: usize) -> Vec<RefusedRequest> {
+        let _ = (filter, most);
+        Vec::new()
+    }
 
     /// The certificates of TLS listeners, in the order of the configuration.
     fn certificates(&self) -> Vec<CertificateStatus>;

@@ -14,8 +14,12 @@ font-variant-numeric:tabular-nums}tr{border-bottom:1px solid #8884}.alarm{border
 padding:.5rem 1rem;margin:1rem 0}</style></head><body>";
 
 /// Lists that only a server has: path and what the link says.
-const OF_SERVER: &[(&str, &str)] =
-    &[("/v1/bindings", "bindings"), ("/v1/calls", "calls"), ("/v1/trunks", "trunks and other targets")];
+const OF_SERVER: &[(&str, &str)] = &[
+    ("/v1/bindings", "bindings"),
+    ("/v1/calls", "calls"),
+    ("/v1/trunks", "trunks and other targets"),
+    ("/v1/refused", "refused requests"),
+];
 /// Lists that only a balancer has.
 const OF_BALANCER: &[(&str, &str)] = &[("/v1/nodes", "nodes"), ("/v1/nodes/audit", "audit")];
 /// What both have.

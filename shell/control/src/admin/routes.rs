@@ -5,6 +5,7 @@ use super::model::{
     Admin, Draining, Listing, NO_BALANCER, NO_LISTS, NodeOrder, Page, Refusal, State as ServerState,
 };
 use super::page;
+use super::refused::RefusedFilter;
 use super::streams::ConnectionFilter;
 use axum::Router;
 use axum::body::Body;
@@ -49,6 +50,7 @@ pub(super) const ROUTES: &[Entry] = &[
     ("get", "/v1/trunks", || get(trunks)),
     ("get", "/v1/connections", || get(connections)),
     ("get", "/v1/certificates", || get(certificates)),
+    ("get", "/v1/refused", || get(refused)),
     ("post", "/v1/reload", || post(reload)),
     ("post", "/v1/drain", || post(drain)),
     ("get", "/v1/nodes", || get(nodes)),
@@ -240,6 +242,27 @@ async fn connections(
 async fn certificates(State(shared): State<Shared>) -> Result<Response, No> {
     let items = ask(&shared, |admin| admin.certificates()).await?;
     Ok(Json(Listing { items, next: None }).into_response())
+}
+
+/// What refused requests may be asked with.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AskedRefused {
+    source: Option<String>,
+    about: Option<String>,
+    limit: Option<usize>,
+}
+
+async fn refused(
+    State(shared): State<Shared>,
+    asked: Result<Query<AskedRefused>, QueryRejection>,
+) -> Result<Response, No> {
+    let bad = |why: &str| refusal(StatusCode::BAD_REQUEST, why);
+    let Query(AskedRefused { source, about, limit }) = asked.map_err(|error| bad(&error.body_text()))?;
+    let filter = RefusedFilter::parse(source.as_deref(), about.as_deref()).map_err(|why| bad(&why))?;
+    let (_, page) = Asked::checked(Ok(Query(Asked { aor: about, after: None, limit })))?;
+    listed(&shared, move |admin| Some(Listing { items: admin.refused(&filter, page.limit), next: None }))
+        .await
 }
 
 /// What is said to who asks for a page by a mark that ends none.

@@ -1,6 +1,7 @@
 //! The control side of a running server: what the admin API and signals reach.
 
 use super::build;
+use super::refusals::Refusals;
 use super::trunks;
 use crate::METHODS;
 use crate::certificates::{self, Certificates, refuse_unusable};
@@ -9,8 +10,8 @@ use crate::steering::Grade;
 use crate::{bugs, connections, counters};
 use call_log::Counts;
 use control::admin::{
-    Admin, Binding, Call, CertificateStatus, Connection, ConnectionFilter, Listing, Logins, Page, Role,
-    ServeStatus, State, Status, StoreStatus, TrunkTarget,
+    Admin, Binding, Call, CertificateStatus, Connection, ConnectionFilter, Listing, Logins, Page,
+    RefusedFilter, RefusedRequest, Role, ServeStatus, State, Status, StoreStatus, TrunkTarget,
 };
 use control::config::{Config, ConfigError, HostPort, Loaded, Overrides, ReloadReport, plan_reload};
 use control::log::LogHandle;
@@ -46,6 +47,7 @@ pub struct Running {
     pub certificates: Option<Certificates>,
     /// Of call records, if they are kept.
     pub records: Option<Arc<Counts>>,
+    pub refusals: Arc<Refusals>,
 }
 
 /// The control side.
@@ -369,6 +371,10 @@ impl Admin for Control {
 
     fn connections(&self, filter: &ConnectionFilter, page: &Page) -> Option<Listing<Connection>> {
         connections::list(&self.running.handle, filter, page)
+    }
+
+    fn refused(&self, filter: &RefusedFilter, most: usize) -> Vec<RefusedRequest> {
+        self.running.refusals.list(monotonic_now(), filter, most)
     }
 
     fn certificates(&self) -> Vec<CertificateStatus> {

@@ -4,6 +4,7 @@ mod admin;
 mod build;
 mod courier;
 mod records;
+mod refusals;
 mod trunks;
 mod unserved;
 mod world;
@@ -12,8 +13,10 @@ pub use build::METHODS;
 
 use self::admin::{Control, Running};
 use self::courier::Courier;
+use self::refusals::Refusals;
 use self::unserved::Unserved;
 use self::world::{Ask, SharedLedger, World};
+
 use crate::absolute;
 use crate::bugs::Bugs;
 use crate::keys::derive;
@@ -86,6 +89,7 @@ pub fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
         log: startup.log,
         certificates: sockets.certificates,
         records: records.as_ref().map(CallLog::counts),
+        refusals: Arc::clone(&parts.refusals),
     }));
     let admin = startup::start_admin(sockets.admin, control.clone())?;
     control.ready();
@@ -120,6 +124,7 @@ struct Parts {
     node: (sip_transaction::Timers, sip_transaction::Limits, usize),
     common: Arc<sip_node::Common>,
     heard: Arc<sip_node::Heard>,
+    refusals: Arc<Refusals>,
 }
 
 impl Parts {
@@ -132,6 +137,7 @@ impl Parts {
         store: &Store,
     ) -> Parts {
         let config = &loaded.config;
+        let credentials = store.credentials();
         // Milliseconds: two starts, however close, have not the same.
         let epoch = (wall_micros() / 1_000) as u16;
         let secret = Secret { key: derive(&secret_bytes, "nonce"), epoch };
@@ -173,6 +179,10 @@ impl Parts {
             ),
             common: Arc::new(sip_node::Common::new(workers)),
             heard: Arc::default(),
+            refusals: Arc::new(Refusals::new(
+                workers,
+                Box::new(move |user, domain| credentials.is_local_user(user, domain)),
+            )),
         }
     }
 
@@ -195,6 +205,7 @@ impl Parts {
             date: Default::default(),
             ask,
             recorder,
+            refusals: Arc::clone(&self.refusals),
             teller: teller.map(RefCell::new),
         };
         let (timers, transactions, dns_cache) = self.node;

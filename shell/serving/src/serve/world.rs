@@ -1,5 +1,6 @@
 //! What all workers share, as one worker sees it: the services of a node over the shell.
 
+use super::refusals::Refusals;
 use super::trunks;
 use crate::METHODS;
 use crate::throttle::Throttle;
@@ -88,6 +89,7 @@ pub struct World {
     pub date: RefCell<DateText>,
     pub ask: Ask,
     pub recorder: Recorder,
+    pub refusals: Arc<Refusals>,
     /// Of call records, if they are kept.
     pub teller: Option<RefCell<Teller>>,
 }
@@ -218,6 +220,7 @@ impl Services for World {
     }
 
     fn refused(&self, why: Refusal, about: &[u8], source: IpAddr) {
+        self.refusals.note(self.worker, worker_runtime::monotonic_now(), why, about, source);
         if !tracing::enabled!(tracing::Level::DEBUG) {
             return match why {
                 Refusal::Transit => say_no_transit(about, source),
@@ -227,8 +230,7 @@ impl Services for World {
                 _ => say_failed_login(why, about, source),
             };
         }
-        let at = about.iter().rposition(|byte| *byte == b'@');
-        let (user, domain) = at.map_or((&b""[..], about), |at| (&about[..at], &about[at + 1..]));
+        let (user, domain) = split_aor(about);
         let reason = reason(why, self.is_user(user, domain));
         // What the peer wrote last: it may have the form of a field.
         tracing::debug!(%source, about = %Safe(&without_password(about)), "refused: {reason}");
@@ -402,8 +404,14 @@ fn say_failed_login(why: Refusal, about: &[u8], source: IpAddr) {
     }
 }
 
+/// User and domain of an address-of-record; no user where there is no `@`.
+pub(super) fn split_aor(about: &[u8]) -> (&[u8], &[u8]) {
+    let at = about.iter().rposition(|byte| *byte == b'@');
+    at.map_or((&b""[..], about), |at| (&about[..at], &about[at + 1..]))
+}
+
 /// A URI or address-of-record without the password that a URI may have (RFC 3261 section 19.1.1).
-fn without_password(about: &[u8]) -> Cow<'_, [u8]> {
+pub(super) fn without_password(about: &[u8]) -> Cow<'_, [u8]> {
     let parts = about.iter().rposition(|byte| *byte == b'@').and_then(|at| {
         let scheme = about.iter().position(|byte| *byte == b':').filter(|colon| {
             [&b"sip"[..], b"sips"].iter().any(|scheme| scheme.eq_ignore_ascii_case(&about[..*colon]))
@@ -416,7 +424,7 @@ fn without_password(about: &[u8]) -> Cow<'_, [u8]> {
 }
 
 /// What an operator reads of a refusal; `known`: there is such a user.
-const fn reason(why: Refusal, known: bool) -> &'static str {
+pub(super) const fn reason(why: Refusal, known: bool) -> &'static str {
     match why {
         Refusal::WrongCredentials if known => {
             "wrong password, or its hash is for another realm than the one asked for"

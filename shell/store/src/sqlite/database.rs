@@ -57,6 +57,11 @@ impl Database {
         }
     }
 
+    /// Opens a database of any name.
+    pub(crate) fn open_file(path: PathBuf, patience: Patience) -> Result<Database> {
+        Database::connect(path, patience)
+    }
+
     fn connect(path: PathBuf, patience: Patience) -> Result<Database> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&path, flags)

@@ -11,7 +11,7 @@ pub(crate) mod watch;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use location::Result;
+use location::{Kind, Result, StoreError};
 
 use crate::backend::{Opened, SubscriberTable};
 use crate::directory::DATABASE_FILE;
@@ -32,6 +32,21 @@ pub(crate) fn open_for_server(data_dir: &Path) -> Result<Opened> {
 pub(crate) fn open_for_command(data_dir: &Path, make: bool) -> Result<Box<dyn SubscriberTable>> {
     let open = if make { Database::open } else { Database::open_existing };
     Ok(Box::new(UserTable::new(open(data_dir, Patience::COMMAND)?)))
+}
+
+/// See [`check_copy`](crate::backend::check_copy).
+pub(crate) fn check_copy(path: &Path) -> Result<u64> {
+    let database = Database::open_file(path.to_path_buf(), Patience::COMMAND)?;
+    let check = "PRAGMA integrity_check(1)";
+    let said: String = database
+        .connection
+        .query_row(check, [], |row| row.get(0))
+        .map_err(|error| database.error("check it", &error))?;
+    if said != "ok" {
+        let mend = "take another copy";
+        return Err(StoreError::new(Kind::Corrupt, path, format!("SQLite finds: {said}"), mend));
+    }
+    UserTable::new(database).count()
 }
 
 /// See [`is_there`](crate::backend::is_there).

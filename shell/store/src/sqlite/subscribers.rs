@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use location::Result;
+use location::{Kind, Result, StoreError};
 use rusqlite::types::ToSqlOutput;
 use rusqlite::{Connection, Row, TransactionBehavior, params, params_from_iter};
 use sip_auth::{Credentials, Ha1, canonical_user};
@@ -94,6 +94,18 @@ impl SubscriberTable for UserTable {
             .query_row("SELECT count(*) FROM subscriber", [], |row| row.get::<_, i64>(0))
             .map(i64::unsigned_abs)
             .map_err(|error| self.database.error("count the subscribers", &error))
+    }
+
+    fn copy_to(&self, path: &Path) -> Result<()> {
+        let Some(name) = path.to_str() else {
+            let mend = "give the data directory a name in UTF-8";
+            return Err(StoreError::new(Kind::Input, path, "SQLite cannot write to this name", mend));
+        };
+        self.database
+            .connection
+            .execute("VACUUM INTO ?1", [name])
+            .map(drop)
+            .map_err(|error| sql_error(path, "write a copy of the database", &error))
     }
 
     fn list(&self, domain: Option<&str>, f: &mut dyn FnMut(Subscriber) -> ControlFlow<()>) -> Result<()> {

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Make an image of a built program for Docker, Podman and Kubernetes, without anything from a registry.
+#
+#   deploy/image.sh PROGRAM [NAME[:TAG] [FOLDER]]     default: strowger, the version of Cargo.toml, target/image
+#
+# The first of docker, podman and buildah that works makes it; with none, FOLDER has what `docker build` needs.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+program=$(realpath -e "${1:?usage: deploy/image.sh PROGRAM [NAME[:TAG] [FOLDER]]}")
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+name=${2:-strowger:$version}
+out=${3:-target/image}
+say() { printf 'image: %s\n' "$*" >&2; }
+
+authorities=/etc/ssl/certs/ca-certificates.crt
+[ -e "$authorities" ] || { say "there is no $authorities: apt-get install ca-certificates"; exit 1; }
+rm -rf "$out/root"
+mkdir -p "$out/root"/{usr/bin,etc/strowger,etc/ssl/certs,tmp}
+install -d -m 0700 "$out/root/var/lib/strowger"
+cp deploy/image/Containerfile "$out/"
+# Debugging symbols stay with the program that was built.
+strip -o "$out/root/usr/bin/strowger" "$program"
+ldd "$program" | grep -o '/[^ ]*' | while read -r library; do
+    install -D "$(realpath "$library")" "$out/root$library"
+done
+cp "$authorities" "$out/root$authorities"
+cp deploy/packaged.toml "$out/root/etc/strowger/strowger.toml"
+printf 'root:x:0:0::/:/\nstrowger:x:5060:5060::/var/lib/strowger:/\n' >"$out/root/etc/passwd"
+printf 'root:x:0:\nstrowger:x:5060:\n' >"$out/root/etc/group"
+printf 'hosts: files dns\n' >"$out/root/etc/nsswitch.conf"
+if [ "$(id -u)" = 0 ]; then chown -R 5060:5060 "$out/root/var/lib/strowger"; else chmod 0777 "$out/root/var/lib/strowger"; fi
+chmod 1777 "$out/root/tmp"
+
+for builder in docker podman buildah; do
+    command -v "$builder" >/dev/null && "$builder" info >/dev/null 2>&1 || continue
+    say "$builder build -t $name $out"
+    "$builder" build -t "$name" -f "$out/Containerfile" "$out"
+    exit
+done
+say "there is no docker, podman or buildah that works; elsewhere: docker build -t $name -f $out/Containerfile $out"
