@@ -3,18 +3,22 @@
 use crate::name::CallName;
 use core::net::SocketAddr;
 
-/// Ends all dialogs of a call, in [`What::Ended`].
-pub const ALL_DIALOGS: u64 = 0;
+/// No dialog: in [`What::Lives`], the call of the event's name.
+pub const NO_DIALOG: u64 = 0;
+/// The branch of an answer whose target is not known.
+pub const NO_BRANCH: u16 = u16::MAX;
 /// Bytes kept of a text, such as a URI. What is longer is cut.
 pub const TEXT_MAX: usize = 255;
 
 /// What happened to a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Event<'a> {
-    /// The call.
+    /// The call; [`CallName::NONE`] where a dialog names it.
     pub name: CallName,
-    /// When, in microseconds since 1970.
+    /// When, in microseconds of a clock that nobody sets.
     pub at: u64,
+    /// By how many microseconds the time of day since 1970 was ahead of `at` then.
+    pub ahead: i64,
     /// What.
     pub what: What<'a>,
 }
@@ -24,17 +28,25 @@ pub struct Event<'a> {
 pub enum What<'a> {
     /// An INVITE outside of any dialog was accepted for handling.
     Began(Began<'a>),
+    /// An INVITE of a stranger was refused with this status, and nothing of it is kept.
+    Refused(Began<'a>, u16),
     /// The INVITE was sent to a further target: another fork, the next gateway, or where a call is forwarded.
-    Tried(&'a [u8]),
-    /// The caller was told that a callee rings: a provisional response of 180 to 189.
+    Tried(Tried<'a>),
+    /// A callee rings: there is a provisional response of 180 to 189 for the caller. A stranger may have to
+    /// repeat its INVITE to get it.
     Rang,
     /// A 2xx response went to the caller.
     Answered(Answered<'a>),
     /// The INVITE got a final response other than 2xx.
-    Failed(u16, Party),
-    /// A BYE was answered, or nobody answered it. The number is that of the dialog ([`Answered::dialog`]), or
-    /// [`ALL_DIALOGS`].
-    Ended(Party, u64),
+    Failed(Failed),
+    /// The call goes on without this server.
+    Left,
+    /// Something within this dialog ([`Answered::dialog`]) was answered other than a BYE, or [`NO_DIALOG`].
+    Lives(u64),
+    /// A dialog is over.
+    Ended(Ended),
+    /// Nothing but the end of its dialogs concerns the call any more: its name is another one's.
+    Detached,
 }
 
 /// The beginning of a call.
@@ -60,6 +72,42 @@ pub struct Began<'a> {
     pub source: SocketAddr,
     /// Over which transport, as in Via: `UDP`.
     pub transport: &'a [u8],
+    /// It has a To tag, so it may be within a call: of a phone that ignores Record-Route. Unless it is
+    /// answered in a dialog of its own, it begins no call and has no record.
+    pub within: bool,
+}
+
+/// A target of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tried<'a> {
+    /// The Request-URI that was sent.
+    pub target: &'a [u8],
+    /// The name of the trunk that it was sent to; else empty.
+    pub trunk: &'a [u8],
+    /// Tells the branches of an INVITE apart.
+    pub branch: u16,
+}
+
+/// A failure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Failed {
+    /// The status that the caller was told, 300 or above.
+    pub status: u16,
+    /// Whose decision it was.
+    pub by: Party,
+    /// A callee that was given up may answer yet (RFC 3261 section 16.7 step 5).
+    pub late: bool,
+}
+
+/// The end of a dialog: its BYE was answered, or nobody answered it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ended {
+    /// Who sent the BYE.
+    pub by: Party,
+    /// The dialog ([`Answered::dialog`]).
+    pub dialog: u64,
+    /// Microseconds since the BYE came.
+    pub ago: u64,
 }
 
 /// The answer of a call.
@@ -67,12 +115,13 @@ pub struct Began<'a> {
 pub struct Answered<'a> {
     /// The status, 200 to 299.
     pub status: u16,
-    /// Tells the dialogs of a call apart: a hash of Call-ID and callee's tag
-    /// ([`Namer::dialog`](crate::Namer)).
+    /// Names the dialog ([`Namer::dialog`](crate::Namer)).
     pub dialog: u64,
+    /// The branch that was answered ([`Tried::branch`]), or [`NO_BRANCH`].
+    pub branch: u16,
     /// The tag in To.
     pub callee_tag: &'a [u8],
-    /// The Request-URI that was sent to who has answered.
+    /// The Request-URI that was sent to who has answered. If it is empty, that of the branch counts.
     pub target: &'a [u8],
     /// The name of the trunk that it was sent to; else empty.
     pub trunk: &'a [u8],

@@ -4,7 +4,7 @@
 //! length before them (u8). A reader that meets bytes which are no frame knows that the writer got no
 //! further.
 
-use crate::event::{Answered, Began, Event, Party, What, cut};
+use crate::event::{Answered, Began, Ended, Event, Failed, Party, Tried, What, cut};
 use crate::name::CallName;
 use core::hash::Hasher;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -13,7 +13,7 @@ use siphasher::sip::SipHasher13;
 /// Bytes before the event: its length, and the check.
 pub const HEAD: usize = 6;
 /// Bytes of the longest frame.
-pub const FRAME_MAX: usize = HEAD + 1 + 16 + 8 + 10 * 256 + 32;
+pub const FRAME_MAX: usize = HEAD + 1 + 16 + 8 + 8 + 10 * 256 + 32;
 
 const BEGAN: u8 = 1;
 const TRIED: u8 = 2;
@@ -21,6 +21,10 @@ const RANG: u8 = 3;
 const ANSWERED: u8 = 4;
 const FAILED: u8 = 5;
 const ENDED: u8 = 6;
+const REFUSED: u8 = 7;
+const LEFT: u8 = 8;
+const LIVES: u8 = 9;
+const DETACHED: u8 = 10;
 
 /// Why no event could be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,45 +46,18 @@ pub fn write(event: &Event<'_>, out: &mut Vec<u8>) {
         What::Tried(_) => TRIED,
         What::Rang => RANG,
         What::Answered(_) => ANSWERED,
-        What::Failed(..) => FAILED,
-        What::Ended(..) => ENDED,
+        What::Failed(_) => FAILED,
+        What::Ended(_) => ENDED,
+        What::Refused(..) => REFUSED,
+        What::Left => LEFT,
+        What::Lives(_) => LIVES,
+        What::Detached => DETACHED,
     };
     out.push(kind);
     out.extend_from_slice(&event.name.number().to_le_bytes());
     out.extend_from_slice(&event.at.to_le_bytes());
-    match event.what {
-        What::Began(began) => {
-            push_address(began.source, out);
-            let texts = [
-                began.call_id,
-                began.from,
-                began.caller_tag,
-                began.to,
-                began.request_uri,
-                began.asserted,
-                began.user,
-                began.trunk,
-                began.transport,
-            ];
-            texts.into_iter().for_each(|text| push_text(text, out));
-        }
-        What::Tried(target) => push_text(target, out),
-        What::Rang => {}
-        What::Answered(answered) => {
-            out.extend_from_slice(&answered.status.to_le_bytes());
-            out.extend_from_slice(&answered.dialog.to_le_bytes());
-            let texts = [answered.callee_tag, answered.target, answered.trunk, answered.codec];
-            texts.into_iter().for_each(|text| push_text(text, out));
-        }
-        What::Failed(status, by) => {
-            out.extend_from_slice(&status.to_le_bytes());
-            out.push(party_number(by));
-        }
-        What::Ended(by, dialog) => {
-            out.push(party_number(by));
-            out.extend_from_slice(&dialog.to_le_bytes());
-        }
-    }
+    out.extend_from_slice(&event.ahead.to_le_bytes());
+    push_what(&event.what, out);
     let Some((head, body)) = out.get_mut(from..).and_then(|frame| frame.split_at_mut_checked(HEAD)) else {
         return;
     };
@@ -88,6 +65,56 @@ pub fn write(event: &Event<'_>, out: &mut Vec<u8>) {
     let (first, second) = head.split_at_mut(2);
     first.copy_from_slice(&length.to_le_bytes());
     second.copy_from_slice(&check(body).to_le_bytes());
+}
+
+fn push_what(what: &What<'_>, out: &mut Vec<u8>) {
+    match *what {
+        What::Began(began) => push_began(&began, out),
+        What::Refused(began, status) => {
+            out.extend_from_slice(&status.to_le_bytes());
+            push_began(&began, out);
+        }
+        What::Tried(tried) => {
+            out.extend_from_slice(&tried.branch.to_le_bytes());
+            push_text(tried.target, out);
+            push_text(tried.trunk, out);
+        }
+        What::Rang | What::Left | What::Detached => {}
+        What::Answered(answered) => {
+            out.extend_from_slice(&answered.status.to_le_bytes());
+            out.extend_from_slice(&answered.dialog.to_le_bytes());
+            out.extend_from_slice(&answered.branch.to_le_bytes());
+            let texts = [answered.callee_tag, answered.target, answered.trunk, answered.codec];
+            texts.into_iter().for_each(|text| push_text(text, out));
+        }
+        What::Failed(failed) => {
+            out.extend_from_slice(&failed.status.to_le_bytes());
+            out.extend_from_slice(&[party_number(failed.by), u8::from(failed.late)]);
+        }
+        What::Lives(dialog) => out.extend_from_slice(&dialog.to_le_bytes()),
+        What::Ended(ended) => {
+            out.push(party_number(ended.by));
+            out.extend_from_slice(&ended.dialog.to_le_bytes());
+            out.extend_from_slice(&ended.ago.to_le_bytes());
+        }
+    }
+}
+
+fn push_began(began: &Began<'_>, out: &mut Vec<u8>) {
+    out.push(u8::from(began.within));
+    push_address(began.source, out);
+    let texts = [
+        began.call_id,
+        began.from,
+        began.caller_tag,
+        began.to,
+        began.request_uri,
+        began.asserted,
+        began.user,
+        began.trunk,
+        began.transport,
+    ];
+    texts.into_iter().for_each(|text| push_text(text, out));
 }
 
 /// The first event of these bytes, and how many of them it has.
@@ -116,34 +143,44 @@ fn event_of<'a>(reader: &mut Reader<'a>) -> Option<Event<'a>> {
     let kind = reader.byte()?;
     let name = CallName::new(u128::from_le_bytes(reader.array()?));
     let at = u64::from_le_bytes(reader.array()?);
+    let ahead = i64::from_le_bytes(reader.array()?);
     let what = match kind {
-        BEGAN => What::Began(Began {
-            source: reader.address()?,
-            call_id: reader.text()?,
-            from: reader.text()?,
-            caller_tag: reader.text()?,
-            to: reader.text()?,
-            request_uri: reader.text()?,
-            asserted: reader.text()?,
-            user: reader.text()?,
+        BEGAN => What::Began(reader.began()?),
+        REFUSED => {
+            let status = u16::from_le_bytes(reader.array()?);
+            What::Refused(reader.began()?, status)
+        }
+        TRIED => What::Tried(Tried {
+            branch: u16::from_le_bytes(reader.array()?),
+            target: reader.text()?,
             trunk: reader.text()?,
-            transport: reader.text()?,
         }),
-        TRIED => What::Tried(reader.text()?),
         RANG => What::Rang,
         ANSWERED => What::Answered(Answered {
             status: u16::from_le_bytes(reader.array()?),
             dialog: u64::from_le_bytes(reader.array()?),
+            branch: u16::from_le_bytes(reader.array()?),
             callee_tag: reader.text()?,
             target: reader.text()?,
             trunk: reader.text()?,
             codec: reader.text()?,
         }),
-        FAILED => What::Failed(u16::from_le_bytes(reader.array()?), reader.party()?),
-        ENDED => What::Ended(reader.party()?, u64::from_le_bytes(reader.array()?)),
+        FAILED => What::Failed(Failed {
+            status: u16::from_le_bytes(reader.array()?),
+            by: reader.party()?,
+            late: reader.byte()? != 0,
+        }),
+        LEFT => What::Left,
+        DETACHED => What::Detached,
+        LIVES => What::Lives(u64::from_le_bytes(reader.array()?)),
+        ENDED => What::Ended(Ended {
+            by: reader.party()?,
+            dialog: u64::from_le_bytes(reader.array()?),
+            ago: u64::from_le_bytes(reader.array()?),
+        }),
         _ => return None,
     };
-    reader.0.is_empty().then_some(Event { name, at, what })
+    reader.0.is_empty().then_some(Event { name, at, ahead, what })
 }
 
 /// Not a defence against anybody who can write the file.
@@ -195,6 +232,22 @@ impl<'a> Reader<'a> {
         Some(*first)
     }
 
+    fn began(&mut self) -> Option<Began<'a>> {
+        Some(Began {
+            within: self.byte()? != 0,
+            source: self.address()?,
+            call_id: self.text()?,
+            from: self.text()?,
+            caller_tag: self.text()?,
+            to: self.text()?,
+            request_uri: self.text()?,
+            asserted: self.text()?,
+            user: self.text()?,
+            trunk: self.text()?,
+            transport: self.text()?,
+        })
+    }
+
     fn text(&mut self) -> Option<&'a [u8]> {
         let length = usize::from(self.byte()?);
         let (text, rest) = self.0.split_at_checked(length)?;
@@ -234,27 +287,34 @@ mod tests {
             trunk: b"",
             source,
             transport: b"UDP",
+            within: false,
         }
     }
 
     fn event(kind: u8, text: &[u8], at: u64) -> Event<'_> {
         let source = if at & 1 == 0 { "192.0.2.1:5060" } else { "[2001:db8::1]:5062" };
-        let what = match kind % 6 {
+        let by = Party::ALL[usize::from(kind) / 10 % 4];
+        let what = match kind % 10 {
             0 => What::Began(began(text, source.parse().expect("an address"))),
-            1 => What::Tried(text),
+            1 => What::Tried(Tried { target: text, trunk: b"carrier", branch: 258 }),
             2 => What::Rang,
+            5 => What::Refused(began(text, source.parse().expect("an address")), 403),
+            6 => What::Left,
+            7 => What::Lives(at),
+            8 => What::Detached,
             3 => What::Answered(Answered {
                 status: 200,
                 dialog: at,
+                branch: 513,
                 callee_tag: b"t2",
                 target: text,
                 trunk: b"carrier",
                 codec: b"m=audio 4000 RTP/AVP 0",
             }),
-            4 => What::Failed(486, Party::ALL[usize::from(kind) / 6 % 4]),
-            _ => What::Ended(Party::ALL[usize::from(kind) / 6 % 4], at),
+            4 => What::Failed(Failed { status: 486, by, late: at & 1 == 0 }),
+            _ => What::Ended(Ended { by, dialog: at, ago: 7 }),
         };
-        Event { name: CallName::new(u128::from(at) << 64 | 7), at, what }
+        Event { name: CallName::new(u128::from(at) << 64 | 7), at, ahead: -5, what }
     }
 
     #[test]
@@ -269,11 +329,12 @@ mod tests {
         }
         (all.user, all.trunk, all.transport) = (&text, &text, &text);
         let mut out = Vec::new();
-        write(&Event { name: CallName::new(1), at: 2, what: What::Began(all) }, &mut out);
+        let what = What::Refused(all, 403);
+        write(&Event { name: CallName::new(1), at: 2, ahead: 0, what }, &mut out);
         assert!(out.len() <= FRAME_MAX, "{}", out.len());
         let (event, length) = read(&out).expect("a frame");
         assert_eq!(length, out.len());
-        assert!(matches!(event.what, What::Began(began) if began.trunk.len() == TEXT_MAX));
+        assert!(matches!(event.what, What::Refused(began, 403) if began.trunk.len() == TEXT_MAX));
     }
 
     #[test]

@@ -1,56 +1,88 @@
 //! Open calls: events are put together until each call is over.
 
-use crate::event::{ALL_DIALOGS, Event, Party, What};
+mod refusals;
+
+use crate::event::{Answered, Began, Event, Failed, NO_BRANCH, NO_DIALOG, Party, Tried, What};
 use crate::name::CallName;
 use crate::record::{Callee, Record, Source, TARGETS_MAX};
 use core::time::Duration;
+use refusals::Refusals;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Dialogs of a call that are told apart: forks that have answered. Of further ones the last to end ends the
 /// call too early.
 const DIALOGS_MAX: usize = 4;
-/// How long a call without an answer may still be answered after its caller was told that nobody answers:
-/// until its server transaction and those of its branches are over (RFC 3261 section 16.7 step 5).
-const LATE: Duration = Duration::from_secs(40);
 /// Attempts that [`Ledger::events`] repeats.
 const TRIED_MAX: u32 = 64;
+/// Repeated INVITEs that it repeats.
+const JOINED_MAX: u32 = 8;
 /// Open calls looked at by [`Ledger::expire`] in one go.
 const WORK: usize = 256;
+/// Bytes of text that open calls have together at most: what tells them again fits into a book.
+const TEXT_ROOM: usize = 512 << 20;
+/// Bytes that count for a call, and for each of its targets, beside the texts.
+const CALL_BYTES: usize = 512;
+const TARGET_BYTES: usize = 48;
 
 /// How long calls may be open, and how many.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Calls that are open. If there are more, the one that began first is closed.
+    /// Calls that are open. A further one is not followed and has no record. Calls of strangers have half of
+    /// the room.
     pub calls: usize,
     /// Time without an answer or anything else of a call, after which it is closed with status 408.
     pub setup: Duration,
-    /// Time after the answer, after which a call whose end nobody has seen is closed. `None`: never.
+    /// Time after the answer, or after the last that was heard of the call, after which a call whose end
+    /// nobody has seen is closed. `None`: never.
     pub session: Option<Duration>,
+    /// How long a call that has failed may still be answered if a callee was given up: until its server
+    /// transaction and those of its branches are over (RFC 3261 section 16.7 step 5). For as long a repeated
+    /// INVITE belongs to its call.
+    pub late: Duration,
 }
 
 #[derive(Debug)]
 struct Open {
+    /// Its times are those of events until it is closed.
     record: Record,
+    /// By how much the time of day was ahead of these when it began.
+    ahead: i64,
+    /// Of each target in the record: the branch, and the name of the trunk.
+    ways: Vec<(u16, Vec<u8>)>,
     /// Dialogs that were answered and not ended.
     dialogs: Vec<u64>,
-    /// INVITEs that have no final response yet.
-    waiting: u32,
+    /// It began with a To tag ([`Began::within`]).
+    within: bool,
     /// When nobody had answered. A callee may do so yet.
     failed: Option<u64>,
     /// When something was last heard of it.
     heard: u64,
+    /// Bytes that it counts for.
+    bytes: usize,
 }
 
 /// The open calls of a server.
 #[derive(Debug)]
 pub struct Ledger {
-    open: BTreeMap<CallName, Open>,
-    /// In the order of their beginning, with when they are looked at; also of calls that are over.
-    queue: VecDeque<(u64, CallName, u64)>,
+    /// In the order of their beginning.
+    open: BTreeMap<u64, Open>,
+    /// The call that has this name now.
+    names: BTreeMap<CallName, u64>,
+    /// Dialogs and their calls.
+    dialogs: BTreeMap<u64, u64>,
+    /// When open calls are looked at; also some that are over.
+    queue: VecDeque<(u64, u64)>,
     /// Those that nobody has answered, in the order in which that was said; some are over.
-    failed: VecDeque<(u64, CallName)>,
+    failed: VecDeque<(u64, u64)>,
+    refusals: Refusals,
     limits: Limits,
-    closed_early: u64,
+    /// The number of the next call.
+    next: u64,
+    /// Open calls of strangers.
+    strangers: usize,
+    /// Bytes of all open calls.
+    bytes: usize,
+    untracked: u64,
     strays: u64,
 }
 
@@ -59,15 +91,21 @@ impl Ledger {
     pub fn new(limits: Limits) -> Ledger {
         Ledger {
             open: BTreeMap::new(),
+            names: BTreeMap::new(),
+            dialogs: BTreeMap::new(),
             queue: VecDeque::new(),
             failed: VecDeque::new(),
+            refusals: Refusals::default(),
             limits,
-            closed_early: 0,
+            next: 1,
+            strangers: 0,
+            bytes: 0,
+            untracked: 0,
             strays: 0,
         }
     }
 
-    /// New limits, in force from here.
+    /// New limits, in force from here. Calls that are open stay.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
     }
@@ -77,24 +115,24 @@ impl Ledger {
         self.limits
     }
 
-    /// Events from which another ledger gets the calls that are open here. Of a call that several INVITEs
-    /// joined, those count that have no final response.
+    /// Events from which [`Ledger::adopt`] makes the calls that are open here.
     pub fn events(&self, each: &mut dyn FnMut(&Event<'_>)) {
-        let live =
-            |name: &CallName, started: u64| self.open.get(name).filter(|open| open.record.started == started);
-        // In the order of their beginning, in which they are closed if there are too many.
-        for (_, name, started) in &self.queue {
-            if let Some(open) = live(name, *started) {
-                open.events(*name, each);
-            }
+        let live = || self.queue.iter().filter_map(|(_, id)| Some((*id, self.open.get(id)?)));
+        let owns = |id: u64, open: &Open| self.names.get(&open.record.name) == Some(&id);
+        // A name is of the call that is told last with it.
+        for (_, open) in live().filter(|(id, open)| !owns(*id, open)) {
+            open.events(each);
+            let (name, at, ahead) = (open.record.name, open.heard, open.ahead);
+            each(&Event { name, at, ahead, what: What::Detached });
         }
+        live().filter(|(id, open)| owns(*id, open)).for_each(|(_, open)| open.events(each));
     }
 
     /// Whether [`Ledger::expire`] would close a call at `now`, or look at one.
     pub fn is_due(&self, now: u64) -> bool {
         let late = |at: u64, time: Duration| now >= at.saturating_add(micros(time));
-        self.failed.front().is_some_and(|(at, _)| late(*at, LATE))
-            || self.queue.front().is_some_and(|(at, ..)| late(*at, self.limits.setup))
+        self.failed.front().is_some_and(|(at, _)| late(*at, self.limits.late))
+            || self.queue.front().is_some_and(|(at, _)| late(*at, self.limits.setup))
     }
 
     /// How many calls are open.
@@ -107,23 +145,23 @@ impl Ledger {
         self.open.is_empty()
     }
 
-    /// Whether this call is open.
+    /// Whether a call with this name is open.
     pub fn is_open(&self, name: CallName) -> bool {
-        self.open.contains_key(&name)
+        self.names.contains_key(&name)
     }
 
-    /// This ledger as another one has it that heard [`Ledger::events`] of it: it will look at the same calls
-    /// at the same times.
+    /// This ledger as another one has it that adopted [`Ledger::events`] of it: it will look at the same
+    /// calls at the same times.
     pub fn retold(&self) -> Ledger {
         let mut ledger = Ledger::new(self.limits);
-        self.events(&mut |event| ledger.apply(event, &mut Vec::new()));
-        (ledger.closed_early, ledger.strays) = (self.closed_early, self.strays);
+        self.events(&mut |event| ledger.adopt(event));
+        (ledger.untracked, ledger.strays) = (self.untracked, self.strays);
         ledger
     }
 
-    /// Calls that were closed because there were too many.
-    pub const fn closed_early(&self) -> u64 {
-        self.closed_early
+    /// Calls that were not followed because there was no room. They have no record.
+    pub const fn untracked(&self) -> u64 {
+        self.untracked
     }
 
     /// Events of calls that are not open: their beginning was lost, or they were closed before.
@@ -133,137 +171,208 @@ impl Ledger {
 
     /// What happened. Records of calls that are over through it are appended to `done`.
     pub fn apply(&mut self, event: &Event<'_>, done: &mut Vec<Record>) {
-        let Event { name, at, what } = *event;
-        if let What::Began(began) = what {
-            return self.begin(name, at, Source::of(&began), done);
+        let Event { name, at, ahead, what } = *event;
+        match what {
+            What::Began(began) => self.begin(name, (at, ahead), &began, done),
+            What::Refused(began, status) => {
+                let kept = micros(self.limits.late);
+                if self.refusals.is_new(name, at, kept) {
+                    let record =
+                        Record { status, ended_by: Party::Server, ..fresh(name, at, Source::of(&began)) };
+                    done.push(set_to_day(record, ahead));
+                }
+            }
+            What::Ended(ended) => match self.of_dialog(ended.dialog) {
+                Some(id) => self.end(id, ended.dialog, at.saturating_sub(ended.ago), ended.by, done),
+                None => self.strays += 1,
+            },
+            What::Lives(dialog) => {
+                let id =
+                    if dialog == NO_DIALOG { self.names.get(&name).copied() } else { self.of_dialog(dialog) };
+                if let Some(open) = id.and_then(|id| self.open.get_mut(&id)) {
+                    open.heard = open.heard.max(at);
+                }
+            }
+            What::Detached => {
+                self.names.remove(&name);
+            }
+            What::Tried(_) | What::Rang | What::Answered(_) | What::Failed(_) | What::Left => {
+                self.of_call(name, at, &what, done);
+            }
         }
-        let Some(open) = self.open.get_mut(&name) else {
+    }
+
+    /// The same for an event of [`Ledger::events`]: an open call stays open whatever there is room for.
+    pub fn adopt(&mut self, event: &Event<'_>) {
+        let Event { name, at, ahead, what } = *event;
+        let What::Began(began) = what else { return self.apply(event, &mut Vec::new()) };
+        let repeated = self.names.get(&name).and_then(|id| self.open.get_mut(id));
+        match repeated.filter(|open| open.record.started == at && open.ahead == ahead) {
+            Some(open) => open.record.joined = open.record.joined.saturating_add(1),
+            None => self.insert(fresh(name, at, Source::of(&began)), ahead, began.within),
+        }
+    }
+
+    /// Something happened to the call that has a name.
+    fn of_call(&mut self, name: CallName, at: u64, what: &What<'_>, done: &mut Vec<Record>) {
+        let id = self.names.get(&name).copied();
+        let Some((id, open)) = id.and_then(|id| Some((id, self.open.get_mut(&id)?))) else {
             self.strays += 1;
             return;
         };
         open.heard = open.heard.max(at);
-        let record = &mut open.record;
-        let over = match what {
-            What::Began(_) => false,
-            What::Tried(target) => {
-                record.tried = record.tried.saturating_add(1);
-                if record.targets.len() < TARGETS_MAX {
-                    record.targets.push(target.to_vec());
-                }
-                false
+        match what {
+            What::Tried(tried) => {
+                let room = self.bytes < TEXT_ROOM;
+                self.bytes += open.try_target(tried, room);
             }
             What::Rang => {
-                record.ringing.get_or_insert(at);
-                false
+                open.record.ringing.get_or_insert(at);
             }
-            What::Answered(answered) => {
-                open.waiting = open.waiting.saturating_sub(1);
-                if open.dialogs.len() < DIALOGS_MAX && !open.dialogs.contains(&answered.dialog) {
-                    open.dialogs.push(answered.dialog);
-                }
-                if record.answered.is_none() {
-                    record.answered = Some(at);
-                    open.failed = None;
-                    (record.status, record.callee) = (answered.status, Callee::of(&answered));
-                }
-                false
-            }
-            What::Failed(status, by) => {
-                open.waiting = open.waiting.saturating_sub(1);
-                let over = open.waiting == 0 && record.answered.is_none();
-                if over {
-                    (record.status, record.ended_by) = (status, by);
-                }
-                if over && by == Party::Timeout {
+            What::Answered(answered) => self.answer(id, answered, at),
+            What::Failed(failed) if open.record.answered.is_none() => {
+                (open.record.status, open.record.ended_by) = (failed.status, failed.by);
+                if failed.late {
                     open.failed = Some(at);
-                    self.failed.push_back((at, name));
+                    self.failed.push_back((at, id));
+                } else {
+                    self.close(id, at, done);
                 }
-                over && by != Party::Timeout
             }
-            What::Ended(by, dialog) => {
-                open.dialogs.retain(|other| *other != dialog && dialog != ALL_DIALOGS);
-                record.ended_by = by;
-                open.dialogs.is_empty() && record.answered.is_some()
+            What::Left => {
+                open.record.ended_by = Party::Timeout;
+                self.close(id, at, done);
             }
-        };
-        if over {
-            self.close(name, at, done);
+            _ => {}
         }
     }
 
-    fn begin(&mut self, name: CallName, at: u64, source: Source, done: &mut Vec<Record>) {
-        if let Some(failed) = self.open.get(&name).and_then(|open| open.failed) {
-            // The caller tries again.
-            self.close(name, failed, done);
-        }
-        if let Some(open) = self.open.get_mut(&name) {
-            open.record.joined = open.record.joined.saturating_add(1);
-            open.waiting = open.waiting.saturating_add(1);
-            return;
-        }
-        while self.open.len() >= self.limits.calls.max(1) {
-            let Some((_, first, started)) = self.queue.pop_front() else { break };
-            if self.open.get(&first).is_some_and(|open| open.record.started == started) {
-                self.closed_early += 1;
-                self.give_up(first, at, done);
+    fn answer(&mut self, id: u64, answered: &Answered<'_>, at: u64) {
+        let other = self.of_dialog(answered.dialog).filter(|other| *other != id);
+        let Some(open) = self.open.get_mut(&id) else { return };
+        match other {
+            None => {
+                let before = open.bytes;
+                let new = open.answer(answered, at);
+                self.bytes += open.bytes - before;
+                if let Some(dialog) = new {
+                    self.dialogs.insert(dialog, id);
+                }
+            }
+            Some(_) if open.record.answered.is_some() => {}
+            // It was within that dialog, of a phone that ignores Record-Route: no call of its own.
+            Some(other) => {
+                self.remove(id);
+                if let Some(open) = self.open.get_mut(&other) {
+                    open.heard = open.heard.max(at);
+                }
             }
         }
-        let record = Record {
-            name,
-            source,
-            started: at,
-            ringing: None,
-            answered: None,
-            ended: at,
-            status: 408,
-            ended_by: Party::Timeout,
-            callee: Callee::default(),
-            targets: Vec::new(),
-            tried: 0,
-            joined: 0,
-        };
-        self.open.insert(name, Open { record, dialogs: Vec::new(), waiting: 1, failed: None, heard: at });
-        self.queue.push_back((at, name, at));
+    }
+
+    /// The call that has this dialog.
+    fn of_dialog(&self, dialog: u64) -> Option<u64> {
+        self.dialogs.get(&dialog).copied()
+    }
+
+    fn end(&mut self, id: u64, dialog: u64, at: u64, by: Party, done: &mut Vec<Record>) {
+        self.dialogs.remove(&dialog);
+        let Some(open) = self.open.get_mut(&id) else { return };
+        open.dialogs.retain(|other| *other != dialog);
+        open.record.ended_by = by;
+        open.heard = open.heard.max(at);
+        if open.dialogs.is_empty() {
+            self.close(id, at, done);
+        }
+    }
+
+    fn begin(&mut self, name: CallName, (at, ahead): (u64, i64), began: &Began<'_>, done: &mut Vec<Record>) {
+        let source = Source::of(began);
+        if let Some(id) = self.names.get(&name).copied()
+            && let Some(open) = self.open.get_mut(&id)
+        {
+            if let Some(failed) = open.failed {
+                // The caller tries again.
+                self.close(id, failed, done);
+            } else if open.is_repeated(at, &source, self.limits.late) {
+                open.record.joined = open.record.joined.saturating_add(1);
+                return;
+            }
+        }
+        // If one with this name is open nevertheless, nothing but its BYE concerns it any more.
+        self.names.remove(&name);
+        let most = self.limits.calls.max(1);
+        let full = self.open.len() >= most || self.bytes >= TEXT_ROOM;
+        if full || source.is_stranger() && self.strangers >= most.div_ceil(2) {
+            self.untracked += 1;
+            return;
+        }
+        self.insert(fresh(name, at, source), ahead, began.within);
+    }
+
+    fn insert(&mut self, record: Record, ahead: i64, within: bool) {
+        let (id, name, at) = (self.next, record.name, record.started);
+        self.next += 1;
+        self.strangers += usize::from(record.source.is_stranger());
+        let bytes = record.source.length() + CALL_BYTES;
+        self.bytes += bytes;
+        let (ways, dialogs) = (Vec::new(), Vec::new());
+        let open = Open { record, ahead, ways, dialogs, within, failed: None, heard: at, bytes };
+        self.open.insert(id, open);
+        self.names.insert(name, id);
+        self.queue.push_back((at, id));
         // One long call keeps the entries behind it, of calls that are over, from being dropped at the front.
         if self.queue.len() > 2 * self.open.len() + 64 {
             let open = &self.open;
-            self.queue.retain(|(_, name, started)| {
-                open.get(name).is_some_and(|open| open.record.started == *started)
-            });
+            self.queue.retain(|(_, id)| open.contains_key(id));
         }
     }
 
-    fn close(&mut self, name: CallName, at: u64, done: &mut Vec<Record>) {
-        if let Some(mut open) = self.open.remove(&name) {
-            // Clocks are set back, too.
-            open.record.ended = at.max(open.record.started);
-            done.push(open.record);
+    fn close(&mut self, id: u64, at: u64, done: &mut Vec<Record>) {
+        let Some(mut open) = self.remove(id) else { return };
+        if open.within && open.record.answered.is_none() {
+            return;
         }
+        open.record.ended = at.max(open.record.answered.unwrap_or(open.record.started));
+        done.push(set_to_day(open.record, open.ahead));
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Open> {
+        let open = self.open.remove(&id)?;
+        for dialog in &open.dialogs {
+            self.dialogs.remove(dialog);
+        }
+        if self.names.get(&open.record.name) == Some(&id) {
+            self.names.remove(&open.record.name);
+        }
+        self.strangers = self.strangers.saturating_sub(usize::from(open.record.source.is_stranger()));
+        self.bytes = self.bytes.saturating_sub(open.bytes);
+        Some(open)
     }
 
     /// Closes a call whose end nobody has seen.
-    fn give_up(&mut self, name: CallName, at: u64, done: &mut Vec<Record>) {
-        if let Some(open) = self.open.get_mut(&name) {
+    fn give_up(&mut self, id: u64, at: u64, done: &mut Vec<Record>) {
+        if let Some(open) = self.open.get_mut(&id) {
             open.record.ended_by = Party::Timeout;
         }
-        self.close(name, at, done);
+        self.close(id, at, done);
     }
 
     /// Closes calls whose time is over at `now`, a bounded number. Answers whether there may be more.
     pub fn expire(&mut self, now: u64, done: &mut Vec<Record>) -> bool {
         for _ in 0..WORK {
-            let Some(&(failed, name)) = self.failed.front() else { break };
-            if now < failed.saturating_add(micros(LATE)) {
+            let Some(&(failed, id)) = self.failed.front() else { break };
+            if now < failed.saturating_add(micros(self.limits.late)) {
                 break;
             }
             self.failed.pop_front();
-            if self.open.get(&name).is_some_and(|open| open.failed == Some(failed)) {
-                self.close(name, failed, done);
+            if self.open.get(&id).is_some_and(|open| open.failed == Some(failed)) {
+                self.close(id, failed, done);
             }
         }
         for _ in 0..WORK.min(self.queue.len()) {
-            let Some(&(looked, name, started)) = self.queue.front() else { return false };
-            let Some(open) = self.open.get(&name).filter(|open| open.record.started == started) else {
+            let Some(&(looked, id)) = self.queue.front() else { return false };
+            let Some(open) = self.open.get(&id) else {
                 self.queue.pop_front();
                 continue;
             };
@@ -273,12 +382,12 @@ impl Ledger {
             self.queue.pop_front();
             let until = match (open.record.answered, self.limits.session) {
                 (None, _) => Some(open.heard.saturating_add(micros(self.limits.setup))),
-                (Some(answered), Some(session)) => Some(answered.saturating_add(micros(session))),
+                (Some(_), Some(session)) => Some(open.heard.saturating_add(micros(session))),
                 (Some(_), None) => None,
             };
             match until {
-                Some(until) if until <= now => self.give_up(name, now, done),
-                _ => self.queue.push_back((now, name, started)),
+                Some(until) if until <= now => self.give_up(id, now, done),
+                _ => self.queue.push_back((now, id)),
             }
         }
         self.queue.len() > WORK
@@ -286,30 +395,104 @@ impl Ledger {
 }
 
 impl Open {
-    fn events(&self, name: CallName, each: &mut dyn FnMut(&Event<'_>)) {
-        let record = &self.record;
-        let mut say = |at: u64, what: What<'_>| each(&Event { name, at, what });
-        let answered = self.dialogs.len().max(usize::from(record.answered.is_some()));
-        for _ in 0..(self.waiting as usize + answered).clamp(1, DIALOGS_MAX) {
-            say(record.started, What::Began(record.source.began()));
+    /// Whether an INVITE with the name of this call is the one that began it: its sender knows of no response
+    /// yet, because this server was restarted.
+    fn is_repeated(&self, at: u64, source: &Source, within: Duration) -> bool {
+        let since = at.saturating_sub(self.record.started);
+        since <= micros(within) && self.record.source.repeats(source)
+    }
+
+    /// Notes a target, if there is room for its text. Returns the bytes that it takes.
+    fn try_target(&mut self, tried: &Tried<'_>, room: bool) -> usize {
+        self.record.tried = self.record.tried.saturating_add(1);
+        let mut bytes = TARGET_BYTES;
+        if self.record.targets.len() < TARGETS_MAX && room {
+            self.record.targets.push(tried.target.to_vec());
+            self.ways.push((tried.branch, tried.trunk.to_vec()));
+            bytes += tried.target.len() + tried.trunk.len();
         }
-        let targets = record.targets.iter().map(Vec::as_slice).chain(std::iter::repeat(&b""[..]));
-        targets
-            .take(record.tried.min(TRIED_MAX) as usize)
-            .for_each(|target| say(record.started, What::Tried(target)));
+        self.bytes += bytes;
+        bytes
+    }
+
+    /// A callee has answered. Returns its dialog if it is a new one.
+    fn answer(&mut self, answered: &Answered<'_>, at: u64) -> Option<u64> {
+        let record = &mut self.record;
+        if record.answered.is_none() {
+            (record.answered, self.failed) = (Some(at), None);
+            (record.status, record.callee) = (answered.status, Callee::of(answered));
+            // What forwards an INVITE forgets its targets before the last of them can answer.
+            let branch = self.ways.iter().rposition(|(branch, _)| *branch == answered.branch);
+            if let Some(branch) = branch.filter(|_| answered.target.is_empty())
+                && let (Some(target), Some((_, trunk))) = (record.targets.get(branch), self.ways.get(branch))
+            {
+                (record.callee.target, record.callee.trunk) = (target.clone(), trunk.clone());
+            }
+            self.bytes += record.callee.length();
+        }
+        let new = self.dialogs.len() < DIALOGS_MAX && !self.dialogs.contains(&answered.dialog);
+        if new {
+            self.dialogs.push(answered.dialog);
+        }
+        new.then_some(answered.dialog)
+    }
+
+    fn events(&self, each: &mut dyn FnMut(&Event<'_>)) {
+        let record = &self.record;
+        let mut say =
+            |at: u64, what: What<'_>| each(&Event { name: record.name, at, ahead: self.ahead, what });
+        for _ in 0..=record.joined.min(JOINED_MAX) {
+            say(record.started, What::Began(record.source.began(self.within)));
+        }
+        let ways = record.targets.iter().zip(&self.ways);
+        let named = ways.map(|(target, (branch, trunk))| (&target[..], &trunk[..], *branch));
+        let further = std::iter::repeat((&b""[..], &b""[..], NO_BRANCH));
+        for (target, trunk, branch) in named.chain(further).take(record.tried.min(TRIED_MAX) as usize) {
+            say(record.started, What::Tried(Tried { target, trunk, branch }));
+        }
         if let Some(at) = record.ringing {
             say(at, What::Rang);
         }
         if let Some(at) = record.answered {
-            let dialogs = if self.dialogs.is_empty() { &[ALL_DIALOGS][..] } else { &self.dialogs };
-            for dialog in dialogs {
-                say(at, What::Answered(record.callee.answered(record.status, *dialog)));
+            // Only the first one says who has answered.
+            let none = Callee::default();
+            let callees = std::iter::once(&record.callee).chain(std::iter::repeat(&none));
+            for (dialog, callee) in self.dialogs.iter().zip(callees) {
+                say(at, What::Answered(callee.answered(record.status, *dialog)));
             }
         }
         if let Some(at) = self.failed {
-            say(at, What::Failed(record.status, record.ended_by));
+            say(at, What::Failed(Failed { status: record.status, by: record.ended_by, late: true }));
         }
+        say(self.heard, What::Lives(NO_DIALOG));
     }
+}
+
+/// The record of a call that begins.
+fn fresh(name: CallName, at: u64, source: Source) -> Record {
+    Record {
+        name,
+        source,
+        started: at,
+        ringing: None,
+        answered: None,
+        ended: at,
+        status: 408,
+        ended_by: Party::Timeout,
+        callee: Callee::default(),
+        targets: Vec::new(),
+        tried: 0,
+        joined: 0,
+    }
+}
+
+/// A record with the times of the day. They are as far from each other as they were on the clock that nobody
+/// sets.
+fn set_to_day(mut record: Record, ahead: i64) -> Record {
+    let day = |at: u64| at.saturating_add_signed(ahead);
+    (record.started, record.ended) = (day(record.started), day(record.ended));
+    (record.ringing, record.answered) = (record.ringing.map(day), record.answered.map(day));
+    record
 }
 
 fn micros(time: Duration) -> u64 {

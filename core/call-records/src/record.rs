@@ -1,6 +1,6 @@
 //! A finished record.
 
-use crate::event::{Answered, Began, Party};
+use crate::event::{Answered, Began, NO_BRANCH, Party};
 use crate::name::CallName;
 use core::net::SocketAddr;
 
@@ -12,7 +12,7 @@ pub(crate) const TARGETS_MAX: usize = 16;
 /// since 1970.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record {
-    /// The name of the call. A call that failed may be tried again with the same Call-ID and tag: the name
+    /// The name of the call. An INVITE may come again with the same name when its call has failed: the name
     /// and [`Record::started`] together are unique.
     pub name: CallName,
     /// What the INVITE said, and who sent it.
@@ -35,8 +35,7 @@ pub struct Record {
     pub targets: Vec<Vec<u8>>,
     /// How often it was sent to a target.
     pub tried: u32,
-    /// How many INVITEs of this call came, after the first: from a proxy before this server, by a spiral, or
-    /// again after a restart.
+    /// How often the INVITE came again after a restart of this server.
     pub joined: u32,
 }
 
@@ -81,7 +80,30 @@ impl Source {
         }
     }
 
-    pub(crate) fn began(&self) -> Began<'_> {
+    /// Whether an INVITE of this source with the same name is the same one that came again.
+    pub(crate) fn repeats(&self, other: &Source) -> bool {
+        let same = |text: fn(&Source) -> &Vec<u8>| text(self) == text(other);
+        same(|source| &source.user)
+            && same(|source| &source.trunk)
+            && same(|source| &source.from)
+            && same(|source| &source.to)
+            && same(|source| &source.request_uri)
+            && self.address.ip().to_canonical() == other.address.ip().to_canonical()
+    }
+
+    /// Whether the caller is neither one of our users nor behind a trunk.
+    pub(crate) fn is_stranger(&self) -> bool {
+        self.user.is_empty() && self.trunk.is_empty()
+    }
+
+    /// Bytes of its texts.
+    pub(crate) fn length(&self) -> usize {
+        let names = [&self.call_id, &self.from, &self.caller_tag, &self.to, &self.request_uri];
+        let others = [&self.asserted, &self.user, &self.trunk, &self.transport];
+        names.into_iter().chain(others).map(Vec::len).sum()
+    }
+
+    pub(crate) fn began(&self, within: bool) -> Began<'_> {
         Began {
             call_id: &self.call_id,
             from: &self.from,
@@ -93,6 +115,7 @@ impl Source {
             trunk: &self.trunk,
             source: self.address,
             transport: &self.transport,
+            within,
         }
     }
 }
@@ -111,6 +134,11 @@ pub struct Callee {
 }
 
 impl Callee {
+    /// Bytes of its texts.
+    pub(crate) fn length(&self) -> usize {
+        [&self.tag, &self.target, &self.trunk, &self.codec].into_iter().map(Vec::len).sum()
+    }
+
     pub(crate) fn of(answered: &Answered<'_>) -> Callee {
         Callee {
             tag: answered.callee_tag.to_vec(),
@@ -124,6 +152,7 @@ impl Callee {
         Answered {
             status,
             dialog,
+            branch: NO_BRANCH,
             callee_tag: &self.tag,
             target: &self.target,
             trunk: &self.trunk,

@@ -509,6 +509,16 @@ impl Calls {
             || find(to).is_some_and(|e| e.callees.has(from) && e.parts().1 == name)
     }
 
+    /// Whether the tags of a request without our token say that the callee of a call here has sent it.
+    pub fn is_by_callee(&self, request: &Message<'_>) -> bool {
+        let hash = |tag| self.hash(request.call_id(), tag);
+        let (from, to) = (hash(request.from_tag()), hash(request.to_tag()));
+        let has = |caller: u64, callee: u64| {
+            self.table.find(caller, |e| e.hash == caller).is_some_and(|e| e.callees.has(callee))
+        };
+        !has(from, to) && has(to, from)
+    }
+
     /// Whether a request has the tags of a dialog of a call here, and users or hosts in From or To that its
     /// ends do not have: its sender has seen a message of that call.
     pub fn is_forged(&self, request: &Message<'_>) -> bool {

@@ -1,25 +1,41 @@
 //! What is said of calls for their records (crate `call-records`).
 //!
 //! A record has an attempt to call that was admitted: of a user who has proven its name, of a trunk, or of a
-//! stranger who may call. What is challenged, barred or refused for lack of room has none; counters and the
-//! list of refusals tell of those.
+//! stranger who may call. A refused INVITE of a stranger has one as long as there is room. What is challenged
+//! or refused for lack of room has none; counters and the list of refusals tell of those.
 
 use crate::admitted::Admitted;
 use crate::calls::DialogKey;
 use crate::services::Services;
 use crate::step::Step;
-use call_records::{ALL_DIALOGS, Answered, Began, CallName, Party, What};
-use sip_message::{Message, Method, Name, NameAddr, Uri, canonical_user};
+use call_records::{Answered, Began, CallName, Ended, Failed, Invite, Party, Tried, What};
+use core::net::SocketAddr;
+use sip_message::{Message, Method, Name, NameAddr, Uri, Via, canonical_user};
+use sip_proxy::context::BranchId;
 use sip_proxy::token::{Dialog, Role};
-use wire::Flow;
+use wire::{Flow, Time};
 
 /// What a request has to do with the record of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Recorded {
     /// It begins one.
     Call(CallName),
-    /// It is a BYE of this sender in this dialog of the call. Whether it had our token.
-    End(CallName, Party, u64, bool),
+    /// It is within this dialog, and ends nothing.
+    Within(u64),
+    /// It is a BYE.
+    End(Ending),
+}
+
+/// A BYE.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ending {
+    by: Party,
+    /// The dialog. Not known of a caller's BYE without our token before it is answered: the dialog is one
+    /// with the callee that it is sent to.
+    dialog: Option<u64>,
+    /// It had our token.
+    proven: bool,
+    came: Time,
 }
 
 impl Recorded {
@@ -27,104 +43,226 @@ impl Recorded {
     pub const fn call(self) -> Option<CallName> {
         match self {
             Recorded::Call(name) => Some(name),
-            Recorded::End(..) => None,
+            Recorded::Within(_) | Recorded::End(_) => None,
         }
     }
 }
 
+/// A branch of an INVITE.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent<'a> {
+    pub branch: BranchId,
+    /// Where it went.
+    pub to: SocketAddr,
+    /// Its Request-URI; empty if that is forgotten.
+    pub uri: &'a [u8],
+    /// The name of its trunk; else empty.
+    pub trunk: &'a [u8],
+}
+
+impl Sent<'_> {
+    const fn number(&self) -> u16 {
+        u16::from_be_bytes([self.branch.target(), self.branch.attempt()])
+    }
+}
+
 impl<S: Services> Step<'_, S> {
-    /// What a request has to do with a record, if records are kept.
-    pub(crate) fn recorded(&self, request: &Message<'_>, dialog: Option<&Dialog>) -> Option<Recorded> {
+    /// What a request from `flow` has to do with a record, if records are kept.
+    pub(crate) fn recorded(
+        &self,
+        flow: Flow,
+        request: &Message<'_>,
+        dialog: Option<&Dialog>,
+    ) -> Option<Recorded> {
         if !self.site.settings().records {
             return None;
         }
-        let namer = self.site.namer();
-        let (from, to) = (request.from_tag(), request.to_tag());
-        let end = |caller, callee, by| {
-            let call_id = request.call_id();
-            Recorded::End(namer.name(call_id, caller), by, namer.dialog(call_id, callee), dialog.is_some())
-        };
         match (request.method(), dialog) {
-            (Method::Invite, None) => Some(Recorded::Call(namer.name(request.call_id(), from))),
-            (Method::Bye, Some(dialog)) if !dialog.by_caller => Some(end(to, from, Party::Callee)),
-            // Without a token nothing tells who sends it; most calls are ended by who began them.
-            (Method::Bye, _) => Some(end(from, to, Party::Caller)),
+            (Method::Invite, None) => Some(Recorded::Call(self.call_of(request, &request.via()))),
+            (Method::Invite | Method::Update, Some(dialog)) => {
+                Some(Recorded::Within(self.dialog_of(request, dialog.by_caller, dialog.callee().remote)))
+            }
+            (Method::Bye, _) => Some(Recorded::End(self.ending(flow, request, dialog))),
             _ => None,
         }
     }
 
+    fn ending(&self, flow: Flow, request: &Message<'_>, dialog: Option<&Dialog>) -> Ending {
+        let (by_caller, callee) = match dialog {
+            Some(dialog) => (dialog.by_caller, Some(dialog.callee().remote)),
+            // Without a token only the table of calls may tell who sends it.
+            None if self.calls.is_by_callee(request) => (false, Some(flow.remote)),
+            None => (true, None),
+        };
+        let by = if by_caller { Party::Caller } else { Party::Callee };
+        let dialog_of = callee.map(|callee| self.dialog_of(request, by_caller, callee));
+        Ending { by, dialog: dialog_of, proven: dialog.is_some(), came: self.now }
+    }
+
+    /// The number of the dialog of a request or response whose From is the caller's, or the callee's.
+    fn dialog_of(&self, message: &Message<'_>, from_caller: bool, callee: SocketAddr) -> u64 {
+        let (from, to) = (message.from_tag(), message.to_tag());
+        let tags = if from_caller { [from, to] } else { [to, from] };
+        self.site.namer().dialog(message.call_id(), tags, callee)
+    }
+
+    /// The name of the call of an INVITE that was sent with this Via, or of a response to it.
+    fn call_of(&self, message: &Message<'_>, via: &Via<'_>) -> CallName {
+        self.site.namer().call(&Invite {
+            call_id: message.call_id(),
+            caller_tag: message.from_tag(),
+            branch: via.branch,
+            host: via.host,
+            port: via.port,
+            sequence: message.cseq(),
+        })
+    }
+
+    /// The same from a response to an INVITE of which only its transaction is kept.
+    pub(crate) fn recorded_of_further(&self, response: &Message<'_>) -> Option<Recorded> {
+        if !self.site.settings().records {
+            return None;
+        }
+        let via = response.values(Name::Via).nth(1).and_then(|value| Via::parse(value).ok())?;
+        Some(Recorded::Call(self.call_of(response, &via)))
+    }
+
     /// An INVITE outside dialogs was accepted.
-    pub(crate) fn record_began(&self, flow: Flow, request: &Message<'_>, a: &Admitted<'_>) {
-        let Some(Recorded::Call(name)) = self.recorded(request, a.dialog.as_ref()) else { return };
-        let settings = self.site.settings();
-        let trunk = a.caller.trunk.and_then(|at| settings.trunks.get(at));
+    pub(crate) fn record_began(&self, flow: Flow, request: &Message<'_>, a: &Admitted<'_>, name: CallName) {
         let mut user = Vec::new();
+        let began = self.began(flow, request, a, &mut user);
+        self.record(name, What::Began(began));
+    }
+
+    fn began<'m>(
+        &'m self,
+        flow: Flow,
+        request: &Message<'m>,
+        a: &Admitted<'_>,
+        user: &'m mut Vec<u8>,
+    ) -> Began<'m> {
+        let trunk = a.caller.trunk.and_then(|at| self.site.settings().trunks.get(at));
         if a.caller.role == Role::Local {
-            push_user(request.from_uri(), &mut user);
+            push_user(request.from_uri(), user);
         }
         let asserted =
             request.values(Name::PAssertedIdentity).next().filter(|_| a.caller.role == Role::Trunk);
-        let began = Began {
+        Began {
             call_id: request.call_id(),
             from: request.from_uri(),
             caller_tag: request.from_tag(),
             to: request.to_uri(),
             request_uri: request.request_uri(),
             asserted: asserted.and_then(|value| NameAddr::parse(value).ok()).map_or(b"", |value| value.uri),
-            user: &user,
+            user,
             trunk: trunk.map_or(b"", |trunk| &trunk.name),
             source: flow.remote,
             transport: flow.transport.via_name().as_bytes(),
-        };
-        self.record(name, What::Began(began));
+            within: !request.to_tag().is_empty(),
+        }
     }
 
     /// An INVITE that was admitted is refused at once.
-    pub(crate) fn record_refused(&self, flow: Flow, request: &Message<'_>, a: &Admitted<'_>, status: u16) {
-        self.record_began(flow, request, a);
-        self.record_failed(self.recorded(request, a.dialog.as_ref()), status);
+    pub(crate) fn record_refused(
+        &self,
+        flow: Flow,
+        request: &Message<'_>,
+        a: &Admitted<'_>,
+        (name, status): (CallName, u16),
+    ) {
+        self.record_began(flow, request, a, name);
+        self.record_failed(Some(Recorded::Call(name)), status, false);
     }
 
-    /// A request got this final response of another one than 2xx, of this server.
-    pub(crate) fn record_failed(&self, recorded: Option<Recorded>, status: u16) {
+    /// A stranger's INVITE is refused at once, and nothing is kept of it.
+    pub(crate) fn record_stranger(
+        &self,
+        flow: Flow,
+        request: &Message<'_>,
+        a: &Admitted<'_>,
+        (name, status): (CallName, u16),
+    ) {
+        // Within a dialog there is no new call.
+        if request.to_tag().is_empty() {
+            let mut user = Vec::new();
+            let began = self.began(flow, request, a, &mut user);
+            self.record(name, What::Refused(began, status));
+        }
+    }
+
+    /// A request got this final response other than 2xx, of this server. `late`: a callee may answer yet.
+    pub(crate) fn record_failed(&self, recorded: Option<Recorded>, status: u16, late: bool) {
         let by = if status == 408 { Party::Timeout } else { Party::Server };
-        self.record_concluded(recorded, status, by);
+        self.record_concluded(recorded, status, (by, late));
     }
 
-    /// A request got this final response, which is `by`'s.
-    pub(crate) fn record_concluded(&self, recorded: Option<Recorded>, status: u16, by: Party) {
+    /// A request got this final response, which is `by`'s. `late`: a callee may answer yet.
+    pub(crate) fn record_concluded(
+        &self,
+        recorded: Option<Recorded>,
+        status: u16,
+        (by, late): (Party, bool),
+    ) {
         match recorded {
             Some(Recorded::Call(name)) if status >= 300 => {
                 // A CANCEL, as nothing else is answered so (RFC 3261 section 21.4.23).
                 let by = if status == 487 { Party::Caller } else { by };
-                self.record(name, What::Failed(status, by));
+                self.record(name, What::Failed(Failed { status, by, late }));
             }
-            Some(Recorded::End(name, by, dialog, proven)) if ends(status, proven) => {
-                self.record(name, What::Ended(by, dialog));
+            Some(Recorded::Within(dialog)) if matches!(status, 200..=299) => {
+                self.record(CallName::NONE, What::Lives(dialog));
             }
-            Some(Recorded::End(..)) => {}
-            Some(Recorded::Call(_)) | None => {}
+            Some(Recorded::End(ending)) if ends(status, ending.proven) => self.record_ended(&ending),
+            Some(Recorded::Call(_) | Recorded::Within(_) | Recorded::End(_)) | None => {}
         }
+    }
+
+    /// A request was answered by this server, and no target of it has said anything. A call is over for the
+    /// one who hung up if the other end cannot be reached. A BYE that was not sent at all, such as one whose
+    /// Max-Breadth is 0, has another status and ends nothing.
+    pub(crate) fn record_unreached(&self, recorded: Option<Recorded>, status: u16, late: bool) {
+        match recorded {
+            Some(Recorded::End(ending)) if ending.proven && matches!(status, 408 | 480 | 500 | 503) => {
+                self.record_ended(&ending);
+            }
+            _ => self.record_failed(recorded, status, late),
+        }
+    }
+
+    fn record_ended(&self, ending: &Ending) {
+        let Some(dialog) = ending.dialog else { return };
+        let ago = u64::try_from(self.now.since(ending.came).as_micros()).unwrap_or(u64::MAX);
+        self.record(CallName::NONE, What::Ended(Ended { by: ending.by, dialog, ago }));
     }
 
     /// The call goes on without this server.
     pub(crate) fn record_left(&self, recorded: Option<Recorded>) {
         if let Some(Recorded::Call(name)) = recorded {
-            self.record(name, What::Ended(Party::Timeout, ALL_DIALOGS));
+            self.record(name, What::Left);
         }
     }
 
-    /// A response other than a failure went back to the sender of an INVITE with this key. Where it was sent:
-    /// the Request-URI, and the name of the trunk.
-    pub(crate) fn record_response(&self, response: &Message<'_>, key: &DialogKey, sent: (&[u8], &[u8])) {
+    /// The INVITE of a call is sent to a target.
+    pub(crate) fn record_tried(&self, recorded: Option<Recorded>, sent: &Sent<'_>) {
+        if let Some(Recorded::Call(name)) = recorded {
+            let tried = Tried { target: sent.uri, trunk: sent.trunk, branch: sent.number() };
+            self.record(name, What::Tried(tried));
+        }
+    }
+
+    /// A response other than a failure went back to the sender of a request with this key.
+    pub(crate) fn record_response(
+        &self,
+        response: &Message<'_>,
+        key: &DialogKey,
+        recorded: Option<Recorded>,
+        sent: &Sent<'_>,
+    ) {
         let status = response.status();
-        if !self.site.settings().records || !matches!(status, 180..=189 | 200..=299) || key.is_within() {
+        let Some(Recorded::Call(name)) = recorded else { return };
+        if !matches!(status, 180..=189 | 200..=299) || !self.calls.is_of(response, key) {
             return;
         }
-        if response.method() != Method::Invite || !self.calls.is_of(response, key) {
-            return;
-        }
-        let name = self.site.namer().name(response.call_id(), response.from_tag());
         if status < 200 {
             return self.record(name, What::Rang);
         }
@@ -132,17 +270,35 @@ impl<S: Services> Step<'_, S> {
         push_codec(response, &mut codec);
         let answered = Answered {
             status,
-            dialog: self.site.namer().dialog(response.call_id(), response.to_tag()),
+            dialog: self.dialog_of(response, true, sent.to),
+            branch: sent.number(),
             callee_tag: response.to_tag(),
-            target: sent.0,
-            trunk: sent.1,
+            target: sent.uri,
+            trunk: sent.trunk,
             codec: &codec,
         };
         self.record(name, What::Answered(answered));
     }
 
+    /// What a BYE without our token, which this response answers, has ended: a dialog with the callee that it
+    /// was sent to.
+    pub(crate) fn recorded_at(
+        &self,
+        recorded: Option<Recorded>,
+        response: &Message<'_>,
+        callee: SocketAddr,
+    ) -> Option<Recorded> {
+        match recorded {
+            Some(Recorded::End(ending)) if ending.dialog.is_none() => {
+                let dialog = Some(self.dialog_of(response, true, callee));
+                Some(Recorded::End(Ending { dialog, ..ending }))
+            }
+            _ => recorded,
+        }
+    }
+
     /// Says something of a call.
-    pub(crate) fn record(&self, name: CallName, what: What<'_>) {
+    fn record(&self, name: CallName, what: What<'_>) {
         self.site.services().record(self.now, name, what);
     }
 }

@@ -50,14 +50,23 @@ impl<S: Services> Step<'_, S> {
         (status, reason): (u16, &[u8]),
         extra: &[u8],
     ) {
+        let recorded = self.recorded(flow, request, a.dialog.as_ref());
+        let call = recorded.and_then(Recorded::call);
+        let stranger = a.caller.role == Role::Stranger;
         // A second record for each retransmission would be wrong too.
-        let recorded = a.caller.role != Role::Stranger
-            && self.recorded(request, a.dialog.as_ref()).and_then(Recorded::call).is_some();
-        if !recorded && a.caller.realm.is_none() {
+        let kept = call.filter(|_| !stranger);
+        match call {
+            Some(name) if stranger => self.record_stranger(flow, request, a, (name, status)),
+            Some(_) => {}
+            None => self.record_failed(recorded, status, false),
+        }
+        if kept.is_none() && a.caller.realm.is_none() {
             return self.refuse(flow, request, status, reason, extra);
         }
-        if self.answer_once(flow, request, (status, reason), extra) && recorded {
-            self.record_refused(flow, request, a, status);
+        if self.answer_once(flow, request, (status, reason), extra)
+            && let Some(name) = kept
+        {
+            self.record_refused(flow, request, a, (name, status));
         }
     }
 

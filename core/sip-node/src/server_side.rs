@@ -2,6 +2,7 @@
 
 use crate::admitted::Admitted;
 use crate::calls::Calls;
+use crate::records::Recorded;
 use crate::replies::RETRY_AFTER;
 use crate::services::Services;
 use crate::shortage::Shortage;
@@ -22,6 +23,8 @@ pub(crate) struct ServerSide {
     pub is_new_call: bool,
     /// Its sender has been sent a 100.
     pub sent_trying: bool,
+    /// What it has to do with the record of a call.
+    pub recorded: Option<Recorded>,
 }
 
 impl<S: Services> Step<'_, S> {
@@ -68,10 +71,12 @@ impl<S: Services> Step<'_, S> {
                 if !receives {
                     self.layer.bound_replies(id, request.bytes().len());
                 }
-                if is_new_call {
-                    self.record_began(flow, request, a);
+                let recorded = self.recorded(flow, request, a.dialog.as_ref());
+                if let Some(Recorded::Call(name)) = recorded {
+                    self.record_began(flow, request, a, name);
                 }
-                Some(ServerSide { id, payer, bounded: !receives, is_new_call, sent_trying: false })
+                let (bounded, sent_trying) = (!receives, false);
+                Some(ServerSide { id, payer, bounded, is_new_call, sent_trying, recorded })
             }
             Err(short) => {
                 self.crowded(flow, request, short.into());
@@ -109,8 +114,8 @@ impl<S: Services> Step<'_, S> {
         extra: &[u8],
     ) {
         self.answer(server.id, request, (flow, always_rport(flow, request)), status, extra);
-        if status >= 200 && server.is_new_call {
-            self.record_failed(self.recorded(request, None), status);
+        if status >= 200 {
+            self.record_failed(server.recorded, status, false);
         }
     }
 }

@@ -144,7 +144,7 @@ pub trait Services {
     }
 
     /// Notes what happens to a call, for its record, if [`Settings::records`](crate::Settings::records) is
-    /// set. The implementation adds the time of day.
+    /// set. The implementation adds the time.
     fn record(&self, now: Time, call: CallName, what: What<'_>) {
         let _ = (now, call, what);
     }

@@ -10,13 +10,13 @@
 //! | 4 | CRC-32 of it |
 //! | 1 | kind |
 //! | 2 + 8 | ring and the position in it after the events; of a look at the clock 0 and the time |
-//! | rest | of events: frames; of limits: three numbers |
+//! | rest | of events: frames; of limits: four numbers; of outputs: their names, with a space between |
 //!
 //! Reading it again gives the same records in the same order. `delivered` says how many of them an output
-//! has.
+//! has. An output gets the records since it was named first, or named again.
 
 use crate::Error;
-use call_records::{Ledger, Limits, Record, frame};
+use call_records::{Event, Ledger, Limits, Record, frame};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -26,12 +26,19 @@ use std::time::Duration;
 const EVENTS: u8 = 1;
 const LOOK: u8 = 2;
 const LIMITS: u8 = 3;
+const OUTPUTS: u8 = 4;
 /// Bytes of a block before its content.
 const HEAD: usize = 4 + 4 + 1 + 2 + 8;
+/// Bytes that a file has at most. What would make it longer is not written.
+const MOST: u64 = 1 << 30;
 /// Bytes of the file that are read at most: more than it ever gets.
-const READ_MAX: u64 = 2 << 30;
+const READ_MAX: u64 = MOST + (1 << 20);
 /// Bytes at which the next file takes the place of this one.
 const FULL: u64 = 64 << 20;
+/// The same where many calls are open: their events at the beginning of a file are shorter.
+const LARGE: u64 = 832 << 20;
+/// Until a repeated INVITE is one of its own, where a file of an earlier version does not say.
+const LATE: Duration = Duration::from_secs(40);
 /// The number of a ring that there is none of: for the events of open calls at the beginning of a file.
 const NO_RING: u16 = u16::MAX;
 
@@ -46,6 +53,8 @@ pub(crate) struct Book {
     records: u64,
     /// Size that it had when it was begun.
     began: u64,
+    /// The outputs that it names, with a space between.
+    outputs: String,
 }
 
 /// What a book says.
@@ -57,6 +66,27 @@ pub(crate) struct Reread {
     pub records: Vec<Record>,
     /// How far the events of each ring are in the book.
     pub positions: BTreeMap<u16, u64>,
+    /// The outputs that the book named last, each with the number of records before it was named.
+    outputs: BTreeMap<String, u64>,
+}
+
+impl Reread {
+    fn empty(limits: Limits) -> Reread {
+        let (records, positions, outputs) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
+        Reread { ledger: Ledger::new(limits), records, positions, outputs }
+    }
+
+    /// The records that were made since this output was named.
+    pub fn since(&self, output: &str) -> usize {
+        let all = self.records.len();
+        self.outputs.get(output).map_or(all, |before| usize::try_from(*before).unwrap_or(all).min(all))
+    }
+
+    fn name_outputs(&mut self, names: &str) {
+        let before = self.records.len() as u64;
+        let since = |name: &str| self.outputs.get(name).copied().unwrap_or(before);
+        self.outputs = names.split_whitespace().map(|name| (name.to_owned(), since(name))).collect();
+    }
 }
 
 impl Book {
@@ -69,10 +99,8 @@ impl Book {
         fs::create_dir_all(folder).map_err(failed)?;
         let mut numbers = numbers(folder).map_err(failed)?;
         let Some(number) = numbers.pop() else {
-            let book = Book::begin(folder, 1, limits, &mut |_| {}).map_err(failed)?;
-            let reread =
-                Reread { ledger: Ledger::new(limits), records: Vec::new(), positions: BTreeMap::new() };
-            return Ok((book, reread));
+            let book = Book::begin((folder, 1), limits, "", &mut |_| {}).map_err(failed)?;
+            return Ok((book, Reread::empty(limits)));
         };
         for old in numbers {
             let _ = fs::remove_file(path(folder, old));
@@ -80,23 +108,27 @@ impl Book {
         let at = path(folder, number);
         let failed = |why| Error::new(&at, "cannot read", why);
         let bytes = regular_file::read(&at, READ_MAX).map_err(failed)?;
-        let (mut reread, size, records) = replay(&bytes, limits);
+        let (mut reread, size) = replay(&bytes, limits);
+        let records = reread.records.len() as u64;
         let file = regular_file::append(&at).map_err(failed)?;
         // A block that was not written to its end.
         file.set_len(size as u64).map_err(failed)?;
-        let mut book = Book { folder: folder.to_owned(), number, file, size: size as u64, records, began: 0 };
+        let (folder, size) = (folder.to_owned(), size as u64);
+        let outputs = reread.outputs.keys().cloned().collect::<Vec<_>>().join(" ");
+        let mut book = Book { folder, number, file, size, records, began: 0, outputs };
         book.set_limits(&mut reread.ledger, limits).map_err(failed)?;
         Ok((book, reread))
     }
 
     fn begin(
-        folder: &Path,
-        number: u64,
+        (folder, number): (&Path, u64),
         limits: Limits,
+        outputs: &str,
         fill: &mut dyn FnMut(&mut Vec<u8>),
     ) -> io::Result<Book> {
         let mut bytes = Vec::new();
         block(LIMITS, (0, 0), &limits_bytes(limits), &mut bytes);
+        block(OUTPUTS, (0, 0), outputs.as_bytes(), &mut bytes);
         let mut frames = Vec::new();
         fill(&mut frames);
         block(EVENTS, (NO_RING, 0), &frames, &mut bytes);
@@ -105,8 +137,8 @@ impl Book {
         let mut file = regular_file::append(&new)?;
         file.write_all(&bytes)?;
         fs::rename(&new, &at)?;
-        let size = bytes.len() as u64;
-        Ok(Book { folder: folder.to_owned(), number, file, size, records: 0, began: size })
+        let (folder, size, outputs) = (folder.to_owned(), bytes.len() as u64, outputs.to_owned());
+        Ok(Book { folder, number, file, size, records: 0, began: size, outputs })
     }
 
     /// Where its files are.
@@ -114,11 +146,28 @@ impl Book {
         &self.folder
     }
 
+    /// Names the outputs that get records from now on. `reread` is what the book says so far.
+    ///
+    /// # Errors
+    /// It could not be written; the book is as before.
+    pub fn name_outputs(&mut self, names: &[&str], reread: &mut Reread) -> io::Result<()> {
+        let mut names = names.to_vec();
+        names.sort_unstable();
+        let names = names.join(" ");
+        if names != self.outputs {
+            self.write(OUTPUTS, (0, 0), names.as_bytes())?;
+            reread.name_outputs(&names);
+            self.outputs = names;
+        }
+        Ok(())
+    }
+
     /// Appends events that a ring had until this position.
     ///
     /// # Errors
     /// They could not be written; the book is as before.
     pub fn append(&mut self, ring: u16, position: u64, frames: &[u8]) -> io::Result<()> {
+        self.check_room(frames.len())?;
         self.write(EVENTS, (ring, position), frames)
     }
 
@@ -127,7 +176,18 @@ impl Book {
     /// # Errors
     /// It could not be written; the book is as before.
     pub fn look(&mut self, now: u64) -> io::Result<()> {
+        self.check_room(0)?;
         self.write(LOOK, (0, now), b"")
+    }
+
+    fn check_room(&self, more: usize) -> io::Result<()> {
+        match self.size + (HEAD + more) as u64 > MOST {
+            true => Err(io::Error::new(
+                io::ErrorKind::StorageFull,
+                "the list of events is full until the records can be written",
+            )),
+            false => Ok(()),
+        }
     }
 
     /// Sets new limits.
@@ -184,7 +244,12 @@ impl Book {
 
     /// Whether the next file is due.
     pub fn is_full(&self) -> bool {
-        self.size > FULL.max(2 * self.began)
+        self.size > FULL.max(2 * self.began).min(LARGE)
+    }
+
+    /// Whether it is so long that it must not wait for an output.
+    pub fn is_at_its_end(&self) -> bool {
+        self.size > LARGE
     }
 
     /// Begins the next file with the calls that are open. Returns the ledger to go on with: reading the file
@@ -194,7 +259,8 @@ impl Book {
     /// It could not be written; this file goes on.
     pub fn turn(&mut self, ledger: &Ledger) -> io::Result<Ledger> {
         let mut fill = |frames: &mut Vec<u8>| ledger.events(&mut |event| frame::write(event, frames));
-        let next = Book::begin(&self.folder, self.number + 1, ledger.limits(), &mut fill)?;
+        let place = (&*self.folder, self.number + 1);
+        let next = Book::begin(place, ledger.limits(), &self.outputs, &mut fill)?;
         let old = path(&self.folder, self.number);
         *self = next;
         // One that is not removed now is removed at the next start.
@@ -237,44 +303,47 @@ fn block(kind: u8, (ring, number): (u16, u64), content: &[u8], out: &mut Vec<u8>
 
 fn limits_bytes(limits: Limits) -> Vec<u8> {
     let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-    let numbers = [limits.calls as u64, micros(limits.setup), limits.session.map_or(u64::MAX, micros)];
+    let session = limits.session.map_or(u64::MAX, micros);
+    let numbers = [limits.calls as u64, micros(limits.setup), session, micros(limits.late)];
     numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
 fn limits_of(bytes: &[u8]) -> Option<Limits> {
     let (calls, rest) = bytes.split_first_chunk::<8>()?;
     let (setup, rest) = rest.split_first_chunk::<8>()?;
-    let session = u64::from_le_bytes(*rest.first_chunk::<8>()?);
+    let (session, rest) = rest.split_first_chunk::<8>()?;
+    let session = u64::from_le_bytes(*session);
+    let late = rest.first_chunk::<8>().map(|late| Duration::from_micros(u64::from_le_bytes(*late)));
     Some(Limits {
         calls: usize::try_from(u64::from_le_bytes(*calls)).unwrap_or(usize::MAX),
         setup: Duration::from_micros(u64::from_le_bytes(*setup)),
         session: (session != u64::MAX).then(|| Duration::from_micros(session)),
+        late: late.unwrap_or(LATE),
     })
 }
 
-/// Reads blocks until one is not whole. Returns what they say, how many bytes they have, and how many records
-/// they give.
-fn replay(bytes: &[u8], limits: Limits) -> (Reread, usize, u64) {
-    let (mut ledger, mut done) = (Ledger::new(limits), Vec::new());
-    let (mut positions, mut at) = (BTreeMap::new(), 0);
+/// Reads blocks until one is not whole. Returns what they say, and how many bytes they have.
+fn replay(bytes: &[u8], limits: Limits) -> (Reread, usize) {
+    let (mut said, mut at) = (Reread::empty(limits), 0);
     while let Some((kind, (ring, number), content, length)) = bytes.get(at..).and_then(first_block) {
         at += length;
         match kind {
+            EVENTS if ring == NO_RING => frames(content, &mut |event| said.ledger.adopt(event)),
             EVENTS => {
-                apply(content, &mut ledger, &mut done);
-                positions.insert(ring, number);
+                apply(content, &mut said.ledger, &mut said.records);
+                said.positions.insert(ring, number);
             }
-            LOOK => while ledger.expire(number, &mut done) {},
+            LOOK => while said.ledger.expire(number, &mut said.records) {},
             LIMITS => {
                 if let Some(limits) = limits_of(content) {
-                    ledger.set_limits(limits);
+                    said.ledger.set_limits(limits);
                 }
             }
+            OUTPUTS => said.name_outputs(&String::from_utf8_lossy(content)),
             _ => {}
         }
     }
-    let records = done.len() as u64;
-    (Reread { ledger, records: done, positions }, at, records)
+    (said, at)
 }
 
 type Block<'a> = (u8, (u16, u64), &'a [u8], usize);
@@ -294,12 +363,16 @@ fn first_block(bytes: &[u8]) -> Option<Block<'_>> {
 }
 
 /// Applies frames. What is no frame ends it.
-pub(crate) fn apply(frames: &[u8], ledger: &mut Ledger, done: &mut Vec<Record>) {
-    let mut rest = frames;
+pub(crate) fn apply(bytes: &[u8], ledger: &mut Ledger, done: &mut Vec<Record>) {
+    frames(bytes, &mut |event| ledger.apply(event, done));
+}
+
+fn frames(bytes: &[u8], each: &mut dyn FnMut(&Event<'_>)) {
+    let mut rest = bytes;
     while let Some(length) = frame::length(rest) {
         // A form that this version does not know, of a newer one, is passed over.
         if let Ok((event, _)) = frame::read(rest) {
-            ledger.apply(&event, done);
+            each(&event);
         }
         rest = rest.get(length..).unwrap_or_default();
     }

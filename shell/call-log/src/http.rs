@@ -2,14 +2,16 @@
 //!
 //! Records wait in numbered files. A batch that the server has answered with 2xx is not sent again, but for
 //! one that was under way when the process was killed: a record has an id by which the server knows it.
-//! Whatever else the server answers, the same batch is sent again later.
+//! If the server says that the batch itself is wrong (400 and others, see [`Answer`]), a smaller one is sent,
+//! until the record that it does not accept is alone. That one is set aside in a file. After any other answer
+//! the same batch is sent again later.
 
 use crate::Error;
-use crate::keeper::Counts;
+use crate::counts::Counts;
 use crate::line::Format;
-use crate::output::{FileOptions, Rotation, numbered, numbers};
+use crate::output::{FileOptions, Rotation, id_of, numbered, numbers};
 use std::fs;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,6 +20,13 @@ use std::time::Duration;
 
 /// Bytes of a batch.
 const BATCH: u64 = 256 << 10;
+/// Records of a batch.
+const LINES: usize = 4_096;
+/// Bytes of records that are set aside. Further ones are not: then all wait.
+const ASIDE: u64 = 16 << 20;
+/// Records that are set aside one after the other. If the server accepts none of these, the fault may be its
+/// own: each further one takes a pause.
+const ROW: u32 = 8;
 /// Bytes of a file of records that wait.
 const FILE: u64 = 8 << 20;
 /// Between two looks for new records.
@@ -61,7 +70,35 @@ pub(crate) struct Poster {
     /// The file that is being sent, and how far it was.
     number: u64,
     offset: u64,
+    /// Records of the next batch at most.
+    lines: usize,
+    /// Records set aside since the server has accepted one.
+    row: u32,
     troubled: bool,
+}
+
+/// What a server says of a batch.
+enum Answer {
+    Accepted,
+    /// With this status: what was sent is wrong.
+    Unfit(u16),
+    /// What was sent is not to blame: the address, the token, the load, or the server.
+    Later(String),
+}
+
+impl Answer {
+    fn of(status: u16) -> Answer {
+        match status {
+            200..=299 => Answer::Accepted,
+            401..=405 | 407 | 408 | 410 | 421 | 423 | 425 | 426 | 428 | 429 => Answer::Later(said(status)),
+            400..=499 => Answer::Unfit(status),
+            _ => Answer::Later(said(status)),
+        }
+    }
+}
+
+fn said(status: u16) -> String {
+    format!("it answers {status}")
 }
 
 impl Poster {
@@ -76,7 +113,8 @@ impl Poster {
         let mut words = text.split_whitespace().filter_map(|word| word.parse::<u64>().ok());
         let (number, offset) = (words.next().unwrap_or(0), words.next().unwrap_or(0));
         let (url, token) = (options.url.clone(), options.token.clone());
-        Ok(Poster { spool, url, token, agent, counts, number, offset, troubled: false })
+        let (lines, row, troubled) = (LINES, 0, false);
+        Ok(Poster { spool, url, token, agent, counts, number, offset, lines, row, troubled })
     }
 
     /// Sends until `over` says that this is the end.
@@ -91,6 +129,7 @@ impl Poster {
                 Ok(false) => PAUSE,
                 Err(why) => {
                     self.counts.refused.fetch_add(1, Ordering::Relaxed);
+                    self.counts.unsent.store(true, Ordering::Relaxed);
                     if !std::mem::replace(&mut self.troubled, true) {
                         log_events::records::call_records_unsent(&self.url, &why);
                     }
@@ -106,6 +145,10 @@ impl Poster {
     /// Sends a batch. Whether there was one.
     fn round(&mut self) -> Result<bool, String> {
         let there = numbers(&self.spool);
+        if there.last().is_some_and(|last| *last < self.number) {
+            // The files were deleted, and begin anew.
+            (self.number, self.offset) = (0, 0);
+        }
         let Some(first) = there.iter().copied().find(|number| *number >= self.number) else {
             return Ok(false);
         };
@@ -113,8 +156,8 @@ impl Poster {
             (self.number, self.offset) = (first, 0);
         }
         let path = numbered(&self.spool, self.number);
-        let (batch, records) =
-            batch(&path, self.offset).map_err(|error| format!("{}: {error}", path.display()))?;
+        let read = batch(&path, &mut self.offset, self.lines);
+        let (batch, records) = read.map_err(|error| format!("{}: {error}", path.display()))?;
         if batch.is_empty() {
             // The last one may still grow.
             if there.last() == Some(&self.number) {
@@ -124,25 +167,70 @@ impl Poster {
             (self.number, self.offset) = (self.number + 1, 0);
             return Ok(true);
         }
-        self.send(&batch)?;
-        self.offset += batch.len() as u64;
-        self.counts.sent.fetch_add(records, Ordering::Relaxed);
-        if std::mem::replace(&mut self.troubled, false) {
-            log_events::records::call_records_sent_again(&self.url);
+        match self.send(&batch) {
+            Answer::Accepted => {
+                self.counts.sent.fetch_add(records as u64, Ordering::Relaxed);
+                self.counts.unsent.store(false, Ordering::Relaxed);
+                if std::mem::replace(&mut self.troubled, false) {
+                    log_events::records::call_records_sent_again(&self.url);
+                }
+                (self.lines, self.row) = ((2 * self.lines).min(LINES), 0);
+                self.advance(batch.len())?;
+            }
+            Answer::Unfit(_) if records > 1 => {
+                self.counts.refused.fetch_add(1, Ordering::Relaxed);
+                self.lines = records / 2;
+            }
+            Answer::Unfit(status) => self.set_aside(&batch, status)?,
+            Answer::Later(why) => return Err(why),
         }
-        self.note().map_err(|error| format!("{}: {error}", position_file(&self.spool).display()))?;
         Ok(true)
     }
 
-    fn send(&self, batch: &[u8]) -> Result<(), String> {
+    /// Keeps a record that the server does not accept in a file, and goes on.
+    fn set_aside(&mut self, line: &[u8], status: u16) -> Result<(), String> {
+        let path = self.spool.with_file_name("refused.jsonl");
+        let id = id_of(line).unwrap_or_default();
+        let append = || -> io::Result<()> {
+            let mut file = regular_file::append(&path)?;
+            if file.metadata()?.len() + line.len() as u64 > ASIDE {
+                return Err(io::Error::new(io::ErrorKind::StorageFull, "too many records were refused"));
+            }
+            file.write_all(line)
+        };
+        append().map_err(|error| {
+            format!(
+                "it answers {status} to record {id}, which cannot be set aside in {}: {error}",
+                path.display()
+            )
+        })?;
+        self.counts.set_aside.fetch_add(1, Ordering::Relaxed);
+        log_events::records::call_record_set_aside(&id, &path.display(), status.into());
+        self.advance(line.len())?;
+        self.row += 1;
+        match self.row > ROW {
+            true => Err(format!("it answers {status} to every record")),
+            false => {
+                self.counts.refused.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            }
+        }
+    }
+
+    /// Notes that this number of bytes need not be sent again.
+    fn advance(&mut self, bytes: usize) -> Result<(), String> {
+        self.offset += bytes as u64;
+        self.note().map_err(|error| format!("{}: {error}", position_file(&self.spool).display()))
+    }
+
+    fn send(&self, batch: &[u8]) -> Answer {
         let mut request = self.agent.post(&self.url).header("Content-Type", "application/x-ndjson");
         if let Some(token) = &self.token {
             request = request.header("Authorization", format!("Bearer {token}"));
         }
-        let answer = request.send(batch).map_err(|error| error.to_string())?;
-        match answer.status().as_u16() {
-            200..=299 => Ok(()),
-            status => Err(format!("it answers {status}")),
+        match request.send(batch) {
+            Ok(answer) => Answer::of(answer.status().as_u16()),
+            Err(error) => Answer::Later(error.to_string()),
         }
     }
 
@@ -158,15 +246,19 @@ fn position_file(spool: &Path) -> PathBuf {
     spool.with_file_name("sent")
 }
 
-/// Whole lines of a file from `offset` on, and how many there are.
-fn batch(path: &Path, offset: u64) -> io::Result<(Vec<u8>, u64)> {
+/// Whole lines of a file from `offset` on, and how many there are: `most` at most.
+fn batch(path: &Path, offset: &mut u64, most: usize) -> io::Result<(Vec<u8>, usize)> {
     let mut file = regular_file::open(path)?;
-    file.seek(SeekFrom::Start(offset))?;
+    if *offset > file.metadata()?.len() {
+        // Another file of this number.
+        *offset = 0;
+    }
+    file.seek(SeekFrom::Start(*offset))?;
     let mut bytes = Vec::new();
     file.take(BATCH).read_to_end(&mut bytes)?;
-    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let ends = || bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').take(most);
+    let (whole, lines) = (ends().last().map_or(0, |(at, _)| at + 1), ends().count());
     bytes.truncate(whole);
-    let lines = bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
     Ok((bytes, lines))
 }
 

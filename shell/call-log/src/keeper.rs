@@ -2,10 +2,14 @@
 
 use crate::Error;
 use crate::book::{Book, Reread, apply, whole_frames};
+use crate::clock::{Clock, Sources};
+use crate::counts::Counts;
 use crate::http::{HttpOptions, Poster};
 use crate::output::{FileOptions, FileOutput, is_among};
 use crate::ring::{self, Reader, Writer};
-use call_records::{CallName, Event, Ledger, Limits, Record, What, frame};
+use crate::teller::Teller;
+use call_records::{Ledger, Limits, Record};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -41,97 +45,10 @@ pub struct Options {
     pub limits: Limits,
     /// Bytes of the ring of each worker.
     pub ring_bytes: usize,
-    /// Microseconds since 1970.
-    pub clock: fn() -> u64,
+    /// Where the time comes from.
+    pub clock: Sources,
     /// Called on the thread when it begins.
     pub on_thread: fn(),
-}
-
-/// What was counted since the start.
-#[derive(Debug, Default)]
-pub struct Counts {
-    records: AtomicU64,
-    lost: AtomicU64,
-    failures: AtomicU64,
-    closed_early: AtomicU64,
-    open: AtomicU64,
-    backlog: AtomicU64,
-    dropped: AtomicU64,
-    failing: AtomicBool,
-    pub(crate) sent: AtomicU64,
-    pub(crate) refused: AtomicU64,
-}
-
-impl Counts {
-    /// Records that were written.
-    pub fn records(&self) -> u64 {
-        self.records.load(Ordering::Relaxed)
-    }
-
-    /// Events for which there was no room in a ring.
-    pub fn lost(&self) -> u64 {
-        self.lost.load(Ordering::Relaxed)
-    }
-
-    /// Attempts to write that failed.
-    pub fn failures(&self) -> u64 {
-        self.failures.load(Ordering::Relaxed)
-    }
-
-    /// Calls that were closed because there were too many.
-    pub fn closed_early(&self) -> u64 {
-        self.closed_early.load(Ordering::Relaxed)
-    }
-
-    /// Records that there was no room for until the HTTP server takes some again.
-    pub fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
-    }
-
-    /// Whether the last attempt to write failed.
-    pub fn is_failing(&self) -> bool {
-        self.failing.load(Ordering::Relaxed)
-    }
-
-    /// Records that the HTTP server has accepted.
-    pub fn sent(&self) -> u64 {
-        self.sent.load(Ordering::Relaxed)
-    }
-
-    /// Attempts to send records by HTTP that failed.
-    pub fn refused(&self) -> u64 {
-        self.refused.load(Ordering::Relaxed)
-    }
-
-    /// Calls that have begun and have no record yet.
-    pub fn open(&self) -> u64 {
-        self.open.load(Ordering::Relaxed)
-    }
-
-    /// Bytes of records that wait for an output.
-    pub fn backlog(&self) -> u64 {
-        self.backlog.load(Ordering::Relaxed)
-    }
-}
-
-/// Reports the events of one worker.
-#[derive(Debug)]
-pub struct Teller {
-    ring: Writer,
-    bytes: Vec<u8>,
-    clock: fn() -> u64,
-    counts: Arc<Counts>,
-}
-
-impl Teller {
-    /// Something happens to a call now. Without a system call; if the ring is full, it is lost and counted.
-    pub fn tell(&mut self, name: CallName, what: What<'_>) {
-        self.bytes.clear();
-        frame::write(&Event { name, at: (self.clock)(), what }, &mut self.bytes);
-        if !self.ring.append(&self.bytes) {
-            self.counts.lost.fetch_add(1, Ordering::Relaxed);
-        }
-    }
 }
 
 /// Call records being kept.
@@ -157,48 +74,22 @@ impl CallLog {
     /// A file cannot be read or written.
     pub fn start(options: &Options) -> Result<(CallLog, Vec<Teller>), Error> {
         let counts = Arc::new(Counts::default());
-        let (book, reread) = Book::open(&options.folder, options.limits)?;
-        let Reread { ledger, records, positions } = reread;
+        let (mut book, mut reread) = Book::open(&options.folder, options.limits)?;
+        let unusable = |why| Error::new(&options.folder, "cannot use", why);
+        let clock = Clock::open(&options.folder, &options.clock).map_err(unusable)?;
         let spool = options.http.as_ref().map(|http| http.spool(&options.folder));
-        let mut outputs = Vec::new();
-        for (name, file) in [(FILE, &options.file), (HTTP, &spool)] {
-            let Some(file) = file else { continue };
-            let mut output = FileOutput::new(file.clone())?;
-            let new = records.get(book.delivered(name)..).unwrap_or_default();
-            let known = if new.is_empty() { Default::default() } else { output.last_ids() };
-            new.iter().filter(|record| !is_among(record, &known)).for_each(|record| output.push(record));
-            outputs.push(Output { name, file: output, troubled: false });
-        }
-        let (mut rings, mut tellers) = (Vec::new(), Vec::new());
-        for number in ring_numbers(&options.folder, options.workers) {
-            let path = options.folder.join(format!("ring.{number}"));
-            let opened = ring::open(&path, options.ring_bytes);
-            let (writer, reader) = opened.map_err(|why| Error::new(&path, "cannot use", why))?;
-            // What the book has is not taken again.
-            if let Some(position) = positions.get(&number) {
-                reader.release(*position);
-            }
-            // After a power cut a ring may hold bytes that are no events.
-            let mut waiting = Vec::new();
-            reader.read(reader.position(), TAKEN, &mut waiting);
-            if whole_frames(&waiting) == 0 {
-                reader.release(u64::MAX);
-            }
-            let left = (number >= options.workers).then_some(path);
-            rings.push(Ring { number, reader, left });
-            if number < options.workers {
-                let (bytes, clock, counts) = (Vec::new(), options.clock, Arc::clone(&counts));
-                tellers.push(Teller { ring: writer, bytes, clock, counts });
-            }
-        }
+        let wanted = [(FILE, options.file.as_ref()), (HTTP, spool.as_ref())];
+        let outputs = outputs(wanted, &mut book, &mut reread)?;
+        let (rings, writers) = rings(options, &mut book, &reread.positions)?;
+        let tellers = writers.into_iter().map(|ring| Teller::new(ring, clock, Arc::clone(&counts))).collect();
         let shared = Arc::new(Shared { counts, over: AtomicBool::new(false), limits: Mutex::new(None) });
         let keeper = Keeper {
             book,
-            ledger,
+            ledger: reread.ledger,
             outputs,
             rings,
             shared: Arc::clone(&shared),
-            clock: options.clock,
+            clock,
             troubled: false,
             lost: 0,
         };
@@ -255,6 +146,62 @@ impl Drop for CallLog {
     }
 }
 
+/// The outputs, each with the records that it does not have yet.
+fn outputs(
+    wanted: [(&'static str, Option<&FileOptions>); 2],
+    book: &mut Book,
+    reread: &mut Reread,
+) -> Result<Vec<Output>, Error> {
+    let wanted: Vec<_> = wanted.into_iter().filter_map(|(name, file)| Some((name, file?))).collect();
+    let names: Vec<_> = wanted.iter().map(|(name, _)| *name).collect();
+    let named = book.name_outputs(&names, reread);
+    named.map_err(|why| Error::new(book.folder(), "cannot use", why))?;
+    let mut outputs = Vec::new();
+    for (name, file) in wanted {
+        let mut output = FileOutput::new(file.clone())?;
+        let first = book.delivered(name).max(reread.since(name));
+        let new = reread.records.get(first..).unwrap_or_default();
+        let known = if new.is_empty() { Default::default() } else { output.last_ids() };
+        new.iter().filter(|record| !is_among(record, &known)).for_each(|record| output.push(record));
+        outputs.push(Output { name, file: output, troubled: false });
+    }
+    Ok(outputs)
+}
+
+/// The rings, and their writing ends for the workers. `positions`: how far the book has the events of each.
+fn rings(
+    options: &Options,
+    book: &mut Book,
+    positions: &BTreeMap<u16, u64>,
+) -> Result<(Vec<Ring>, Vec<Writer>), Error> {
+    let (mut rings, mut writers) = (Vec::new(), Vec::new());
+    for number in ring_numbers(&options.folder, options.workers) {
+        let path = options.folder.join(format!("ring.{number}"));
+        let failed = |why| Error::new(&path, "cannot use", why);
+        let (writer, reader, made) = ring::open(&path, options.ring_bytes).map_err(failed)?;
+        // What the book has is not taken again. Of a ring that was made anew it has nothing.
+        match positions.get(&number).filter(|position| **position > 0) {
+            Some(position) if made || *position > reader.written() => {
+                book.append(number, 0, b"").map_err(failed)?;
+            }
+            Some(position) => reader.release(*position),
+            None => {}
+        }
+        // After a power cut a ring may hold bytes that are no events.
+        let mut waiting = Vec::new();
+        reader.read(reader.position(), TAKEN, &mut waiting);
+        if whole_frames(&waiting) == 0 {
+            reader.release(u64::MAX);
+        }
+        if number < options.workers {
+            writers.push(writer);
+        }
+        let left = (number >= options.workers).then_some(path);
+        rings.push(Ring { number, reader, left });
+    }
+    Ok((rings, writers))
+}
+
 /// The rings of the workers, and of those that an earlier process had more.
 fn ring_numbers(folder: &Path, workers: u16) -> Vec<u16> {
     let mut numbers: Vec<u16> = (0..workers).collect();
@@ -293,7 +240,7 @@ struct Keeper {
     outputs: Vec<Output>,
     rings: Vec<Ring>,
     shared: Arc<Shared>,
-    clock: fn() -> u64,
+    clock: Clock,
     /// The last attempt to write failed.
     troubled: bool,
     /// Lost events that were reported.
@@ -327,11 +274,12 @@ impl Keeper {
             self.book.set_limits(&mut self.ledger, limits)?;
         }
         self.write()?;
+        self.turn()?;
         let mut busy = false;
         for at in 0..self.rings.len() {
             busy |= self.take(at)?;
         }
-        let now = (self.clock)();
+        let now = self.clock.now();
         if self.ledger.is_due(now) {
             self.book.look(now)?;
             let mut done = Vec::new();
@@ -339,10 +287,21 @@ impl Keeper {
             self.add(&done);
         }
         self.write()?;
+        self.turn()?;
+        Ok(busy)
+    }
+
+    /// Begins the next book if this one is full. Records that wait are in this one only, so it waits for
+    /// them, but not for ever for an HTTP server.
+    fn turn(&mut self) -> io::Result<()> {
+        if self.book.is_at_its_end() && self.outputs.iter().all(|o| o.name == HTTP || o.file.waiting() == 0) {
+            let dropped: u64 = self.outputs.iter_mut().map(|output| output.file.forget()).sum();
+            self.shared.counts.dropped.fetch_add(dropped, Ordering::Relaxed);
+        }
         if self.book.is_full() && self.backlog() == 0 {
             self.ledger = self.book.turn(&self.ledger)?;
         }
-        Ok(busy)
+        Ok(())
     }
 
     /// Takes events from a ring into book and ledger. Whether there were any.
@@ -424,7 +383,7 @@ impl Keeper {
         let counts = Arc::clone(&self.shared.counts);
         let set = |count: &AtomicU64, value: u64| count.store(value, Ordering::Relaxed);
         set(&counts.open, self.ledger.len() as u64);
-        set(&counts.closed_early, self.ledger.closed_early());
+        set(&counts.untracked, self.ledger.untracked());
         set(&counts.backlog, self.backlog() as u64);
         match result {
             Err(error) => {

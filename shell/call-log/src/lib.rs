@@ -17,16 +17,22 @@
 //! reported.
 
 mod book;
+mod clock;
+mod counts;
 mod http;
 mod keeper;
 mod line;
 mod output;
 mod ring;
+mod teller;
 
+pub use clock::Sources;
+pub use counts::Counts;
 pub use http::HttpOptions;
-pub use keeper::{CallLog, Counts, Options, RING_BYTES, Teller};
+pub use keeper::{CallLog, Options, RING_BYTES};
 pub use line::Format;
 pub use output::{FileOptions, Rotation};
+pub use teller::Teller;
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -83,7 +83,7 @@ impl Format {
             }
             Format::Csv => {
                 let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(&mut *out);
-                let _ = writer.serialize(&line);
+                let _ = writer.serialize(line.as_text());
                 let _ = writer.flush();
             }
         }
@@ -165,6 +165,36 @@ impl<'a> Line<'a> {
     }
 }
 
+impl Line<'_> {
+    /// For spreadsheets: a value that one would take for a formula has an apostrophe before it.
+    fn as_text(mut self) -> Self {
+        let texts = [
+            &mut self.call_id,
+            &mut self.from,
+            &mut self.to,
+            &mut self.request_uri,
+            &mut self.transport,
+            &mut self.targets,
+            &mut self.caller_tag,
+        ];
+        let known = [
+            &mut self.user,
+            &mut self.asserted,
+            &mut self.trunk_in,
+            &mut self.trunk_out,
+            &mut self.target,
+            &mut self.codec,
+            &mut self.callee_tag,
+        ];
+        for text in texts.into_iter().chain(known.into_iter().flatten()) {
+            if text.starts_with(['=', '+', '-', '@', '\t', '\r']) {
+                text.to_mut().insert(0, '\'');
+            }
+        }
+        self
+    }
+}
+
 /// Microseconds since 1970 as text. Nothing beyond the year 9999.
 fn stamp(micros: u64) -> Option<String> {
     let millis = i128::from(micros / 1_000) * 1_000_000;
@@ -184,12 +214,13 @@ fn stamp(micros: u64) -> Option<String> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use call_records::{Answered, Began, CallName, Event, Ledger, Limits, What};
+    use call_records::{Answered, Began, CallName, Ended, Event, Ledger, Limits, NO_BRANCH, Tried, What};
     use std::time::Duration;
 
     /// A record of a call that was answered.
     pub fn record(number: u64) -> Record {
-        let limits = Limits { calls: 9, setup: Duration::from_secs(9), session: None };
+        let (setup, late) = (Duration::from_secs(9), Duration::from_secs(1));
+        let limits = Limits { calls: 9, setup, session: None, late };
         let (mut ledger, mut done) = (Ledger::new(limits), Vec::new());
         let began = Began {
             call_id: b"a\"b,\xff",
@@ -202,10 +233,12 @@ pub(crate) mod tests {
             trunk: b"",
             source: ([192, 0, 2, 1], 5060).into(),
             transport: b"UDP",
+            within: false,
         };
         let answered = Answered {
             status: 200,
             dialog: 1,
+            branch: NO_BRANCH,
             callee_tag: b"t2",
             target: b"sip:bob@192.0.2.2",
             trunk: b"carrier",
@@ -214,12 +247,13 @@ pub(crate) mod tests {
         let begin = 1_796_000_000_000_000 + number;
         let events = [
             (0, What::Began(began)),
-            (100, What::Tried(b"sip:bob@192.0.2.2")),
+            (100, What::Tried(Tried { target: b"sip:bob@192.0.2.2", trunk: b"carrier", branch: 0 })),
             (1_000_000, What::Answered(answered)),
-            (3_500_000, What::Ended(Party::Callee, 1)),
+            (3_500_000, What::Ended(Ended { by: Party::Callee, dialog: 1, ago: 0 })),
         ];
         for (at, what) in events {
-            ledger.apply(&Event { name: CallName::new(number.into()), at: begin + at, what }, &mut done);
+            let (name, at) = (CallName::new(number.into()), begin + at);
+            ledger.apply(&Event { name, at, ahead: 0, what }, &mut done);
         }
         done.pop().expect("it is over")
     }
@@ -257,6 +291,31 @@ pub(crate) mod tests {
             (of("call_id"), of("ringing"), of("status")),
             (Some("a\"b,\u{fffd}"), Some(""), Some("200"))
         );
+    }
+
+    #[test]
+    fn value_that_looks_like_a_formula_is_a_text_in_csv() {
+        let mut record = record(7);
+        record.source.call_id = b"=HYPERLINK(\"http://x\")".to_vec();
+        record.source.from = b"+49".to_vec();
+        record.source.caller_tag = b"-1".to_vec();
+        record.source.asserted = b"@x".to_vec();
+        record.callee.tag = b"\tx".to_vec();
+        record.callee.trunk = b"a=b".to_vec();
+        let mut out = Format::Csv.head();
+        Format::Csv.write(&record, &mut out);
+        let mut reader = csv::Reader::from_reader(&out[..]);
+        let names = reader.headers().expect("names").clone();
+        let row = reader.records().next().expect("a row").expect("values");
+        let of = |name: &str| row.get(names.iter().position(|other| other == name).expect("a name"));
+        let values = ["call_id", "from", "caller_tag", "asserted", "callee_tag", "trunk_out"].map(of);
+        let right = ["'=HYPERLINK(\"http://x\")", "'+49", "'-1", "'@x", "'\tx", "a=b"].map(Some);
+        assert_eq!(values, right);
+        // JSON has them as they are.
+        let mut out = Vec::new();
+        Format::Json.write(&record, &mut out);
+        let value: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
+        assert_eq!((&value["from"], &value["caller_tag"]), (&"+49".into(), &"-1".into()));
     }
 
     #[test]

@@ -105,6 +105,14 @@ impl FileOutput {
         self.waiting.len() as u64
     }
 
+    /// Forgets the records that wait. Returns how many these were.
+    pub fn forget(&mut self) -> u64 {
+        let count = self.waiting();
+        self.waiting.clear();
+        self.bytes = 0;
+        count
+    }
+
     /// Bytes of records that wait.
     pub fn backlog(&self) -> usize {
         self.bytes
@@ -263,7 +271,7 @@ fn whole_lines(path: &Path, size: u64) -> io::Result<u64> {
 }
 
 /// The id at the beginning of a line.
-fn id_of(line: &[u8]) -> Option<String> {
+pub(crate) fn id_of(line: &[u8]) -> Option<String> {
     let rest = line.strip_prefix(b"{\"id\":\"").unwrap_or(line);
     let end = rest.iter().position(|byte| matches!(byte, b'"' | b','))?;
     let id = std::str::from_utf8(rest.get(..end)?).ok()?;

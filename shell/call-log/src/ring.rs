@@ -40,32 +40,36 @@ pub(crate) struct Reader {
     ring: Arc<Ring>,
 }
 
-/// Opens the ring in this file, or makes one of `capacity` bytes, whose blocks are reserved. One process has
-/// it open at a time.
+/// Opens the ring in this file, or makes one of `capacity` bytes. Its blocks are reserved: a write to a
+/// mapped page for which there is no room on the disk would end the process. One process has it open at a
+/// time. The last value says whether it was made.
 ///
 /// # Errors
 /// The file cannot be made or mapped, or the disk is full.
-pub(crate) fn open(path: &Path, capacity: usize) -> io::Result<(Writer, Reader)> {
+pub(crate) fn open(path: &Path, capacity: usize) -> io::Result<(Writer, Reader, bool)> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
     let file = options.open(path)?;
     let there = usize::try_from(file.metadata()?.len()).unwrap_or(0);
-    let ring = match map(&file, there) {
-        // Events that nobody has read yet may be in it, so it keeps its size.
-        Ok(ring) if there > HEAD && ring.is_whole() => ring,
+    let reserve =
+        |bytes: usize| rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes as u64);
+    let (ring, made) = match map(&file, there) {
+        // Events that nobody has read yet may be in it, so it keeps its size. It may be a copy with holes.
+        Ok(ring) if there > HEAD && ring.is_whole() => {
+            reserve(there)?;
+            (ring, false)
+        }
         _ => {
             file.set_len(0)?;
-            let bytes = (HEAD + capacity) as u64;
-            // A write to a mapped page for which there is no room on the disk would end the process.
-            rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes)?;
+            reserve(HEAD + capacity)?;
             let ring = map(&file, HEAD + capacity)?;
             ring.count(0).store(MAGIC, Ordering::Release);
-            ring
+            (ring, true)
         }
     };
     let ring = Arc::new(ring);
     let written = ring.count(WRITTEN).load(Ordering::Acquire);
-    Ok((Writer { ring: Arc::clone(&ring), written }, Reader { ring }))
+    Ok((Writer { ring: Arc::clone(&ring), written }, Reader { ring }, made))
 }
 
 fn map(file: &File, bytes: usize) -> io::Result<Ring> {
@@ -100,6 +104,12 @@ impl Ring {
 }
 
 impl Writer {
+    /// Whether less than half of the ring is used.
+    pub fn has_room(&self) -> bool {
+        let read = self.ring.count(READ).load(Ordering::Acquire);
+        self.written.saturating_sub(read) < self.ring.capacity as u64 / 2
+    }
+
     /// Appends bytes. False if there is no room: then nothing was written.
     pub fn append(&mut self, bytes: &[u8]) -> bool {
         let ring = &*self.ring;
@@ -124,6 +134,11 @@ impl Writer {
 }
 
 impl Reader {
+    /// How far was written in all.
+    pub fn written(&self) -> u64 {
+        self.ring.count(WRITTEN).load(Ordering::Acquire)
+    }
+
     /// How far was read in all.
     pub fn position(&self) -> u64 {
         self.ring.count(READ).load(Ordering::Acquire)
@@ -159,21 +174,22 @@ impl Reader {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::os::unix::fs::MetadataExt;
 
     #[test]
     fn bytes_outlive_the_ends_of_the_ring() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("ring");
-        let (mut writer, reader) = open(&path, 100).expect("a ring");
-        assert!(writer.append(b"first"));
+        let (mut writer, reader, made) = open(&path, 100).expect("a ring");
+        assert!(made && writer.append(b"first"));
         let mut out = Vec::new();
         let position = reader.read(0, 100, &mut out);
         assert_eq!((&out[..], position), (&b"first"[..], 5));
         drop((writer, reader));
         // Not released, so it is there again; the size asked for now does not count.
-        let (mut writer, reader) = open(&path, 7).expect("a ring");
-        assert!(writer.append(&[7; 95]));
-        assert!(!writer.append(b"x"), "it is full");
+        let (mut writer, reader, made) = open(&path, 7).expect("a ring");
+        assert!(!made && writer.has_room() && writer.append(&[7; 95]));
+        assert!(!writer.has_room() && !writer.append(b"x"), "it is full");
         reader.release(5);
         assert!(writer.append(b"x"));
         out.clear();
@@ -187,17 +203,34 @@ mod tests {
         let path = folder.path().join("ring");
         for content in [&b""[..], &[0xff; 9_000], &[0; 4_096]] {
             std::fs::write(&path, content).expect("it is written");
-            let (mut writer, reader) = open(&path, 64).expect("a ring");
+            let (mut writer, reader, _) = open(&path, 64).expect("a ring");
             assert_eq!(reader.position(), 0);
             assert!(writer.append(&[1; 64]) && !writer.append(b"x"));
         }
+    }
+
+    #[test]
+    fn copy_with_holes_has_its_blocks_reserved() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("ring");
+        let capacity = 1 << 20;
+        drop(open(&path, capacity).expect("a ring"));
+        // A backup that was restored: only the head has blocks.
+        let head = std::fs::read(&path).expect("the ring")[..HEAD].to_vec();
+        std::fs::write(&path, head).expect("it is written");
+        let file = OpenOptions::new().write(true).open(&path).expect("the file");
+        file.set_len((HEAD + capacity) as u64).expect("it is made longer");
+        let blocks = || std::fs::metadata(&path).expect("the file").blocks() * 512;
+        assert!(blocks() < capacity as u64, "this file system has no holes");
+        let (_, _, made) = open(&path, 7).expect("a ring");
+        assert!(!made && blocks() >= (HEAD + capacity) as u64, "{}", blocks());
     }
 
     proptest! {
         #[test]
         fn everything_is_read_once_and_in_order(steps in proptest::collection::vec((1_usize..40, 0_usize..60), 1..200)) {
             let folder = tempfile::tempdir().expect("a folder");
-            let (mut writer, reader) = open(&folder.path().join("ring"), 97).expect("a ring");
+            let (mut writer, reader, _) = open(&folder.path().join("ring"), 97).expect("a ring");
             let (mut wrote, mut read, mut next) = (Vec::new(), Vec::new(), 0_u8);
             for (length, most) in steps {
                 let bytes: Vec<u8> = (0..length).map(|_| { next = next.wrapping_add(1); next }).collect();

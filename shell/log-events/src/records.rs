@@ -15,6 +15,9 @@ events! {
     error call_records_unsent(url: &str, error: &dyn Display)
         "call records cannot be sent; they wait on disk, and calls go on"
         "Repair the server, or correct `url` or `token_file` in [records]. Sending goes on by itself.";
+    error call_record_set_aside(id: &str, path: &dyn Display, status: u64)
+        "the server of call records refuses a record; it is set aside, and the others are sent"
+        "Read the record in the file, and ask who runs the server why it is refused. Send it by hand if it is right.";
     info call_records_sent_again(url: &str)
         "call records are sent again"
         "";

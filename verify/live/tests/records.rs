@@ -71,6 +71,36 @@ fn calls_before_and_after_a_kill_have_one_record_each() {
 }
 
 #[test]
+fn invite_with_the_ids_of_a_call_has_its_own_record() {
+    let (server, mut bob, file) = site();
+    let [mut ann, mut eve] = [(); 2].map(|()| Link::udp_at((fresh_ip(), 5060).into(), server.sip()));
+    let (invite, tag) = (Req::invite("sip:bob@example.com", &ann).user("ann"), unique("b"));
+    ann.send(&invite.bytes());
+    let received = bob.request("INVITE");
+    bob.send(&received.reply(200, &tag, &[&format!("Contact: <{}>", bob.contact("bob"))]));
+    let answer = ann.find_within(PATIENCE, |m| m.answers(&invite) && m.status() == Some(200)).expect("a 200");
+    ann.send(&invite.in_dialog("ACK", &answer, &ann).bytes());
+    bob.request("ACK");
+    let (call_id, from) = (invite.call_id.clone(), invite.from.clone());
+    let copy = Req { call_id, from, ..Req::invite("sip:bob@example.com", &eve) };
+    eve.send(&copy.bytes());
+    let received = bob.request("INVITE");
+    bob.send(&received.reply(486, "x", &[]));
+    assert_eq!(eve.response(&copy).status(), Some(486));
+    let bye = invite.in_dialog("BYE", &answer, &ann);
+    ann.send(&bye.bytes());
+    let received = bob.request("BYE");
+    bob.send(&received.reply(200, "", &[]));
+    assert_eq!(ann.response(&bye).status(), Some(200));
+    let all = records(&file, 2);
+    let of = |name: &str| [&all[0][name], &all[1][name]];
+    assert_eq!(of("status"), [&486.into(), &serde_json::Value::from(200)]);
+    assert_eq!(of("joined"), [&0.into(), &serde_json::Value::from(0)]);
+    assert_eq!(of("call_id")[0], of("call_id")[1]);
+    let _ = fs::remove_file(file);
+}
+
+#[test]
 fn stateless_server_refuses_to_keep_records() {
     let config = "[proxy]\nmode = \"stateless\"\n[records]\nfile = \"calls.jsonl\"\n";
     let path = std::env::temp_dir().join(format!("strowger-records-{}.toml", unique("c")));

@@ -1,5 +1,6 @@
 //! What must hold, checked on every message that a server sends and on what it remembers.
 
+use crate::records::Truth;
 use crate::text::string;
 use core::hash::Hasher;
 use core::time::Duration;
@@ -31,6 +32,8 @@ pub enum Check {
     NoRelay,
     /// What a server sends is well-formed.
     WellFormed,
+    /// Each attempt to call has one record, with the times and the outcome that it had.
+    RecordTrue,
     /// The same seed gives the same bytes at the same times.
     SameBytes,
     /// The simulation itself comes to an end.
@@ -118,6 +121,8 @@ pub(crate) struct Monitor {
     pub violation: Option<Violation>,
     /// Final responses compared with an earlier one.
     pub repeated: u64,
+    /// What the records of calls have to say.
+    pub truth: Truth,
 }
 
 impl Monitor {

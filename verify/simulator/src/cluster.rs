@@ -400,7 +400,8 @@ impl Run {
     fn start(&mut self, server: usize) {
         let seed = [self.rng.next(), self.rng.next()];
         let keeper = Keeper::new(Arc::clone(&self.shared.location), Arc::new(Elsewhere), self.clock.clone());
-        let services = SimServices { worker: 0, shared: self.shared.clone(), keeper };
+        let (shared, book) = (self.shared.clone(), Rc::default());
+        let services = SimServices { worker: 0, shared, keeper, book };
         let s = &mut self.servers[server];
         let mut settings = s.site.settings(0);
         settings.aliases.push(BALANCER.ip().to_string().into_bytes());

@@ -17,6 +17,7 @@ mod disk;
 mod mutation;
 mod network;
 mod phone;
+mod records;
 mod rng;
 mod scenario;
 mod services;
@@ -72,6 +73,8 @@ pub struct Outcome {
     pub told: u64,
     /// Connections of TLS that broke.
     pub broken: u64,
+    /// Call records that were compared.
+    pub recorded: u64,
 }
 
 impl Outcome {
@@ -84,6 +87,7 @@ impl Outcome {
         self.repeated += other.repeated;
         self.told += other.told;
         self.broken += other.broken;
+        self.recorded += other.recorded;
     }
 }
 
@@ -139,6 +143,7 @@ pub fn run(seed: u64, options: &Options) -> Result<Outcome, Box<Failure>> {
         repeated: world.monitor.repeated,
         told: world.told_count(),
         broken: world.network.broken,
+        recorded: world.sites.iter().map(|site| site.book.borrow().len() as u64).sum(),
     })
 }
 

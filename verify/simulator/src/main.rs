@@ -54,10 +54,11 @@ fn main() -> ExitCode {
             );
         }
     }
-    let Outcome { hash, messages, calls, answered, repeated, told, broken } = sum;
+    let Outcome { hash, messages, calls, answered, repeated, told, broken, recorded } = sum;
     println!(
         "{seeds} seeds from {from}: {messages} messages, {calls} calls, {answered} answered, \
-         {repeated} repeated answers, {told} bindings told, {broken} connections of TLS broken, {failures} failed, {hash:016x}"
+         {repeated} repeated answers, {told} bindings told, {broken} connections of TLS broken, \
+         {recorded} call records, {failures} failed, {hash:016x}"
     );
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -40,6 +40,10 @@ pub enum Mutation {
     Unreached,
     /// The location service answers without bindings.
     NoBindings,
+    /// A record is lost.
+    LoseRecord,
+    /// A record says that its call ended later than it did.
+    LateRecord,
 }
 
 impl World {
@@ -66,6 +70,19 @@ impl World {
             // A run has room for all of them.
             let _ = location.register(&planted.aor, |table, _| table.restore(&planted));
         }
+    }
+
+    /// Closes the records that are due, and does one of them harm.
+    pub(crate) fn spoil_records(&mut self, site: usize) {
+        let mut book = self.sites[site].book.borrow_mut();
+        book.expire(self.now);
+        let once = self.mutated == 0;
+        let done = match self.mutation {
+            Some(Mutation::LoseRecord) if once => book.forget(),
+            Some(Mutation::LateRecord) if once => book.delay(),
+            _ => false,
+        };
+        self.mutated += u32::from(done);
     }
 
     /// Changes a message that a server sends; false: it is not sent at all.

@@ -1,5 +1,6 @@
 //! What the workers of one simulated server share: the location service, subscribers, a ledger.
 
+use crate::records::Book;
 use crate::scenario::Location;
 use core::cell::RefCell;
 use core::time::Duration;
@@ -9,7 +10,7 @@ use sip_auth::{
     NonceCounts,
 };
 use sip_message::Method;
-use sip_node::{Counter, Coverage, Question, Services, Span, StoreDown};
+use sip_node::{CallName, Counter, Coverage, Question, Services, Span, StoreDown, What};
 use sip_registrar::{BindingView, Change, ContactAt, Expected, Reply, Table};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -58,6 +59,7 @@ pub(crate) struct SimServices {
     pub worker: u16,
     pub shared: Rc<Shared>,
     pub keeper: Keeper,
+    pub book: Rc<RefCell<Book>>,
 }
 
 /// Where bindings may not be changed now.
@@ -178,6 +180,11 @@ impl Services for SimServices {
 
     fn ask(&self, question: Question) {
         self.shared.asked.borrow_mut().push((self.worker, question));
+    }
+
+    fn record(&self, now: Time, name: CallName, what: What<'_>) {
+        let event = call_records::Event { name, at: now.as_micros(), ahead: 0, what };
+        self.book.borrow_mut().apply(&event);
     }
 
     fn count(&self, _counter: Counter) {}

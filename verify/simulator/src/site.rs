@@ -1,9 +1,11 @@
 //! One simulated server: its workers, what they share, its disk, and its life between crashes.
 
 use crate::disk::{Disk, End, Table};
+use crate::records::Book;
 use crate::rng::Rng;
 use crate::scenario::Location;
 use crate::services::{NONCE_LIFETIME, Shared, SimServices, Users};
+use core::cell::RefCell;
 use core::time::Duration;
 use location::testing::MemoryTable;
 use location::{Clock, Health, Keeper, LoadOptions, LogDir, LogLimits, Mover, Writer, WriterOptions, load};
@@ -83,6 +85,8 @@ pub(crate) struct Site {
     users: Rc<Users>,
     /// Where bindings are.
     others: Location,
+    /// What it says of calls.
+    pub book: Rc<RefCell<Book>>,
 }
 
 impl Site {
@@ -105,6 +109,7 @@ impl Site {
             next_conn: 0,
             users,
             others,
+            book: Rc::default(),
         }
     }
 
@@ -118,6 +123,7 @@ impl Site {
         self.next_conn = 0;
         self.up = true;
         self.shared = Rc::new(Shared::new([seed[1], !seed[0]], self.users.clone(), self.others));
+        self.book.borrow_mut().restart();
         self.open_log()?;
         self.durable = now;
         let Some((writer, _)) = &self.log else { return Ok(()) };
@@ -127,7 +133,8 @@ impl Site {
                 let config = self.config(worker, seed);
                 let location = Arc::clone(&self.shared.location);
                 let keeper = Keeper::new(location, writer.appender(), self.clock.clone());
-                let services = SimServices { worker, shared: self.shared.clone(), keeper };
+                let (shared, book) = (self.shared.clone(), self.book.clone());
+                let services = SimServices { worker, shared, keeper, book };
                 Node::new(config, settings.clone(), services)
             })
             .collect();
@@ -251,7 +258,7 @@ impl Site {
             message: sip_message::Limits::default(),
             calls: spec.room.1,
             overload: n::OverloadRules { workers: spec.workers, ..n::OverloadRules::default() },
-            records: false,
+            records: true,
         }
         .watching(&n::Gateways::default())
     }

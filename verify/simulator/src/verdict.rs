@@ -1,8 +1,9 @@
 //! What is checked when a run is over.
 
 use crate::check::Check;
+use crate::mutation::Mutation;
 use crate::phone::{Call, CallSpec, Final, Leg, LegState, Manner, Phone, Stage};
-use crate::scenario::{Planned, Weather};
+use crate::scenario::{Planned, ROOM, Weather};
 use crate::world::World;
 use core::time::Duration;
 use wire::Time;
@@ -25,7 +26,8 @@ pub(crate) fn judge(world: &mut World) {
     let found = leaks(world)
         .map(|text| (Check::NoLeak, text))
         .or_else(|| hangs(world).map(|text| (Check::NoHang, text)))
-        .or_else(|| outcomes(world).map(|text| (Check::CallSucceeds, text)));
+        .or_else(|| outcomes(world).map(|text| (Check::CallSucceeds, text)))
+        .or_else(|| records(world).map(|text| (Check::RecordTrue, text)));
     if let Some((check, text)) = found {
         world.monitor.violate(check, text);
     }
@@ -51,6 +53,37 @@ fn leaks(world: &World) -> Option<String> {
         let left = site.shared.location.size().1;
         if left > 0 {
             return Some(format!("server {i} still holds {left} bindings"));
+        }
+    }
+    None
+}
+
+/// Records of calls that are not true.
+fn records(world: &World) -> Option<String> {
+    // A mistake on the way makes the messages untrue, not the records.
+    if !matches!(world.mutation, None | Some(Mutation::LoseRecord | Mutation::LateRecord)) {
+        return None;
+    }
+    let sites = world.sites.iter().enumerate();
+    let judge = |(number, site): (usize, &crate::site::Site)| {
+        world.monitor.truth.judge(
+            number,
+            (site.spec.record_route, site.life > 1),
+            &mut site.book.borrow_mut(),
+        )
+    };
+    sites.filter(|(_, site)| site.spec.room == ROOM).find_map(judge).or_else(|| unrecorded(world))
+}
+
+/// An answered call of a phone without a record at its server, in quiet weather.
+fn unrecorded(world: &World) -> Option<String> {
+    for phone in world.phones.iter().filter(|_| world.scenario.weather == Weather::Quiet) {
+        let home = world.sites.iter().find(|site| site.spec.address.ip() == phone.profile.home.ip())?;
+        for call in phone.calls.iter().filter(|call| is_answered(call)) {
+            let count = home.book.borrow().answered(&call.call_id);
+            if count != 1 {
+                return Some(format!("call {} of {}: {count} records", call.call_id, phone.profile.aor()));
+            }
         }
     }
     None

@@ -6,6 +6,7 @@ use crate::disk::{End, Faults};
 use crate::mutation::Mutation;
 use crate::network::{Network, Place, Ticket};
 use crate::phone::{Packet, Phone, Source};
+use crate::records::Truth;
 use crate::rng::Rng;
 use crate::scenario::{END, Fault, RETIRE, ROOM, Scenario};
 use crate::services::{SimServices, Users};
@@ -145,6 +146,7 @@ impl World {
         monitor.forgetful = scenario.sites.iter().any(|s| s.room != ROOM);
         monitor.reflected.insert(address(FORGED), 0);
         monitor.hostile = vec![attacker.ip(), address(FORGED).ip()];
+        monitor.truth = Truth::new(monitor.hostile.clone());
         World {
             now: Time::ZERO,
             sites,
@@ -406,6 +408,7 @@ impl World {
         let location = &self.sites[site].shared.location;
         location.check_stall(now);
         while location.expire(now, 16) {}
+        self.spoil_records(site);
         self.plant(site);
         for (aor, contact, _) in self.bindings(site) {
             self.monitor.still_there(now, site, &aor, &contact);
@@ -463,6 +466,7 @@ impl World {
             }
             let who = self.who(site);
             self.monitor.sent(self.now, who, flow.transport, flow.remote, &bytes);
+            self.monitor.truth.sent(self.now, site, &bytes);
             let life = who.life;
             let ticket =
                 (transmit.token != 0).then_some(Ticket { site, life, worker, token: transmit.token });
@@ -487,6 +491,7 @@ impl World {
     fn deliver(&mut self, site: usize, flow: Flow, bytes: &[u8]) {
         let who = self.who(site);
         self.monitor.received(self.now, who, flow.remote, bytes);
+        self.monitor.truth.received(self.now, site, flow.remote, bytes);
         let workers = self.sites[site].spec.workers;
         // What is nobody's goes where the kernel deals it.
         let owner = self.sites[site].nodes[0].owner(bytes, workers).unwrap_or(flow.remote.port() % workers);

@@ -97,6 +97,12 @@ fn location_service_without_bindings_is_found() {
 }
 
 #[test]
+fn records_that_are_lost_or_late_are_found() {
+    finds(Mutation::LoseRecord, Weather::Quiet, &[Check::RecordTrue]);
+    finds(Mutation::LateRecord, Weather::Quiet, &[Check::RecordTrue]);
+}
+
+#[test]
 fn a_run_without_end() {
     finds(Mutation::Loop, Weather::Quiet, &[Check::Terminates]);
 }

@@ -6,7 +6,6 @@ use super::stored::with_request;
 use super::upstream::{concluded, forward_best, generate, keep, relay};
 use crate::services::{Counter, Services};
 use crate::step::Step;
-use crate::trunk_ref::TrunkRef;
 use core::mem;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use sip_message::Message;
@@ -87,13 +86,7 @@ impl Forwarder {
             }
             Action::ForwardFinal(branch) => {
                 p.timing.trying = Time::FAR;
-                let first = !mem::replace(&mut p.accepted, true);
-                if let Some(response) = response
-                    && pass_back(step, p, branch, response)
-                    && first
-                {
-                    concluded(step, p, response.status());
-                }
+                pass_final(step, p, branch, response);
             }
             Action::ForwardBest(branch) => {
                 p.timing.trying = Time::FAR;
@@ -107,7 +100,7 @@ impl Forwarder {
             // absorbed and are no new requests.
             Action::Silence => {
                 step.calls.concluded(408, &p.upstream.key);
-                step.record_failed(p.upstream.recorded, 408);
+                step.record_failed(p.upstream.recorded, 408, true);
             }
             Action::Keep(branch) => {
                 if let Some(response) = response {
@@ -128,6 +121,24 @@ impl Forwarder {
     }
 }
 
+/// Passes the first 2xx of a request on, or another one.
+fn pass_final<S: Services>(
+    step: &mut Step<'_, S>,
+    p: &mut Proxied,
+    branch: BranchId,
+    response: Option<&Message<'_>>,
+) {
+    let first = !mem::replace(&mut p.accepted, true);
+    if let Some(response) = response
+        && pass_back(step, p, branch, response)
+        && first
+    {
+        let to = p.back(branch, NOWHERE).place;
+        p.upstream.recorded = step.recorded_at(p.upstream.recorded, response, to);
+        concluded(step, p, response.status());
+    }
+}
+
 /// Passes the response of a branch on, and notes it for the record of the call. Whether that was possible.
 fn pass_back<S: Services>(
     step: &mut Step<'_, S>,
@@ -135,13 +146,12 @@ fn pass_back<S: Services>(
     branch: BranchId,
     response: &Message<'_>,
 ) -> bool {
-    if !relay(step, p.back(branch, NOWHERE), response) {
+    let back = p.back(branch, NOWHERE);
+    let to = back.place;
+    if !relay(step, back, response) {
         return false;
     }
-    let target = p.target(branch);
-    let trunk = target.and_then(|target| target.trunk.as_ref()).and_then(TrunkRef::get);
-    let uri = target.map_or(&b""[..], |target| p.text(&target.uri));
-    step.record_response(response, &p.upstream.key, (uri, trunk.map_or(b"", |trunk| &trunk.name)));
+    step.record_response(response, &p.upstream.key, p.upstream.recorded, &p.sent(branch, to));
     true
 }
 

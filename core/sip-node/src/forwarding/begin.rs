@@ -82,7 +82,7 @@ impl Forwarder {
             oc: step.oc_of(flow, request).map(|wish| wish.algorithm),
             knows_oc: knows(request.via().raw),
             key: step.calls.key(step.now, flow.remote, request, a.dialog.as_ref(), others),
-            recorded: step.recorded(request, a.dialog.as_ref()),
+            recorded: server.recorded,
         };
         let now = step.now;
         self.proxied.create(|id, buffers| {

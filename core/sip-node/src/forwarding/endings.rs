@@ -120,7 +120,7 @@ impl Forwarder {
             }
             step.layer.unschedule(mem::replace(&mut proxied.timing.timer, TimerId::NONE));
             step.calls.concluded(408, &proxied.upstream.key);
-            step.record_failed(proxied.upstream.recorded, 408);
+            step.record_failed(proxied.upstream.recorded, 408, true);
         }
         self.proxied.end(step.layer, proxied);
     }

@@ -3,7 +3,7 @@
 use super::security::{Barred, bar};
 use crate::calls::DialogKey;
 use crate::overload::Algorithm;
-use crate::records::Recorded;
+use crate::records::{Recorded, Sent};
 use crate::routing::Target;
 use crate::settings::Bounds;
 use crate::short::Short;
@@ -379,6 +379,14 @@ impl Proxied {
     /// The text of a range.
     pub fn text(&self, range: &Range<u32>) -> &[u8] {
         self.text.get(range.start as usize..range.end as usize).unwrap_or(b"")
+    }
+
+    /// A branch that was sent to this address.
+    pub fn sent(&self, branch: BranchId, to: SocketAddr) -> Sent<'_> {
+        let target = self.target(branch);
+        let trunk = target.and_then(|target| target.trunk.as_ref()).and_then(TrunkRef::get);
+        let uri = target.map_or(&b""[..], |target| self.text(&target.uri));
+        Sent { branch, to, uri, trunk: trunk.map_or(b"", |trunk| &trunk.name) }
     }
 
     /// Whether our Record-Route goes into the request of a branch.

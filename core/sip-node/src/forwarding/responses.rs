@@ -9,6 +9,7 @@ use super::silence::{branch_heard, branch_refused};
 use super::upstream::{relay, relay_late};
 use crate::bindings::Bindings;
 use crate::overload::wish;
+use crate::records::Sent;
 use crate::services::{Counter, Services};
 use crate::site::OC;
 use crate::step::Step;
@@ -97,8 +98,11 @@ impl Forwarder {
         (branch, asked): (BranchId, Flow),
         response: &Message<'_>,
     ) {
+        // Its target is forgotten.
+        let sent = Sent { branch, to: asked.remote, uri: b"", trunk: b"" };
         if relay(step, proxied.back(branch, asked.remote), response) {
-            return step.record_response(response, &proxied.upstream.key, (b"", b""));
+            let upstream = &proxied.upstream;
+            return step.record_response(response, &upstream.key, upstream.recorded, &sent);
         }
         if relay_late(step, proxied, branch, response) {
             let callee = proxied.back(branch, asked.remote).place;
@@ -107,7 +111,7 @@ impl Forwarder {
                 let key = &proxied.upstream.key;
                 step.calls.answered_late(step.now, response, key, callee, first);
             }
-            step.record_response(response, &proxied.upstream.key, (b"", b""));
+            step.record_response(response, &proxied.upstream.key, proxied.upstream.recorded, &sent);
             let confirmed = missing(response, proxied.edits.session.to_confirm());
             step.note_session(response, &proxied.upstream.key, confirmed);
         }
@@ -128,7 +132,8 @@ impl Forwarder {
         {
             let key = back.key;
             if relay(step, back, response) {
-                step.record_response(response, &key, (b"", b""));
+                let sent = Sent { branch, to: asked.remote, uri: b"", trunk: b"" };
+                step.record_response(response, &key, step.recorded_of_further(response), &sent);
             }
         }
     }

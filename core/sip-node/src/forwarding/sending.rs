@@ -6,12 +6,10 @@ use super::proxied::{Branch, Proxied, Reach, StoredTarget};
 use super::silence::{sort_hops, watch_branch};
 use crate::emergency::is_urgent;
 use crate::overload::Category;
-use crate::records::Recorded;
 use crate::routing::is_dialled_never;
 use crate::services::{Counter, Services};
 use crate::site::{OC, Sender, Site, callee_end, caller_end};
 use crate::step::Step;
-use call_records::What;
 use core::mem;
 use sip_message::{Message, Method, Name, Splices};
 use sip_proxy::context::{Action, BranchId};
@@ -119,10 +117,7 @@ impl Forwarder {
                 });
             }
         }
-        if let Some(Recorded::Call(name)) = p.upstream.recorded {
-            let uri = p.target(branch.id).map_or(&b""[..], |target| p.text(&target.uri));
-            step.record(name, What::Tried(uri));
-        }
+        step.record_tried(p.upstream.recorded, &p.sent(branch.id, flow.remote));
         *step.scratch = lines;
         if p.target(branch.id).is_some_and(|target| target.elsewhere) && !step.site.has_heard(flow.remote) {
             step.layer.spare(client);

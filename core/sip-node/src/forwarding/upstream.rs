@@ -111,7 +111,7 @@ pub(super) fn concluded<S: Services>(step: &mut Step<'_, S>, p: &Proxied, status
     if status < 200 {
         return;
     }
-    step.record_concluded(p.upstream.recorded, status, Party::Callee);
+    step.record_concluded(p.upstream.recorded, status, (Party::Callee, p.context.gave_up()));
     if p.invite {
         let counter = if status < 300 { Counter::CallsAnswered } else { Counter::CallsFailed };
         step.site.services().count(counter);
@@ -254,7 +254,11 @@ pub(super) fn generate<S: Services>(
             step.site.services().count(Counter::CallsFailed);
         }
         step.calls.concluded(status, &p.upstream.key);
-        step.record_failed(p.upstream.recorded, status);
+        let withheld = p.withheld.overloaded || p.withheld.held_back || p.withheld.barred.is_some();
+        match p.context.is_unheard() && !withheld {
+            true => step.record_unreached(p.upstream.recorded, status, p.context.gave_up()),
+            false => step.record_failed(p.upstream.recorded, status, p.context.gave_up()),
+        }
     });
 }
 

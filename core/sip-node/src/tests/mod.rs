@@ -240,7 +240,8 @@ impl Services for World {
 
     fn record(&self, now: Time, name: CallName, what: What<'_>) {
         let at = u64::try_from(now.since(Time::ZERO).as_micros()).expect("a time of a test");
-        call_records::frame::write(&call_records::Event { name, at, what }, &mut self.0.said.borrow_mut());
+        let event = call_records::Event { name, at, ahead: 0, what };
+        call_records::frame::write(&event, &mut self.0.said.borrow_mut());
     }
 
     fn observe(&self, what: Span, _micros: u64) {

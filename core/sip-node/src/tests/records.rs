@@ -14,11 +14,20 @@ fn lab(change: impl FnOnce(&mut Settings)) -> Lab {
 }
 
 /// The records of all that was said, an hour later.
+#[track_caller]
 fn records(lab: &Lab) -> Vec<Record> {
+    let (strays, done) = said(lab);
+    assert_eq!(strays, 0, "{done:#?}");
+    done
+}
+
+/// The same, and how many events belong to no call.
+fn said(lab: &Lab) -> (u64, Vec<Record>) {
     let limits = call_records::Limits {
         calls: 100,
         setup: Duration::from_secs(300),
         session: Some(Duration::from_secs(60)),
+        late: Duration::from_secs(40),
     };
     let (mut ledger, mut done) = (Ledger::new(limits), Vec::new());
     let said = lab.world.said.borrow();
@@ -28,10 +37,9 @@ fn records(lab: &Lab) -> Vec<Record> {
         ledger.apply(&event, &mut done);
         rest = &rest[length..];
     }
-    assert_eq!(ledger.strays(), 0, "{done:#?}");
     ledger.expire(u64::MAX, &mut done);
     assert!(ledger.is_empty());
-    done
+    (ledger.strays(), done)
 }
 
 #[track_caller]
@@ -224,10 +232,30 @@ fn calls_to_nobody_are_recorded_once() {
 }
 
 #[test]
-fn what_was_not_admitted_has_no_record() {
+fn refused_stranger_has_one_record() {
     let mut lab = lab(|s| s.proxy.strangers.allowed = false);
-    lab.ask(CAROL, Req::invite().text());
-    lab.ask(ALICE, Req::invite().alice().text());
+    let invite = Req::invite();
+    assert_eq!(lab.ask(CAROL, invite.text()).status(), 403);
+    lab.pass(500);
+    assert_eq!(lab.ask(CAROL, invite.text()).status(), 403);
+    let record = one(&lab);
+    assert_eq!((record.status, record.ended_by, record.tried), (403, Party::Server, 0));
+    assert_eq!((text(&record.source.user), text(&record.source.trunk)), ("", ""));
+    assert_eq!((record.ended, text(&record.source.call_id)), (record.started, &*invite.call_id));
+}
+
+#[test]
+fn stranger_who_calls_nobody_has_one_record() {
+    let mut lab = lab(|_| {});
+    let status = lab.ask(CAROL, Req::new("INVITE", "sip:nobody@here.example").text()).status();
+    assert!(status >= 400);
+    assert_eq!(one(&lab).status, status);
+}
+
+#[test]
+fn what_was_not_admitted_has_no_record() {
+    let mut lab = lab(|_| {});
+    assert_eq!(lab.ask(ALICE, Req::invite().alice().text()).status(), 407);
     assert_eq!(records(&lab), []);
     let off = |s: &mut Settings| s.records = false;
     lab.reconfigure(off);
@@ -298,4 +326,162 @@ fn bye_that_is_refused_ends_no_record() {
     bye(&mut lab, 200);
     let record = one(&lab);
     assert_eq!((record.ended_by, after(&record, Some(record.ended))), (Party::Caller, Some(3_000)));
+}
+
+/// A call of carol's that bob has answered: the INVITE, as bob has it, and the answer.
+fn up(lab: &mut Lab) -> (Req, Sent, Sent) {
+    lab.phones(&[BOB]);
+    let invite = Req::invite();
+    let got = lab.invite(CAROL, invite.text()).remove(0);
+    lab.send(BOB, got.accept("b"));
+    let ok = lab.sent().pop().expect("a 200");
+    lab.send(CAROL, invite.within("ACK", &ok).text());
+    lab.sent();
+    (invite, got, ok)
+}
+
+/// Sends a BYE and returns it as the other end has it.
+fn bye(lab: &mut Lab, from: &str, bye: &Req) -> Sent {
+    lab.send(from, bye.text());
+    lab.sent().into_iter().find(|s| s.method() == "BYE" && s.status() == 0).expect("a BYE")
+}
+
+#[test]
+fn invite_with_the_ids_of_a_call_has_its_own_record() {
+    let mut lab = lab(|s| s.auth.in_dialog = false);
+    lab.bind("dave", "<sip:dave@192.0.2.40>", udp("192.0.2.40:5060"));
+    let (invite, _, ok) = up(&mut lab);
+    let thief = "192.0.2.99:5060";
+    let stolen = invite.clone().sent_by("UDP", thief);
+    let mut other = invite.clone().sent_by("UDP", CAROL);
+    other.uri = "sip:dave@here.example".to_owned();
+    for (from, call) in [(thief, stolen), (CAROL, other)] {
+        lab.pass(1_000);
+        // Responses are repeated: nobody here sends an ACK.
+        lab.sent();
+        let sent = lab.invite(from, call.text());
+        lab.send(&sent[0].to(), sent[0].reply(486, "x", ""));
+        lab.sent();
+    }
+    lab.pass(1_000);
+    lab.sent();
+    let bye = bye(&mut lab, CAROL, &invite.within("BYE", &ok));
+    lab.send(BOB, bye.reply(200, "", ""));
+    let all = records(&lab);
+    let seen: Vec<_> = all.iter().map(|r| (r.status, r.joined, after(r, Some(r.ended)))).collect();
+    assert_eq!(seen, [(486, 0, Some(0)), (486, 0, Some(0)), (200, 0, Some(3_000))]);
+    assert_eq!(text(&all[1].source.request_uri), "sip:dave@here.example");
+}
+
+#[test]
+fn bye_to_another_callee_ends_no_record() {
+    let mut lab = lab(|s| s.auth.in_dialog = false);
+    lab.bind("dave", "<sip:dave@192.0.2.40>", udp("192.0.2.40:5060"));
+    let (invite, _, ok) = up(&mut lab);
+    lab.pass(1_000);
+    // Without our token; an accomplice takes it.
+    let mut astray = invite.within("BYE", &ok);
+    (astray.uri, astray.lines) = ("sip:dave@here.example".to_owned(), Vec::new());
+    let taken = bye(&mut lab, CAROL, &astray);
+    lab.send(&taken.to(), taken.reply(200, "", ""));
+    lab.sent();
+    lab.pass(1_000);
+    let right = bye(&mut lab, CAROL, &invite.within("BYE", &ok));
+    lab.send(BOB, right.reply(200, "", ""));
+    let (strays, all) = said(&lab);
+    assert_eq!((strays, all.len(), after(&all[0], Some(all[0].ended))), (1, 1, Some(2_000)));
+}
+
+#[test]
+fn bye_without_a_token_ends_the_record_of_its_callee() {
+    for by in [Party::Caller, Party::Callee] {
+        let mut lab = lab(|s| s.auth.in_dialog = false);
+        let (invite, got, ok) = up(&mut lab);
+        lab.pass(1_000);
+        let taken = match by {
+            Party::Caller => bye(&mut lab, CAROL, &Req { lines: Vec::new(), ..invite.within("BYE", &ok) }),
+            _ => {
+                let stubborn = from_callee(&got, "BYE", BOB, "<sip:bob@here.example>");
+                let sent = lab.as_user(BOB, "bob", &Req { lines: Vec::new(), ..stubborn });
+                sent.into_iter().find(|s| s.status() == 0).expect("a BYE")
+            }
+        };
+        lab.send(&taken.to(), taken.reply(200, "", ""));
+        let record = one(&lab);
+        assert_eq!((record.ended_by, after(&record, Some(record.ended))), (by, Some(1_000)));
+    }
+}
+
+#[test]
+fn call_ends_when_its_bye_comes() {
+    // The other end answers late, or not at all.
+    for (answers, by) in [(true, Party::Caller), (false, Party::Caller), (false, Party::Callee)] {
+        let mut lab = lab(|s| s.auth.in_dialog = false);
+        let (invite, got, ok) = up(&mut lab);
+        lab.pass(7_000);
+        let sent = match by {
+            Party::Caller => bye(&mut lab, CAROL, &invite.within("BYE", &ok)),
+            _ => bye(&mut lab, BOB, &from_callee(&got, "BYE", BOB, "<sip:bob@here.example>")),
+        };
+        lab.pass(if answers { 5_000 } else { 40_000 });
+        if answers {
+            lab.send(&sent.to(), sent.reply(200, "", ""));
+        }
+        let record = one(&lab);
+        assert_eq!((record.ended_by, after(&record, Some(record.ended))), (by, Some(7_000)), "{answers}");
+    }
+}
+
+#[test]
+fn bye_to_a_callee_that_is_gone_ends_the_record() {
+    let mut lab = lab(|s| s.auth.in_dialog = false);
+    let (invite, _, ok) = up(&mut lab);
+    lab.pass(7_000);
+    let sent = bye(&mut lab, CAROL, &invite.within("BYE", &ok));
+    lab.give_back(&sent, 1_000);
+    assert!(lab.one().status() >= 400, "nobody has taken it");
+    let record = one(&lab);
+    assert_eq!((record.ended_by, after(&record, Some(record.ended))), (Party::Caller, Some(7_000)));
+}
+
+#[test]
+fn answer_after_any_failure_belongs_to_the_record() {
+    // Nothing was heard of the phone when the caller cancelled; it was only slow.
+    let mut lab = lab(|_| {});
+    lab.phones(&[BOB]);
+    let invite = Req::invite();
+    let got = lab.invite(CAROL, invite.text()).remove(0);
+    lab.send(CAROL, invite.cancel().text());
+    lab.pass(5_000);
+    let end = lab.sent().into_iter().find(|s| s.status() == 487).expect("a 487");
+    lab.send(CAROL, invite.ack(&end).text());
+    lab.silent();
+    assert_eq!(lab.ask(BOB, got.accept("b")).status(), 200);
+    let record = one(&lab);
+    assert_eq!((record.status, after(&record, record.answered)), (200, Some(5_000)));
+    assert_eq!(text(&record.callee.target), got.uri());
+}
+
+#[test]
+fn invite_within_a_call_begins_no_record() {
+    for token in [true, false] {
+        let mut lab = lab(|s| s.auth.in_dialog = false);
+        let (invite, _, ok) = up(&mut lab);
+        for (status, cseq) in [(200, 2), (488, 3)] {
+            lab.pass(1_000);
+            let mut again = Req { cseq, ..invite.within("INVITE", &ok) };
+            again.lines.push(format!("Contact: <sip:carol@{CAROL}>"));
+            again.lines.retain(|line| token || !line.starts_with("Route"));
+            lab.send(CAROL, again.text());
+            let got = lab.sent().into_iter().find(|s| s.to() == BOB).expect("an INVITE");
+            let answer = if status == 200 { got.accept("b") } else { got.reply(488, "b", "") };
+            lab.send(BOB, answer);
+            lab.sent();
+        }
+        lab.pass(1_000);
+        let sent = bye(&mut lab, CAROL, &Req { cseq: 4, ..invite.within("BYE", &ok) });
+        lab.send(BOB, sent.reply(200, "", ""));
+        let record = one(&lab);
+        assert_eq!((record.status, after(&record, Some(record.ended))), (200, Some(3_000)), "{token}");
+    }
 }

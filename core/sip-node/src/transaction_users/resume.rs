@@ -103,6 +103,7 @@ impl TransactionUsers {
             Event::User { .. } => self.go_on(step, id, Finding::Silent),
             _ => {
                 if let Some(mut waiter) = self.waiting.take(step.layer, id) {
+                    step.record_failed(waiter.server.recorded, 408, false);
                     step.layer.release(waiter.server.payer, waiter.take_request());
                 }
             }
@@ -189,5 +190,6 @@ impl TransactionUsers {
 #[cold]
 fn unreadable<S: Services>(step: &mut Step<'_, S>, server: ServerSide) {
     invariant::broken!("a request that waits was read before");
+    step.record_failed(server.recorded, 500, false);
     step.layer.abandon_server(server.id);
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::line::Format;
 use crate::output::Rotation;
-use call_records::{Answered, Began, Namer, Party};
+use call_records::{Answered, Began, CallName, Ended, Failed, NO_BRANCH, Party, What};
 use std::collections::BTreeSet;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -12,8 +12,12 @@ fn now() -> u64 {
 }
 
 fn options(folder: &Path, workers: u16) -> Options {
-    let limits =
-        Limits { calls: 100_000, setup: Duration::from_secs(300), session: Some(Duration::from_secs(3_600)) };
+    let limits = Limits {
+        calls: 100_000,
+        setup: Duration::from_secs(300),
+        session: Some(Duration::from_secs(3_600)),
+        late: Duration::from_secs(40),
+    };
     Options {
         folder: folder.join("records"),
         workers,
@@ -26,13 +30,13 @@ fn options(folder: &Path, workers: u16) -> Options {
         http: None,
         limits,
         ring_bytes: 1 << 20,
-        clock: now,
+        clock: Sources { steady: now, wall: now, start: "a".to_owned() },
         on_thread: || {},
     }
 }
 
 fn name(number: u32) -> CallName {
-    Namer::new([9; 16]).name(&number.to_le_bytes(), b"t")
+    CallName::new(u128::from(number) + 1)
 }
 
 fn begin(teller: &mut Teller, number: u32) {
@@ -44,22 +48,49 @@ fn begin(teller: &mut Teller, number: u32) {
         to: b"sip:bob@example.com",
         request_uri: b"sip:bob@example.com",
         asserted: b"",
-        user: b"",
+        user: b"ann@example.com",
         trunk: b"",
         source: ([192, 0, 2, 1], 5060).into(),
         transport: b"UDP",
+        within: false,
     };
     teller.tell(name(number), What::Began(began));
 }
 
+/// A call of a stranger that is refused.
+fn refuse(teller: &mut Teller, number: u32) {
+    let call_id = format!("call{number}");
+    let uri: &[u8] = b"sip:eve@example.com";
+    let began = Began {
+        call_id: call_id.as_bytes(),
+        from: uri,
+        caller_tag: b"t",
+        to: uri,
+        request_uri: uri,
+        asserted: b"",
+        user: b"",
+        trunk: b"",
+        source: ([192, 0, 2, 6], 5060).into(),
+        transport: b"UDP",
+        within: false,
+    };
+    teller.tell(name(number), What::Refused(began, 403));
+}
+
 fn answer(teller: &mut Teller, number: u32) {
     let (tag, target) = (b"b", b"sip:bob@192.0.2.2");
-    let answered = Answered { status: 200, dialog: 1, callee_tag: tag, target, trunk: b"", codec: b"" };
+    let (dialog, branch) = (u64::from(number) + 1, NO_BRANCH);
+    let answered = Answered { status: 200, dialog, branch, callee_tag: tag, target, trunk: b"", codec: b"" };
     teller.tell(name(number), What::Answered(answered));
 }
 
 fn end(teller: &mut Teller, number: u32) {
-    teller.tell(name(number), What::Ended(Party::Caller, 1));
+    let ended = Ended { by: Party::Caller, dialog: u64::from(number) + 1, ago: 0 };
+    teller.tell(CallName::NONE, What::Ended(ended));
+}
+
+fn failed(status: u16, by: Party) -> What<'static> {
+    What::Failed(Failed { status, by, late: false })
 }
 
 /// The Call-IDs in the file, in order.
@@ -83,6 +114,7 @@ fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to.join("records")).expect("a folder");
     let mut names =
         vec!["records/delivered".to_owned(), "calls.jsonl".to_owned(), "records/ring.0".to_owned()];
+    names.push("records/clock".to_owned());
     let events = fs::read_dir(from.join("records")).expect("a folder").flatten();
     let events = events.map(|entry| entry.file_name().to_string_lossy().into_owned());
     names.extend(events.filter(|name| name.starts_with("events.")).map(|name| format!("records/{name}")));
@@ -105,7 +137,7 @@ fn calls_are_written_when_they_are_over() {
     log.close();
     // The other call goes on in the next process, of one worker.
     let (log, mut tellers) = CallLog::start(&options(folder.path(), 1)).expect("it starts");
-    tellers[0].tell(name(2), What::Failed(486, Party::Callee));
+    tellers[0].tell(name(2), failed(486, Party::Callee));
     log.close();
     assert_eq!(written(folder.path()), ["call1", "call2"]);
     assert!(!folder.path().join("records/ring.1").exists(), "the ring of a worker that there is no more");
@@ -164,7 +196,7 @@ fn records_wait_while_the_file_cannot_be_written() {
     fs::remove_file(&path).expect("it goes");
     fs::create_dir(&path).expect("a folder in its place");
     begin(&mut tellers[0], 1);
-    tellers[0].tell(name(1), What::Failed(404, Party::Server));
+    tellers[0].tell(name(1), failed(404, Party::Server));
     until("a failure", || log.counts().failures() > 0);
     until("a backlog", || log.counts().backlog() > 0);
     // Also over a restart.
@@ -183,4 +215,90 @@ fn place_that_cannot_be_used_is_an_error() {
     options.file.as_mut().expect("a file").path = folder.path().join("missing/calls.jsonl");
     let error = CallLog::start(&options).expect_err("no folder").to_string();
     assert!(error.contains("missing/calls.jsonl"), "{error}");
+}
+
+#[test]
+fn flood_of_strangers_takes_no_room_from_others() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = Options { ring_bytes: 8_000, ..options(folder.path(), 1) };
+    let (log, mut tellers) = CallLog::start(&options).expect("it starts");
+    (100..5_100).for_each(|number| refuse(&mut tellers[0], number));
+    assert_eq!(log.counts().lost(), 0);
+    begin(&mut tellers[0], 1);
+    tellers[0].tell(name(1), failed(486, Party::Callee));
+    assert_eq!(log.counts().lost(), 0, "half of the ring is left");
+    let skipped = log.counts().skipped();
+    assert!(skipped >= 5_000 - 300, "{skipped}");
+    log.close();
+    let all = written(folder.path());
+    assert_eq!(all.len() as u64, 5_001 - skipped);
+    assert!(all.contains(&"call1".to_owned()));
+}
+
+#[test]
+fn output_that_is_named_again_gets_new_records_only() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let both = options(folder.path(), 1);
+    let (url, spool) = ("http://127.0.0.1:1/x".to_owned(), 1 << 20);
+    let http = Options { file: None, http: Some(HttpOptions { url, token: None, spool }), ..both.clone() };
+    let call = |options: &Options, number| {
+        let (log, mut tellers) = CallLog::start(options).expect("it starts");
+        begin(&mut tellers[0], number);
+        tellers[0].tell(name(number), failed(486, Party::Callee));
+        log.close();
+    };
+    call(&both, 1);
+    call(&http, 2);
+    call(&both, 3);
+    call(&http, 4);
+    assert_eq!(written(folder.path()), ["call1", "call3"]);
+    let spooled = fs::read_to_string(folder.path().join("records/spool.1")).expect("the spool");
+    assert_eq!(spooled.lines().count(), 2);
+    assert!(spooled.contains("call2") && spooled.contains("call4"), "{spooled}");
+}
+
+#[test]
+fn ring_that_is_made_anew_is_read_from_its_beginning() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = options(folder.path(), 1);
+    let (log, mut tellers) = CallLog::start(&options).expect("it starts");
+    begin(&mut tellers[0], 1);
+    answer(&mut tellers[0], 1);
+    log.close();
+    fs::remove_file(folder.path().join("records/ring.0")).expect("it goes");
+    let (log, _) = CallLog::start(&options).expect("it starts");
+    log.close();
+    // What a killed process has written there, and the book does not have.
+    let path = folder.path().join("records/ring.0");
+    let (mut writer, ..) = ring::open(&path, 1).expect("the ring");
+    let what = What::Ended(Ended { by: Party::Caller, dialog: 2, ago: 0 });
+    let mut bytes = Vec::new();
+    let event = call_records::Event { name: CallName::NONE, at: now(), ahead: 0, what };
+    call_records::frame::write(&event, &mut bytes);
+    assert!(writer.append(&bytes));
+    drop(writer);
+    let (log, _) = CallLog::start(&options).expect("it starts");
+    log.close();
+    assert_eq!(written(folder.path()), ["call1"]);
+}
+
+#[test]
+fn times_of_a_call_are_those_of_a_clock_that_nobody_sets() {
+    fn ahead() -> u64 {
+        now() + 3_600_000_000
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let before = options(folder.path(), 1);
+    let (log, mut tellers) = CallLog::start(&before).expect("it starts");
+    begin(&mut tellers[0], 1);
+    answer(&mut tellers[0], 1);
+    log.close();
+    // The time of the day is set.
+    let clock = Sources { wall: ahead, ..before.clock.clone() };
+    let (log, mut tellers) = CallLog::start(&Options { clock, ..before }).expect("it starts");
+    end(&mut tellers[0], 1);
+    log.close();
+    let text = fs::read_to_string(folder.path().join("calls.jsonl")).expect("the file");
+    let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert!(value["seconds"].as_f64().is_some_and(|seconds| seconds < 600.0), "{text}");
 }

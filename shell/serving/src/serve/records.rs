@@ -4,18 +4,26 @@ use super::wall_micros;
 use crate::absolute;
 use crate::memory::Room;
 use crate::startup::Failure;
-use call_log::{CallLog, Counts, FileOptions, Format, HttpOptions, Options, RING_BYTES, Rotation, Teller};
+use call_log::{
+    CallLog, Counts, FileOptions, Format, HttpOptions, Options, RING_BYTES, Rotation, Sources, Teller,
+};
 use call_records::Limits;
 use control::config::{Config, RecordFormat};
 use control::metrics::{Kind, Text};
+use std::fs;
 use std::time::Duration;
 
 /// A call without an answer, of which nothing was heard, is over after this: longer than timer C and
 /// voicemail.
 const SETUP: Duration = Duration::from_secs(900);
-/// A call whose BYE was never seen is over after this time since its answer. Unlike the table of calls, an
-/// UPDATE or INVITE within it does not prolong this: no event tells of them.
+/// A call whose BYE was never seen is over after this time since its answer, or since the last INVITE or
+/// UPDATE within it.
 const SESSION: Duration = Duration::from_secs(24 * 3600);
+/// Beyond 64*T1, in which a callee that was given up may answer: for what is on its way.
+const ON_ITS_WAY: Duration = Duration::from_secs(8);
+
+/// Names the start of the system.
+const START: &str = "/proc/sys/kernel/random/boot_id";
 
 /// Begins to keep records, if there is to be a file of them. One teller for each worker.
 ///
@@ -51,9 +59,18 @@ pub(super) fn start(
             rotation: Rotation::Renamed(records.keep),
         }),
         http,
-        limits: Limits { calls, setup: SETUP, session: Some(SESSION) },
+        limits: Limits {
+            calls,
+            setup: SETUP,
+            session: Some(SESSION),
+            late: 64 * config.timers.t1 + ON_ITS_WAY,
+        },
         ring_bytes: RING_BYTES,
-        clock: || u64::try_from(wall_micros()).unwrap_or(0),
+        clock: Sources {
+            steady: || worker_runtime::monotonic_now().as_micros(),
+            wall: || u64::try_from(wall_micros()).unwrap_or(0),
+            start: fs::read_to_string(START).unwrap_or_default().trim().to_owned(),
+        },
         on_thread: worker_runtime::take_turns_beside_workers,
     };
     let (log, tellers) = CallLog::start(&options)?;
@@ -65,7 +82,7 @@ pub(super) fn start(
 
 /// What was counted, as metrics.
 pub(super) fn metrics(counts: &Counts, text: &mut Text<'_>) {
-    let rows: [(&str, &str, Kind, u64); 8] = [
+    let rows: [(&str, &str, Kind, u64); 10] = [
         ("strowger_call_records_total", "Call records written.", Kind::Counter, counts.records()),
         (
             "strowger_call_records_sent_total",
@@ -92,10 +109,22 @@ pub(super) fn metrics(counts: &Counts, text: &mut Text<'_>) {
             counts.failures(),
         ),
         (
-            "strowger_call_records_early_total",
-            "Calls whose record was written before their end because too many were open.",
+            "strowger_call_records_untracked_total",
+            "Calls without a record because too many were open.",
             Kind::Counter,
-            counts.closed_early(),
+            counts.untracked(),
+        ),
+        (
+            "strowger_call_records_strangers_total",
+            "Calls of strangers without a record because there were too many of them.",
+            Kind::Counter,
+            counts.skipped(),
+        ),
+        (
+            "strowger_call_records_set_aside_total",
+            "Call records that the server at `url` refuses.",
+            Kind::Counter,
+            counts.set_aside(),
         ),
         ("strowger_call_records_open", "Calls without a record yet.", Kind::Gauge, counts.open()),
         (
@@ -114,8 +143,16 @@ pub(super) fn metrics(counts: &Counts, text: &mut Text<'_>) {
 /// What an operator should look at.
 pub(super) fn alarm(counts: &Counts) -> Option<String> {
     let lost = counts.lost() + counts.dropped();
-    let waiting = counts.backlog();
-    (counts.is_failing() || lost > 0).then(|| {
-        format!("call records cannot be written, or could not: {waiting} bytes wait, {lost} events or records are lost")
-    })
+    let (waiting, aside, untracked) = (counts.backlog(), counts.set_aside(), counts.untracked());
+    if counts.is_failing() || lost > 0 {
+        Some(format!(
+            "call records cannot be written, or could not: {waiting} bytes wait, {lost} events or records are lost"
+        ))
+    } else if counts.is_unsent() {
+        Some("call records cannot be sent: they wait on disk, and the log says why".to_owned())
+    } else if untracked > 0 {
+        Some(format!("{untracked} calls have no record: too many were open"))
+    } else {
+        (aside > 0).then(|| format!("the server of call records refused {aside} records: see the log"))
+    }
 }
