@@ -39,9 +39,10 @@ BELOW = {
     'sip-health': {'wire'},
     'call-records': set(),
     'call-rules': {'sip-message'},
+    'number-routes': set(),
     'sip-node': {
         'wire', 'timing', 'seal', 'sip-message', 'sip-transaction', 'sip-auth', 'sip-registrar', 'sip-proxy',
-        'sip-steering', 'sip-health', 'call-records', 'call-rules',
+        'sip-steering', 'sip-health', 'call-records', 'call-rules', 'number-routes',
     },
     'sip-balancer': {'wire', 'timing', 'seal', 'sip-message', 'sip-proxy', 'sip-steering', 'sip-health'},
     # The shell handles no SIP: of the core it sees only the vocabulary, the wheel for deadlines and the form of
@@ -53,6 +54,8 @@ BELOW = {
     'store': {'wire', 'location', 'sip-registrar', 'sip-auth', 'log-events', 'regular-file'},
     # ... and the call log, whose events and records are those of the core.
     'call-log': {'call-records', 'log-events', 'regular-file'},
+    # ... and the reader of route tables, which makes the core's.
+    'route-file': {'number-routes', 'regular-file', 'toml-form'},
     # ... and control, whose keys and counters are those of the core: it reads into the core's settings, and names
     # what a node counts.
     'control': {'wire', 'log-events', 'sip-message', 'sip-auth', 'sip-registrar', 'sip-proxy', 'sip-node', 'sip-balancer', 'tls', 'regular-file', 'toml-form'},

@@ -14,7 +14,8 @@ pub fn run(file: &ConfigFile) -> ExitCode {
         Ok(loaded) => {
             let certificates = loaded.check_certificates(wall_seconds());
             let nodes = serving::check_nodes(&loaded);
-            let errors = [loaded.check_files(), certificates.errors, nodes.errors].concat();
+            let routes = serving::check_routes(&loaded);
+            let errors = [loaded.check_files(), certificates.errors, nodes.errors, routes].concat();
             if !errors.is_empty() {
                 return refuse(&errors, file);
             }

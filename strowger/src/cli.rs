@@ -391,6 +391,11 @@ pub enum CtlCommand {
     Calls,
     /// [serve] Targets of trunks, routes, voicemail and emergency calls: state, calls, last error
     Trunks,
+    /// [serve] Which prefix and trunks calls to a number take, and why
+    Route {
+        /// The number, as `+4930555`, `tel:+49-30-555` or `sip:+4930555@example.com`
+        number: String,
+    },
     /// Stream connections: peer, verified name, age, bytes, TLS
     Connections {
         /// Only those of tcp, tls, ws or wss

@@ -63,6 +63,7 @@ pub fn run(args: &CtlArgs) -> ExitCode {
         CtlCommand::Calls => Command::Calls,
         CtlCommand::Reload => Command::Reload,
         CtlCommand::Trunks => Command::Trunks,
+        CtlCommand::Route { number } => Command::Route { number: number.clone() },
         CtlCommand::Connections { transport, peer, limit } => {
             Command::Connections { transport: transport.clone(), peer: peer.clone(), limit: *limit }
         }

@@ -196,6 +196,22 @@ def websockets():
     put('websocket', 'response', b'\x00' + cuts + b'HTTP/1.1 101 x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n')
 
 
+def routes():
+    # The number of rows; each row a text and a byte for trunk, priority and cost; then numbers.
+    def text(written):
+        return bytes([len(written)]) + bytes(b'0149#*+'.index(byte) for byte in written)
+
+    def table(rows, numbers):
+        made = b''.join(text(prefix) + bytes([choice]) for prefix, choice in rows)
+        return bytes([len(rows)]) + made + b''.join(text(number) for number in numbers)
+
+    nested = [(b'+', 1), (b'+4', 33), (b'+49', 2), (b'+490', 66), (b'+490', 35), (b'0', 4), (b'#1#', 5), (b'*', 6)]
+    put('routes', 'nested', table(nested, [b'+4904', b'+491', b'+1', b'00', b'#1#4', b'4', b'']))
+    put('routes', 'twice', table([(b'+49', 1), (b'+4', 1), (b'+49', 33)], [b'+49']))
+    put('routes', 'many', table([(b'+49', trunk) for trunk in range(17)], [b'+49']))
+    put('routes', 'longest', table([(b'9' * 32, 1), (b'9' * 31, 2), (b'9' * 33, 3)], [b'9' * 39, b'9' * 32, b'9' * 30]))
+
+
 def sessions():
     # First byte: 0x00 as it is, 0x40 a changed byte, 0x80 inserted bytes, 0xc0 the end; 1: TLS 1.2.
     frames = b'\x81\x85\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58' + b'\x89\x80\x37\xfa\x21\x3d'
@@ -222,4 +238,5 @@ hand_made()
 calls()
 balanced()
 websockets()
+routes()
 sessions()

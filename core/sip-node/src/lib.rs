@@ -31,6 +31,7 @@ mod ingress;
 mod located;
 mod named_targets;
 mod node;
+mod numbers;
 mod overload;
 mod random;
 mod recent_responses;
@@ -61,6 +62,7 @@ pub use counters::{Counter, CounterFamily, FAMILIES, Span};
 pub use emergency::Emergency;
 pub use located::{BindingSet, Coverage, Located, Question, StoreDown};
 pub use node::{Node, NodeConfig, Notice, Report};
+pub use numbers::{Decisive, NumberPlan};
 pub use overload::{Common, Rules as OverloadRules, Standing};
 pub use services::{Refusal, Services, Troubled};
 pub use settings::{

@@ -12,6 +12,7 @@ use crate::site::{Heard, Keys};
 use crate::step::{Base, Step};
 use crate::transaction_users::TransactionUsers;
 use core::net::{IpAddr, SocketAddr};
+use number_routes::RouteTable;
 use sip_message::{Flaw, Index, Message, Method, Parsed, find_call_id, parse};
 use sip_proxy::stun::Binding;
 use sip_proxy::transport::broken_stream;
@@ -23,6 +24,8 @@ use wire::{Arrival, ConnId, Flow, Frame, FrameError, Identity, Load, Machine, Ou
 pub enum Notice {
     /// New settings, in force from here.
     Settings(Arc<Settings>),
+    /// New settings and a new route table, in force from here together.
+    Renewed(Arc<Settings>, Arc<RouteTable>),
     /// The answer to a [`Question`](crate::Question).
     Located(Located),
     /// Take no new calls or registrations (503 with Retry-After), finish what is under way.
@@ -110,6 +113,18 @@ impl<S: Services> Node<S> {
     /// It is one of the workers that share this.
     pub fn share_heard(&mut self, heard: Arc<Heard>) {
         self.base.site_mut().share_heard(heard);
+    }
+
+    /// Called numbers go by this table from now on.
+    pub fn route_by(&mut self, table: Arc<RouteTable>) {
+        self.base.site_mut().route_by(table);
+    }
+
+    /// New settings, in force from here.
+    fn set_settings(&mut self, settings: Arc<Settings>) {
+        let workers = settings.overload.workers;
+        self.base.set_settings(settings);
+        self.users.forwarder_mut().settings_changed(workers);
     }
 
     /// What is going on, with at most `most` calls, from number `from` on.
@@ -307,10 +322,10 @@ impl<S: Services> Machine for Node<S> {
 
     fn notice(&mut self, now: Time, notice: Notice, out: &mut Outbox) {
         match notice {
-            Notice::Settings(settings) => {
-                let workers = settings.overload.workers;
-                self.base.set_settings(settings);
-                self.users.forwarder_mut().settings_changed(workers);
+            Notice::Settings(settings) => self.set_settings(settings),
+            Notice::Renewed(settings, table) => {
+                self.route_by(table);
+                self.set_settings(settings);
             }
             Notice::Located(located) => {
                 let mut step = self.base.step(now, out);

@@ -1,10 +1,11 @@
 //! The other end of the admin API: what `strowger ctl` does.
 
+mod numbers;
 mod streams;
 
 use crate::admin::{
     Audit, BalancedNode, Binding, Call, CertificateStatus, Connection, Draining, Listing, NodeOrder, Nodes,
-    Page, Refusal, RefusedRequest, Role, State, Status, TrunkTarget, uptime,
+    NumberRoute, Page, Refusal, RefusedRequest, Role, State, Status, TrunkTarget, uptime,
 };
 use crate::config::{ConfigError, ReloadReport};
 use crate::log::{LONGEST_SHOWN, Safe};
@@ -37,6 +38,11 @@ pub enum Command {
     Calls,
     /// Targets of trunks and other lists.
     Trunks,
+    /// Where calls to a number go.
+    Route {
+        /// As people write it.
+        number: String,
+    },
     /// Stream connections.
     Connections {
         /// Those of this transport.
@@ -227,6 +233,11 @@ impl Client {
         self.get("/v1/trunks", &paging(page))
     }
 
+    /// Where calls to a number go.
+    pub fn number(&self, number: &str) -> Result<NumberRoute, ClientError> {
+        self.get("/v1/routes", &[("number", number.to_owned())])
+    }
+
     /// One page of stream connections.
     pub fn connections(
         &self,
@@ -404,6 +415,7 @@ pub fn run(
             let head = ["LIST", "TARGET", "STATE", "WHY", "SINCE", "CALLS", "FAILED", "LAST ERROR"];
             list(|page| client.trunks(page), head, trunk_row, (output, usize::MAX), out).map(drop)
         }
+        Command::Route { number } => show(&client.number(number)?, output, out, numbers::number_text),
         Command::Connections { transport, peer, limit } => {
             let fetch = |page: &Page| client.connections(transport.as_deref(), peer.as_deref(), page);
             let listed = list(fetch, streams::CONNECTIONS, streams::connection_row, (output, *limit), out)?;

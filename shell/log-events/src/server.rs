@@ -30,6 +30,9 @@ events! {
     warn targets_exhausted(list: &str, name: &dyn Display, targets: &str, status: u16, before: u64)
         "no target answered: see `strowger ctl trunks`"
         "Check those targets and the network to them.";
+    info routes_read(file: &dyn Display, rows: usize, prefixes: usize, bytes: usize)
+        "the route table is in force"
+        "";
     warn no_room(worker: u16, source: &dyn Display, before: u64; what: &str)
         "{what}"
         "Raise the limit that the line names, or find the sender of the load.";

@@ -22,7 +22,7 @@ mod steering;
 mod throttle;
 
 pub use balance::{balance, balancing_algorithms, check_nodes};
-pub use serve::{METHODS, serve};
+pub use serve::{METHODS, check_routes, serve};
 pub use startup::Failure;
 
 use std::path::{Path, PathBuf};

@@ -40,7 +40,7 @@ impl<S: Services> Router<'_, S> {
     /// Whether a trunk's request was refused that would pass if the trunk's calls might leave again.
     fn lacks_transit(&self, a: &Admitted<'_>) -> bool {
         let number = called_number(self, a);
-        let over = self.prefix_trunk(&number).is_some_and(|at| a.caller.trunk != Some(at));
+        let over = self.trunks_of(&number).any(|at| a.caller.trunk != Some(at));
         let holder = self.site.places().of_uri(self.site.settings(), &a.uri);
         let at_home = !a.uri.is_sip() || self.site.is_local_host(&a.uri);
         let by_domain = || {
@@ -117,7 +117,7 @@ impl<S: Services> Router<'_, S> {
         };
         let number = called_number(self, a);
         self.site.is_emergency_call(&a.uri, a.routing.request_uri)
-            || self.prefix_trunk(&number) == Some(at)
+            || self.trunks_of(&number).next() == Some(at)
             || trunk.domains.iter().any(|domain| domain.eq_ignore_ascii_case(a.uri.host))
     }
 }

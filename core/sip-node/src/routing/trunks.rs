@@ -1,8 +1,9 @@
 //! Targets that are trunks.
 
 use super::{Plan, Target};
-use crate::access::{Access, By, Holder, Place, access};
+use crate::access::{Access, Asker, By, Holder, Place, access};
 use crate::admitted::{Admitted, Caller};
+use crate::numbers::plain;
 use crate::routing::Router;
 use crate::services::Services;
 use crate::settings::{Bounds, Trunk};
@@ -11,6 +12,9 @@ use crate::uris::{leads_to, with_user};
 use crate::watch::List;
 use sip_message::{Message, Name, Uri, canonical_user, user_after};
 use sip_proxy::token::Role;
+
+/// Targets of a request. As many as a response context has.
+const MOST_TARGETS: usize = 64;
 
 impl<S: Services> Router<'_, S> {
     /// A Route that names a trunk's address: what the trunk's rules allow for the number in the Request-URI,
@@ -24,6 +28,7 @@ impl<S: Services> Router<'_, S> {
         let last =
             request.values(Name::Route).count() == a.routing.own + 1 + usize::from(a.routing.drop_last);
         let number = canonical_user(a.uri.user.unwrap_or(b""));
+        let number = plain(is_phone(&a.uri), &number);
         let at = self.trunk_for(&a.caller, &number).filter(|_| last && a.routing.next_is_loose);
         let trunk = at.and_then(|at| Some((at, self.site.settings().trunks.get(at)?)));
         let Some((at, trunk)) = trunk else { return Plan::Refuse(403) };
@@ -39,47 +44,54 @@ impl<S: Services> Router<'_, S> {
     /// trunk.
     pub(super) fn over_named_trunk(&self, a: &Admitted<'_>) -> Plan {
         let number = canonical_user(a.uri.user.unwrap_or(b""));
+        let number = plain(is_phone(&a.uri), &number);
         let named = self.site.places().of_uri(self.site.settings(), &a.uri);
         match self.trunk_for(&a.caller, &number) {
-            Some(at) if named == Some(Holder::Trunk(at)) => self.over_trunk(at, &number),
+            Some(at) if named == Some(Holder::Trunk(at)) => self.over_trunks([at].into_iter(), &number),
             _ => Plan::Refuse(403),
         }
     }
 
-    /// By way of the trunk that a called number is for, if there is one.
+    /// By way of the trunks that a called number is for, if there are any.
     pub(super) fn by_prefix(&self, a: &Admitted<'_>, number: &[u8]) -> Option<Plan> {
-        // Back over the trunk that it came from would be a loop: the number is nobody's.
-        self.prefix_trunk(number).filter(|at| a.caller.trunk != Some(*at))?;
-        let at = self.trunk_for(&a.caller, number);
-        Some(at.map_or(Plan::Refuse(403), |at| self.over_trunk(at, number)))
+        let number = plain(is_phone(&a.uri), number);
+        // Back over the trunk that it came from would be a loop: without others the number is nobody's.
+        let mut trunks = self.trunks_of(&number).filter(|at| a.caller.trunk != Some(*at)).peekable();
+        trunks.peek()?;
+        Some(match may_use_trunks(self.asker(&a.caller)) {
+            true => self.over_trunks(trunks, &number),
+            false => Plan::Refuse(403),
+        })
     }
 
-    /// The trunk that a called number goes over, if this caller may use it.
+    /// The trunk that a called number goes over first, if this caller may use it.
     pub(super) fn trunk_for(&self, caller: &Caller<'_>, number: &[u8]) -> Option<usize> {
-        let rules = access(self.asker(caller), By::Aor, Place::Trunk) == Access::Rules;
-        self.prefix_trunk(number).filter(|at| rules && caller.trunk != Some(*at))
+        let may = may_use_trunks(self.asker(caller));
+        self.trunks_of(number).next().filter(|at| may && caller.trunk != Some(*at))
     }
 
-    /// The trunk with the longest prefix of a called number.
-    pub(crate) fn prefix_trunk(&self, number: &[u8]) -> Option<usize> {
-        let trunks = self.site.settings().trunks.iter().enumerate();
-        let matches = trunks.filter_map(|(at, t)| {
-            let longest = t.prefixes.iter().filter(|p| number.starts_with(p)).map(Vec::len).max()?;
-            Some((longest, at))
-        });
-        // Of equal lengths the one that stands first.
-        matches.max_by_key(|&(length, at)| (length, usize::MAX - at)).map(|(_, at)| at)
+    /// The trunks that a called number goes over, in the order in which they are tried.
+    pub(crate) fn trunks_of<'n>(&'n self, number: &'n [u8]) -> impl Iterator<Item = usize> + 'n {
+        let (numbers, trunks) = (&self.site.numbers, &self.site.settings().trunks);
+        numbers.decisive(trunks, number).into_iter().flat_map(move |decisive| numbers.trunks(decisive))
     }
 
-    /// The targets of a trunk, in failover order.
-    pub(super) fn over_trunk(&self, at: usize, number: &[u8]) -> Plan {
-        let Some(trunk) = self.site.settings().trunks.get(at) else { return Plan::Refuse(404) };
-        let user = rewritten(trunk, number);
-        let targets = trunk.targets.iter().map(|uri| {
-            let target = Target::located(&with_user(uri, &user), Role::Trunk, Bounds::Anywhere);
-            self.by_trunk(at, trunk, uri, target)
-        });
-        Plan::Forward(Target::chain(targets).map(|target| (1000, target)).into_iter().collect())
+    /// The targets of trunks, in failover order.
+    pub(super) fn over_trunks(&self, trunks: impl Iterator<Item = usize>, number: &[u8]) -> Plan {
+        let mut targets = Vec::new();
+        for at in trunks {
+            let Some(trunk) = self.site.settings().trunks.get(at) else { continue };
+            let user = rewritten(trunk, number);
+            targets.extend(trunk.targets.iter().map(|uri| {
+                let target = Target::located(&with_user(uri, &user), Role::Trunk, Bounds::Anywhere);
+                self.by_trunk(at, trunk, uri, target)
+            }));
+        }
+        targets.truncate(MOST_TARGETS);
+        match Target::chain(targets.into_iter()) {
+            Some(target) => Plan::Forward(vec![(1000, target)]),
+            None => Plan::Refuse(404),
+        }
     }
 
     /// A target that is reached at this URI of a trunk.
@@ -110,6 +122,16 @@ impl<S: Services> Router<'_, S> {
         });
         Plan::Forward(Target::chain(targets).map(|target| (1000, target)).into_iter().collect())
     }
+}
+
+/// Whether calls of an asker may go over trunks.
+fn may_use_trunks(asker: Asker) -> bool {
+    access(asker, By::Aor, Place::Trunk) == Access::Rules
+}
+
+/// Whether a URI says that its user is a telephone number (RFC 3261 section 19.1.1).
+fn is_phone(uri: &Uri<'_>) -> bool {
+    uri.param(b"user").is_some_and(|user| user.eq_ignore_ascii_case(b"phone"))
 }
 
 /// The called number as a trunk wants it.

@@ -16,12 +16,14 @@ pub(crate) use record::{OC, callee_end, caller_end};
 pub(crate) use rules::Sender;
 
 use crate::access::Places;
+use crate::numbers::NumberPlan;
 use crate::services::{Counter, Services};
 use crate::settings::Settings;
 use crate::site::peers::Peers;
 use call_records::Namer;
 use core::hash::Hasher;
 use core::net::SocketAddr;
+use number_routes::RouteTable;
 use seal::Gathered;
 use sip_proxy::loops::LoopGuard;
 use sip_proxy::token::Sealer;
@@ -63,6 +65,8 @@ pub(crate) struct Site<S> {
     settings: Arc<Settings>,
     places: Places,
     peers: Peers,
+    /// Which trunks a called number goes over.
+    pub numbers: NumberPlan,
     sealer: Sealer,
     guard: LoopGuard,
     namer: Namer,
@@ -86,6 +90,7 @@ impl<S: Services> Site<S> {
             places: Places::of(&settings),
             has_rules: settings.has_rules(),
             peers: Peers::default(),
+            numbers: NumberPlan::default(),
             settings,
             sealer: Sealer::new(keys.dialog),
             guard: LoopGuard::new(keys.hash),
@@ -107,7 +112,13 @@ impl<S: Services> Site<S> {
         self.places.renew(&settings);
         self.peers.renew(&settings);
         self.has_rules = settings.has_rules();
+        self.numbers.renew(&settings.trunks);
         self.settings = settings;
+    }
+
+    /// Called numbers go by this table from now on.
+    pub fn route_by(&mut self, table: Arc<RouteTable>) {
+        self.numbers = NumberPlan::new(table, &self.settings.trunks);
     }
 
     /// What all workers share.

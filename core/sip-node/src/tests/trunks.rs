@@ -2,6 +2,7 @@
 //! section 4.3, RFC 3261 16.7).
 
 use super::*;
+use number_routes::{Builder, Digits, Way};
 use sip_proxy::locate::{Kind, Srv};
 
 const CARRIER: &str = "203.0.113.5:5060";
@@ -369,4 +370,90 @@ fn a_number_of_one_of_our_users_rings_there_whoever_calls_it() {
     // Strangers use no route, whatever it leads to.
     lab.phones(&[BOB]);
     assert_eq!(lab.ask(CAROL, Req::new("INVITE", "sip:+4930100@here.example").text()).status(), 403);
+}
+
+/// Brings a table into force: prefix, trunk and priority of each row.
+fn route_by(lab: &mut Lab, rows: &[(&str, u16, u16)]) {
+    let mut builder = Builder::new(vec![b"carrier".to_vec(), b"second".to_vec()]);
+    for (line, (prefix, trunk, priority)) in (2..).zip(rows) {
+        let way = Way { trunk: *trunk, priority: *priority, cost: 0, line };
+        builder.add(Digits::parse(prefix.as_bytes()).unwrap(), way).unwrap();
+    }
+    let table = Arc::new(builder.finish(1).unwrap());
+    lab.notice(Notice::Renewed(Arc::new(lab.settings.clone()), table));
+}
+
+/// A lab with a second trunk, which serves no prefix.
+fn lab_of_two() -> Lab {
+    lab(|s| {
+        let mut second = trunk(&["sip:198.18.0.7"], "+");
+        (second.name, second.prefixes) = (b"second".to_vec(), Vec::new());
+        (second.strip, second.prepend) = (1, b"00".to_vec());
+        second.sources = vec![("198.18.0.7".parse().unwrap(), 32)];
+        second.retry_on = vec![486];
+        s.trunks.push(second);
+    })
+}
+
+const SECOND: &str = "198.18.0.7:5060";
+
+#[test]
+fn route_table_leads_over_all_targets_of_all_trunks() {
+    let mut lab = lab_of_two();
+    route_by(&mut lab, &[("+4930", 0, 2), ("+4930", 1, 1)]);
+    let sent = lab.invite(ALICE, number_of("+4930555").text());
+    assert_eq!((sent[0].to().as_str(), sent[0].uri()), (SECOND, "sip:004930555@198.18.0.7"));
+    // Each trunk has its own digits and its own statuses that give way.
+    lab.send(SECOND, sent[0].reply(486, "x", ""));
+    let next = lab.sent().into_iter().find(|s| s.method() == "INVITE").unwrap();
+    assert_eq!((next.to().as_str(), next.uri()), (CARRIER, "sip:+4930555@203.0.113.5"));
+    lab.send(CARRIER, next.reply(503, "x", ""));
+    let next = lab.sent().into_iter().find(|s| s.method() == "INVITE").unwrap();
+    assert_eq!(next.to(), BACKUP);
+    lab.send(BACKUP, next.reply(486, "x", ""));
+    assert_eq!(statuses(&lab.sent()), [486], "the first trunk takes it for an answer");
+    lab.rest();
+}
+
+#[test]
+fn route_table_stands_beside_prefixes_of_trunks() {
+    let mut lab = lab_of_two();
+    route_by(&mut lab, &[("+4930", 1, 1)]);
+    assert_eq!(lab.invite(ALICE, number_of("+4940555").text())[0].to(), CARRIER, "a prefix of the trunk");
+    assert_eq!(lab.invite(ALICE, number_of("+4930555").text())[0].to(), SECOND);
+    let stranger = Req::new("INVITE", "sip:+4930555@here.example");
+    assert_eq!(lab.ask(CAROL, stranger.text()).status(), 403, "strangers use no trunk");
+    // New settings alone keep the table.
+    lab.reconfigure(|s| s.trunks.reverse());
+    assert_eq!(lab.invite(ALICE, number_of("+4930555").text())[0].to(), SECOND);
+    route_by(&mut lab, &[]);
+    assert_eq!(lab.invite(ALICE, number_of("+4930555").text())[0].to(), CARRIER);
+}
+
+#[test]
+fn call_of_a_trunk_goes_on_over_the_others_of_its_number() {
+    let mut lab = lab_of_two();
+    lab.reconfigure(|s| s.trunks.iter_mut().for_each(|t| t.may_transit = true));
+    route_by(&mut lab, &[("+4930", 1, 1), ("+4930", 0, 2), ("+4931", 1, 1)]);
+    let call = |user: &str| Req::new("INVITE", &format!("sip:{user}@here.example")).sent_by("UDP", SECOND);
+    assert_eq!(lab.invite(SECOND, call("+4930555").text())[0].to(), CARRIER);
+    assert_eq!(lab.ask(SECOND, call("+4931555").text()).status(), 404, "only back");
+    lab.reconfigure(|s| s.trunks.iter_mut().for_each(|t| t.may_transit = false));
+    assert_eq!(lab.ask(SECOND, call("+4930555").text()).status(), 403);
+}
+
+#[test]
+fn telephone_numbers_go_out_without_visual_separators() {
+    let mut lab = lab_of_two();
+    route_by(&mut lab, &[("+4930", 1, 1), ("0305", 1, 1)]);
+    for (uri, sent_as) in [
+        ("tel:+49-30-(55).5", "sip:004930555@198.18.0.7"),
+        ("sip:+49-30-555@here.example;user=phone", "sip:004930555@198.18.0.7"),
+        ("sip:+49-30-555@here.example", "sip:0049-30-555@198.18.0.7"),
+        ("tel:030555;phone-context=+49", "sip:0030555@198.18.0.7"),
+    ] {
+        let mut call = number_of("x");
+        call.uri = uri.to_owned();
+        assert_eq!(lab.invite(ALICE, call.text())[0].uri(), sent_as, "{uri}");
+    }
 }

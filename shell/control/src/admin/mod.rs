@@ -5,6 +5,7 @@
 
 mod guard;
 mod model;
+mod numbers;
 mod page;
 mod refused;
 mod routes;
@@ -17,6 +18,7 @@ pub use model::{
     Admin, AnswerTimes, Audit, BalanceStatus, BalancedNode, Binding, Call, Draining, Listing, Logins,
     NodeOrder, Nodes, Page, Records, Refusal, Role, ServeStatus, State, Status, StoreStatus, TrunkTarget,
 };
+pub use numbers::{NumberRoute, NumberTrunk};
 pub(crate) use page::uptime;
 pub use refused::{RefusedFilter, RefusedRequest};
 pub use server::{Bound, Server, read_secret};

@@ -1,5 +1,6 @@
 //! What the admin API says, as values: the server fills them in, the client reads them back.
 
+use super::numbers::NumberRoute;
 use super::refused::{RefusedFilter, RefusedRequest};
 use super::streams::{CertificateStatus, Connection, ConnectionFilter};
 use crate::config::{ConfigError, ReloadReport};
@@ -26,6 +27,12 @@ pub trait Admin: Send + Sync + 'static {
     /// The targets of trunks and other lists, in the order of the configuration. `None` as for bindings.
     fn trunks(&self, page: &Page) -> Option<Listing<TrunkTarget>> {
         let _ = page;
+        None
+    }
+
+    /// Where calls to a number go; `None` if this is a load balancer.
+    fn number(&self, number: &str) -> Option<NumberRoute> {
+        let _ = number;
         None
     }
 

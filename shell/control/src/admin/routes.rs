@@ -48,6 +48,7 @@ pub(super) const ROUTES: &[Entry] = &[
     ("get", "/v1/bindings", || get(bindings)),
     ("get", "/v1/calls", || get(calls)),
     ("get", "/v1/trunks", || get(trunks)),
+    ("get", "/v1/routes", || get(number)),
     ("get", "/v1/connections", || get(connections)),
     ("get", "/v1/certificates", || get(certificates)),
     ("get", "/v1/refused", || get(refused)),
@@ -214,6 +215,26 @@ async fn trunks(State(shared): State<Shared>, asked: AskedQuery) -> Result<Respo
         return Err(refusal(StatusCode::BAD_REQUEST, "trunks cannot be filtered by aor"));
     }
     listed(&shared, move |admin| admin.trunks(&page)).await
+}
+
+/// Which number is meant.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AskedNumber {
+    number: String,
+}
+
+async fn number(
+    State(shared): State<Shared>,
+    asked: Result<Query<AskedNumber>, QueryRejection>,
+) -> Result<Response, No> {
+    let bad = |why: &str| refusal(StatusCode::BAD_REQUEST, why);
+    let Query(AskedNumber { number }) = asked.map_err(|error| bad(&error.body_text()))?;
+    if number.len() > QUERY_BYTES {
+        return Err(bad("a parameter is too long"));
+    }
+    let route = ask(&shared, move |admin| admin.number(&number)).await?;
+    Ok(Json(route.ok_or_else(|| refusal(StatusCode::NOT_FOUND, NO_LISTS))?).into_response())
 }
 
 /// What connections may be asked with.

@@ -133,6 +133,10 @@ impl Admin for Pretend {
         page.after.is_none().then(|| Listing { items: vec![trunk_target()], next: None })
     }
 
+    fn number(&self, _number: &str) -> Option<NumberRoute> {
+        Some(number_route())
+    }
+
     fn connections(&self, filter: &ConnectionFilter, page: &Page) -> Option<Listing<Connection>> {
         let from = page.after.as_ref().map_or(Some(0), |after| after.parse().ok())?;
         let all = (0..CONNECTIONS).filter(|at| filter.port.is_none_or(|port| port == peer(*at).port()));
@@ -287,7 +291,11 @@ fn the_description_lists_exactly_the_routes() {
 fn every_route_answers_and_only_with_its_method() {
     let (_, server) = start();
     for (method, path, _) in ROUTES {
-        let query = if path.starts_with("/v1/nodes/") { "?name=192.0.2.1:5060" } else { "" };
+        let query = match *path {
+            "/v1/routes" => "?number=%2B4930",
+            path if path.starts_with("/v1/nodes/") => "?name=192.0.2.1:5060",
+            _ => "",
+        };
         let asked = format!("{path}{query}");
         let (expected, wrong) = match *method {
             "get" => (get(server.address(), &asked), post(server.address(), &asked, JSON, "{}")),
@@ -332,6 +340,24 @@ fn trunk_target() -> TrunkTarget {
     }
 }
 
+fn number_route() -> NumberRoute {
+    let trunk = NumberTrunk {
+        trunk: "carrier".into(),
+        line: Some(2),
+        priority: Some(1),
+        cost: Some(0.5),
+        targets: vec!["sip:192.0.2.9".into()],
+        down: Vec::new(),
+    };
+    NumberRoute {
+        number: "+4930".into(),
+        prefix: Some("+49".into()),
+        source: Some("routes.csv".into()),
+        before: None,
+        trunks: vec![trunk],
+    }
+}
+
 #[test]
 fn the_description_names_every_field() {
     let described: Value = serde_json::from_str(OPENAPI).unwrap();
@@ -361,6 +387,8 @@ fn the_description_names_every_field() {
     same_keys(schemas, "TrunkTarget", &serde_json::to_value(trunk_target()).unwrap());
     let trunks = pretend.trunks(&Page::default()).unwrap();
     same_keys(schemas, "TrunkTargets", &serde_json::to_value(trunks).unwrap());
+    same_keys(schemas, "NumberRoute", &serde_json::to_value(number_route()).unwrap());
+    same_keys(schemas, "NumberTrunk", &serde_json::to_value(&number_route().trunks[0]).unwrap());
     same_keys(schemas, "Connection", &serde_json::to_value(connection(1)).unwrap());
     same_keys(schemas, "CertificateStatus", &serde_json::to_value(certificate()).unwrap());
     same_keys(schemas, "ReloadReport", &serde_json::to_value(pretend.reload().unwrap()).unwrap());
@@ -474,7 +502,9 @@ fn status_page_links_every_path_that_can_be_read() {
     for (method, path, _) in ROUTES {
         let link = format!("<a href=\"{path}\">");
         let linked = server.contains(&link) || balancer.contains(&link);
-        assert_eq!(linked, *method == "get" && *path != "/", "{method} {path}");
+        // The page itself, and what cannot be read without naming a number.
+        let is_read_alone = *method == "get" && !["/", "/v1/routes"].contains(path);
+        assert_eq!(linked, is_read_alone, "{method} {path}");
     }
     assert!(server.contains("/v1/trunks") && !balancer.contains("/v1/trunks"));
     assert!(balancer.contains("/v1/nodes/audit") && !server.contains("/v1/nodes"));

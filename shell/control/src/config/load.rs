@@ -72,6 +72,9 @@ const NODES: &str = "balance.nodes";
 /// The keys that name certificates, which are checked apart.
 const CERTIFICATES: [(&str, &str); 2] = [("tls", "certificates"), ("tls", "roots")];
 
+/// The key that names the route table, whose rows are checked apart.
+const ROUTE_TABLE: (&str, &str) = ("routes", "file");
+
 /// What only `strowger serve` reads.
 const OF_SERVE: &[&str] = &[
     "domains",
@@ -84,6 +87,7 @@ const OF_SERVE: &[&str] = &[
     "route",
     "domain",
     "caller",
+    "routes",
     "timers",
     "overload",
     "store",
@@ -93,7 +97,8 @@ const OF_SERVE: &[&str] = &[
 impl Loaded {
     /// Its paths made whole, so that it means the same in a file elsewhere.
     pub fn with_whole_paths(mut self) -> Loaded {
-        let Config { server, tls, admin, balance, websocket, trunks, records, .. } = &mut self.config;
+        let Config { server, tls, admin, balance, websocket, trunks, route_file, records, .. } =
+            &mut self.config;
         let whole = |path: &mut PathBuf| {
             if let Ok(whole) = std::path::absolute(&*path) {
                 *path = whole;
@@ -103,6 +108,7 @@ impl Loaded {
             &mut admin.token_file,
             &mut balance.previous_secret,
             &mut websocket.token_secret,
+            &mut route_file.file,
             &mut records.file,
             &mut records.token_file,
         ];
@@ -124,14 +130,17 @@ impl Loaded {
         let found = FILES.into_iter().zip([token, secret, tickets, connecting, text(&records.token_file)]);
         let findings = found.filter_map(|((section, key), error)| Some((section, key, error?)));
         let finding = |(section, key, error): (&str, &str, std::io::Error)| {
-            let mend = match error.kind() {
-                std::io::ErrorKind::NotFound => "make the file, or correct the path",
-                std::io::ErrorKind::PermissionDenied => "give the user of the server the right to read it",
-                _ => "",
-            };
-            self.at(&format!("{section}.{key}"), format!("{key} cannot be used: {error}"), mend)
+            let what = format!("{key} cannot be used: {error}");
+            self.at(&format!("{section}.{key}"), what, mend_of(&error))
         };
         findings.map(finding).collect()
+    }
+
+    /// A finding about the file of the route table, which cannot be read.
+    pub fn at_route_file(&self, file: &Path, error: &std::io::Error) -> ConfigError {
+        let (section, key) = ROUTE_TABLE;
+        let what = format!("{key} cannot be used: {}: {error}", file.display());
+        self.at(&format!("{section}.{key}"), what, mend_of(error))
     }
 
     /// A finding about the node with this number in the list.
@@ -215,7 +224,7 @@ impl Config {
             let place = reader.place(key.span().start);
             reader.places.insert(key.get_ref().to_string(), place);
         }
-        for (section, key) in FILES.into_iter().chain(CERTIFICATES) {
+        for (section, key) in FILES.into_iter().chain(CERTIFICATES).chain([ROUTE_TABLE]) {
             if let Some(DeValue::Table(inside)) = table.get(section).map(|value| value.get_ref())
                 && let Some(value) = inside.get(key)
             {
@@ -253,6 +262,7 @@ fn resolve_paths(config: &mut Config, file: &Path, overrides: &Overrides) {
     let named = [
         &mut config.admin.token_file,
         &mut config.websocket.token_secret,
+        &mut config.route_file.file,
         &mut records.file,
         &mut records.token_file,
     ];
@@ -277,6 +287,15 @@ fn read_secret(path: &Path) -> std::io::Result<()> {
         return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, what));
     }
     Ok(())
+}
+
+/// What to do about a file that cannot be read.
+fn mend_of(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "make the file, or correct the path",
+        std::io::ErrorKind::PermissionDenied => "give the user of the server the right to read it",
+        _ => "",
+    }
 }
 
 /// Message and mend.

@@ -7,8 +7,8 @@ use super::schema::{self, Checks, Described};
 use super::types::{Listener, Target};
 use super::{
     AdminAccess, Auth, Balance, Caller, Dns, Domain, Emergency, Limits, Log, Overload, Proxy, Records,
-    Registrar, Route, Sctp, Server, Store, Timers, Tls, Trunk, Voicemail, WebSocket, caller, domain, route,
-    trunk,
+    Registrar, Route, RouteFile, Sctp, Server, Store, Timers, Tls, Trunk, Voicemail, WebSocket, caller,
+    domain, route, trunk,
 };
 use std::net::IpAddr;
 
@@ -41,6 +41,8 @@ pub struct Config {
     pub domain_rules: Vec<Domain>,
     /// The numbers of users.
     pub callers: Vec<Caller>,
+    /// The route table.
+    pub route_file: RouteFile,
     /// Call records.
     pub records: Records,
     /// Transaction timers.
@@ -77,6 +79,7 @@ pub(super) fn sections() -> Vec<Described> {
         Described::of::<Route>(true),
         Described::of::<Domain>(true),
         Described::of::<Caller>(true),
+        Described::of::<RouteFile>(false),
         Described::of::<Records>(false),
         Described::of::<Timers>(false),
         Described::of::<Limits>(false),
@@ -106,6 +109,7 @@ impl Config {
             auth,
             registrar,
             proxy,
+            route_file,
             records,
             timers,
             limits,
@@ -129,6 +133,7 @@ impl Config {
         visit.section(auth, &there.auth);
         visit.section(registrar, &there.registrar);
         visit.section(proxy, &there.proxy);
+        visit.section(route_file, &there.route_file);
         visit.section(records, &there.records);
         visit.section(timers, &there.timers);
         visit.section(limits, &there.limits);
@@ -200,7 +205,8 @@ pub(super) fn read(reader: &mut Reader<'_>, mut top: Section<'_, '_>, context: &
     let listed = routes.iter().flat_map(|route| &route.targets);
     let listed = listed.chain(voicemail.iter().map(|voicemail| &voicemail.target));
     let listed: Vec<&Target> = listed.chain(emergency.iter().flat_map(|e| &e.targets)).collect();
-    let trunks = trunk::trunks(reader, &mut top, context, &listed);
+    let route_file: RouteFile = one(reader, &mut top, context);
+    let trunks = trunk::trunks(reader, &mut top, context, (&listed, route_file.file.is_some()));
     let config = Config {
         websocket: one(reader, &mut top, context),
         sctp: one(reader, &mut top, context),
@@ -209,6 +215,7 @@ pub(super) fn read(reader: &mut Reader<'_>, mut top: Section<'_, '_>, context: &
         proxy: one(reader, &mut top, context),
         voicemail,
         emergency,
+        route_file,
         records: one(reader, &mut top, context),
         timers: one(reader, &mut top, context),
         limits: one(reader, &mut top, context),

@@ -152,12 +152,13 @@ fn status(value: &DeValue<'_>) -> Result<u16, Fault> {
     }
 }
 
-/// Every `[[trunk]]`; `listed` are the targets of routes, voicemail and emergency calls.
+/// Every `[[trunk]]`; `listed` are the targets of routes, voicemail and emergency calls. `in_file`: there is
+/// a route table, which may have rows of any trunk.
 pub(super) fn trunks(
     reader: &mut Reader<'_>,
     top: &mut Section<'_, '_>,
     context: &Context<'_>,
-    listed: &[&Target],
+    (listed, in_file): (&[&Target], bool),
 ) -> Vec<Trunk> {
     let mut sections = top.sections(reader, "trunk", "trunk");
     cap(reader, &mut sections, &top.span_of("trunk"), "trunks");
@@ -166,7 +167,9 @@ pub(super) fn trunks(
     for mut section in sections {
         let trunk: Trunk = schema::read(&mut section, reader, context);
         trunk.claim(&section, reader, &mut claims, &context.server.domains);
-        trunk.warn_if_unused(&section, reader, listed);
+        if !in_file {
+            trunk.warn_if_unused(&section, reader, listed);
+        }
         peers.add(reader, &section, &trunk);
         let key = if section.has("sources") { "sources" } else { "targets" };
         let span = section.span_of(key);

@@ -2,6 +2,7 @@
 
 use super::build;
 use super::refusals::Refusals;
+use super::routes::Routes;
 use super::trunks;
 use crate::METHODS;
 use crate::certificates::{self, Certificates, refuse_unusable};
@@ -10,8 +11,8 @@ use crate::steering::Grade;
 use crate::{bugs, connections, counters};
 use call_log::Counts;
 use control::admin::{
-    Admin, Binding, Call, CertificateStatus, Connection, ConnectionFilter, Listing, Logins, Page,
-    RefusedFilter, RefusedRequest, Role, ServeStatus, State, Status, StoreStatus, TrunkTarget,
+    Admin, Binding, Call, CertificateStatus, Connection, ConnectionFilter, Listing, Logins, NumberRoute,
+    Page, RefusedFilter, RefusedRequest, Role, ServeStatus, State, Status, StoreStatus, TrunkTarget,
 };
 use control::config::{Config, ConfigError, HostPort, Loaded, Overrides, ReloadReport, plan_reload};
 use control::log::LogHandle;
@@ -41,6 +42,7 @@ pub struct Running {
     pub listeners: Vec<(Transport, SocketAddr, Option<HostPort>)>,
     pub secret: Secret,
     pub gateways: Gateways,
+    pub routes: Routes,
     pub workers: usize,
     pub grade: Grade,
     pub log: LogHandle,
@@ -206,6 +208,7 @@ impl Control {
             alarms.push("authentication is off".into());
         }
         alarms.extend(trunks::alarms(&self.targets()));
+        alarms.extend(self.running.routes.alarm());
         alarms.extend(self.running.certificates.iter().flat_map(Certificates::alarms));
         alarms.extend(self.running.records.iter().filter_map(|records| super::records::alarm(records)));
         alarms.extend(bugs::alarm());
@@ -225,7 +228,7 @@ impl Control {
         }
         let own = self.own_status(reports);
         let calls = reports.iter().map(|report| report.call_count as u64).sum();
-        let rows: [(&str, &str, u64); 7] = [
+        let rows: [(&str, &str, u64); 8] = [
             (
                 "strowger_up",
                 "1 while the server takes new calls; 0 while it starts or drains, or is about to end.",
@@ -240,6 +243,7 @@ impl Control {
                 "1 while changed bindings can be written to disk.",
                 u64::from(own.store.healthy),
             ),
+            ("strowger_route_rows", "Rows of the route table.", self.running.routes.rows() as u64),
             ("strowger_workers", "Worker threads.", self.running.workers as u64),
         ];
         for (name, help, value) in rows {
@@ -265,9 +269,10 @@ impl Control {
         plan_reload(&self.config(), &new)?;
         // Files are read before anything is held that others wait for.
         let certificates = running.certificates.as_ref().map(|held| (held, held.prepare(&new.config)));
+        let table = running.routes.read(&new)?;
         // Held to the end, so that of two reloads at once one comes wholly after the other.
         let mut config = lock(&self.config);
-        let report = plan_reload(&config, &new)?;
+        let mut report = plan_reload(&config, &new)?;
         let settings = build::settings(
             &new.config,
             &running.listeners,
@@ -277,7 +282,8 @@ impl Control {
             &lock(&self.gateways),
         );
         let settings = Arc::new(settings);
-        let told = post_all(&self.running.handle, || Notice::Settings(Arc::clone(&settings)));
+        let told =
+            post_all(&self.running.handle, || Notice::Renewed(Arc::clone(&settings), Arc::clone(&table)));
         if told < usize::from(running.handle.workers()) {
             let message =
                 format!("only {told} of {} workers took the new settings", running.handle.workers());
@@ -289,6 +295,9 @@ impl Control {
         running.log.set_level(new.config.log.level);
         if let Some((held, new)) = certificates {
             held.follow(new);
+        }
+        if running.routes.follow(&new.config, table) && !report.changed.iter().any(|name| name == "routes") {
+            report.changed.push("routes".to_owned());
         }
         *config = Arc::new(new.config);
         *lock(&self.gateways) = settings.gateways.clone();
@@ -367,6 +376,10 @@ impl Admin for Control {
         let mut rest = self.targets().into_iter().skip(after);
         let items: Vec<TrunkTarget> = rest.by_ref().take(page.limit).collect();
         Some(Listing { next: rest.next().map(|_| (after + items.len()).to_string()), items })
+    }
+
+    fn number(&self, number: &str) -> Option<NumberRoute> {
+        Some(self.running.routes.of_number(&self.config(), &self.targets(), number))
     }
 
     fn connections(&self, filter: &ConnectionFilter, page: &Page) -> Option<Listing<Connection>> {

@@ -5,11 +5,13 @@ mod build;
 mod courier;
 mod records;
 mod refusals;
+mod routes;
 mod trunks;
 mod unserved;
 mod world;
 
 pub use build::METHODS;
+pub use routes::check_routes;
 
 use self::admin::{Control, Running};
 use self::courier::Courier;
@@ -27,6 +29,7 @@ use control::config::{self as c, Config, Loaded, Overrides};
 use control::metrics::Registry;
 use control::signals::Signal;
 use control::systemd::Notifier;
+use number_routes::RouteTable;
 use resolver::{Resolver, ResolverConfig};
 use sip_auth::Secret;
 use sip_node::{Keys, Node, NodeConfig, Notice};
@@ -50,6 +53,7 @@ const DRAIN_MARGIN: Duration = Duration::from_secs(8);
 pub fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     let startup = Startup::begin(&loaded, "starting")?;
     let (config, workers) = (&loaded.config, startup.workers);
+    let table = routes::at_start(&loaded)?;
     // Every address first: a start that fails because one is taken leaves nothing behind.
     let sockets = startup.bind(config)?;
     let listeners = actual(&sockets.bound, &startup.listeners);
@@ -74,7 +78,7 @@ pub fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     let courier = Arc::new(Courier::default());
     let resolver = start_resolver(config, &courier)?;
     let (records, tellers) = records::start(config, workers)?;
-    let (handle, runtime) = start_workers(&parts, (&store, tellers), bound, resolver, &courier)?;
+    let (handle, runtime) = start_workers(&parts, (&store, tellers, &table), bound, resolver, &courier)?;
     let control = Arc::new(Control::new(Running {
         loaded,
         overrides,
@@ -84,6 +88,7 @@ pub fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
         listeners: parts.listeners.clone(),
         secret: parts.secret,
         gateways: parts.settings.gateways.clone(),
+        routes: routes::Routes::new(table),
         workers,
         grade,
         log: startup.log,
@@ -256,7 +261,7 @@ fn open_store(
 /// handle.
 fn start_workers(
     parts: &Parts,
-    (store, tellers): (&Store, Vec<Option<Teller>>),
+    (store, tellers, table): (&Store, Vec<Option<Teller>>, &Arc<RouteTable>),
     bound: Bound,
     resolver: Resolver,
     courier: &Arc<Courier>,
@@ -276,7 +281,9 @@ fn start_workers(
                 courier.bring(answer);
             }
         });
-        nodes.push(parts.node(worker as u16, ask, store.keeper(), teller)?);
+        let mut node = parts.node(worker as u16, ask, store.keeper(), teller)?;
+        node.route_by(Arc::clone(table));
+        nodes.push(node);
     }
     let runtime = bound.start(nodes)?;
     let handle = runtime.handle();

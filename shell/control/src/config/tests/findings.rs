@@ -648,6 +648,7 @@ fn trunk_that_nothing_leads_to_gives_a_warning() {
         "[[route]]\ndomain = 'b.example'\ntargets = ['sip:b.example', 'sip:192.0.2.9:5060']",
         "[emergency]\ntargets = ['sip:192.0.2.9']",
         "[voicemail]\ntarget = 'sip:vm@192.0.2.9'",
+        "[routes]\nfile = 'routes.csv'",
     ] {
         assert_eq!(warnings(&format!("{trunk}{list}")), "", "{list}");
     }
