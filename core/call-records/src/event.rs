@@ -43,6 +43,9 @@ pub enum What<'a> {
     Left,
     /// Something within this dialog ([`Answered::dialog`]) was answered other than a BYE, or [`NO_DIALOG`].
     Lives(u64),
+    /// A 2xx has set the session interval of this dialog, seconds, or taken its session timer away: 0 (RFC
+    /// 4028).
+    Refreshed(u64, u32),
     /// A dialog is over.
     Ended(Ended),
     /// Nothing but the end of its dialogs concerns the call any more: its name is another one's.

@@ -25,6 +25,7 @@ const REFUSED: u8 = 7;
 const LEFT: u8 = 8;
 const LIVES: u8 = 9;
 const DETACHED: u8 = 10;
+const REFRESHED: u8 = 11;
 
 /// Why no event could be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,6 +53,7 @@ pub fn write(event: &Event<'_>, out: &mut Vec<u8>) {
         What::Left => LEFT,
         What::Lives(_) => LIVES,
         What::Detached => DETACHED,
+        What::Refreshed(..) => REFRESHED,
     };
     out.push(kind);
     out.extend_from_slice(&event.name.number().to_le_bytes());
@@ -92,6 +94,10 @@ fn push_what(what: &What<'_>, out: &mut Vec<u8>) {
             out.extend_from_slice(&[party_number(failed.by), u8::from(failed.late)]);
         }
         What::Lives(dialog) => out.extend_from_slice(&dialog.to_le_bytes()),
+        What::Refreshed(dialog, seconds) => {
+            out.extend_from_slice(&dialog.to_le_bytes());
+            out.extend_from_slice(&seconds.to_le_bytes());
+        }
         What::Ended(ended) => {
             out.push(party_number(ended.by));
             out.extend_from_slice(&ended.dialog.to_le_bytes());
@@ -173,6 +179,10 @@ fn event_of<'a>(reader: &mut Reader<'a>) -> Option<Event<'a>> {
         LEFT => What::Left,
         DETACHED => What::Detached,
         LIVES => What::Lives(u64::from_le_bytes(reader.array()?)),
+        REFRESHED => {
+            let dialog = u64::from_le_bytes(reader.array()?);
+            What::Refreshed(dialog, u32::from_le_bytes(reader.array()?))
+        }
         ENDED => What::Ended(Ended {
             by: reader.party()?,
             dialog: u64::from_le_bytes(reader.array()?),
@@ -293,8 +303,8 @@ mod tests {
 
     fn event(kind: u8, text: &[u8], at: u64) -> Event<'_> {
         let source = if at & 1 == 0 { "192.0.2.1:5060" } else { "[2001:db8::1]:5062" };
-        let by = Party::ALL[usize::from(kind) / 10 % 4];
-        let what = match kind % 10 {
+        let by = Party::ALL[usize::from(kind) / 11 % 4];
+        let what = match kind % 11 {
             0 => What::Began(began(text, source.parse().expect("an address"))),
             1 => What::Tried(Tried { target: text, trunk: b"carrier", branch: 258 }),
             2 => What::Rang,
@@ -302,6 +312,7 @@ mod tests {
             6 => What::Left,
             7 => What::Lives(at),
             8 => What::Detached,
+            9 => What::Refreshed(at, 1_800),
             3 => What::Answered(Answered {
                 status: 200,
                 dialog: at,

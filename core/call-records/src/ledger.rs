@@ -5,9 +5,10 @@ mod refusals;
 use crate::event::{Answered, Began, Event, Failed, NO_BRANCH, NO_DIALOG, Party, Tried, What};
 use crate::name::CallName;
 use crate::record::{Callee, Record, Source, TARGETS_MAX};
+use crate::session::{GRACE, Session, Sessions};
 use core::time::Duration;
 use refusals::Refusals;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Dialogs of a call that are told apart: forks that have answered. Of further ones the last to end ends the
 /// call too early.
@@ -32,13 +33,20 @@ pub struct Limits {
     pub calls: usize,
     /// Time without an answer or anything else of a call, after which it is closed with status 408.
     pub setup: Duration,
-    /// Time after the answer, or after the last that was heard of the call, after which a call whose end
-    /// nobody has seen is closed. `None`: never.
+    /// Time after the answer, or after the last that was heard of the call, after which a call without
+    /// session timer is closed whose end nobody has seen. `None`: never.
     pub session: Option<Duration>,
     /// How long a call that has failed may still be answered if a callee was given up: until its server
     /// transaction and those of its branches are over (RFC 3261 section 16.7 step 5). For as long a repeated
     /// INVITE belongs to its call.
     pub late: Duration,
+}
+
+impl Limits {
+    /// How long after its beginning a call is looked at, and again after each look.
+    fn look(&self) -> Duration {
+        self.session.map_or(self.setup, |session| session.min(self.setup))
+    }
 }
 
 #[derive(Debug)]
@@ -51,6 +59,10 @@ struct Open {
     ways: Vec<(u16, Vec<u8>)>,
     /// Dialogs that were answered and not ended.
     dialogs: Vec<u64>,
+    /// Their session timers.
+    sessions: Sessions,
+    /// When it is lost: its entry in `Ledger::timed`.
+    due: Option<u64>,
     /// It began with a To tag ([`Began::within`]).
     within: bool,
     /// When nobody had answered. A callee may do so yet.
@@ -74,6 +86,8 @@ pub struct Ledger {
     queue: VecDeque<(u64, u64)>,
     /// Those that nobody has answered, in the order in which that was said; some are over.
     failed: VecDeque<(u64, u64)>,
+    /// Answered calls with session timers, with when they are lost unless they are refreshed.
+    timed: BTreeSet<(u64, u64)>,
     refusals: Refusals,
     limits: Limits,
     /// The number of the next call.
@@ -95,6 +109,7 @@ impl Ledger {
             dialogs: BTreeMap::new(),
             queue: VecDeque::new(),
             failed: VecDeque::new(),
+            timed: BTreeSet::new(),
             refusals: Refusals::default(),
             limits,
             next: 1,
@@ -132,7 +147,8 @@ impl Ledger {
     pub fn is_due(&self, now: u64) -> bool {
         let late = |at: u64, time: Duration| now >= at.saturating_add(micros(time));
         self.failed.front().is_some_and(|(at, _)| late(*at, self.limits.late))
-            || self.queue.front().is_some_and(|(at, _)| late(*at, self.limits.setup))
+            || self.has_lost(now)
+            || self.queue.front().is_some_and(|(at, _)| late(*at, self.limits.look()))
     }
 
     /// How many calls are open.
@@ -193,6 +209,7 @@ impl Ledger {
                     open.heard = open.heard.max(at);
                 }
             }
+            What::Refreshed(dialog, seconds) => self.refresh(Session { dialog, at, seconds }),
             What::Detached => {
                 self.names.remove(&name);
             }
@@ -257,6 +274,7 @@ impl Ledger {
                 self.bytes += open.bytes - before;
                 if let Some(dialog) = new {
                     self.dialogs.insert(dialog, id);
+                    self.set_due(id);
                 }
             }
             Some(_) if open.record.answered.is_some() => {}
@@ -270,6 +288,36 @@ impl Ledger {
         }
     }
 
+    /// A session timer was set, or taken away.
+    fn refresh(&mut self, session: Session) {
+        // A dialog that is not answered yet gets its session timer with the answer.
+        let Some(id) = self.of_dialog(session.dialog) else { return };
+        if let Some(open) = self.open.get_mut(&id) {
+            open.heard = open.heard.max(session.at);
+            open.sessions.set(session);
+        }
+        self.set_due(id);
+    }
+
+    /// Notes when a call with session timers is lost.
+    fn set_due(&mut self, id: u64) {
+        let Some(open) = self.open.get_mut(&id) else { return };
+        let end = open.sessions.end(&open.dialogs);
+        let due = end.map(|end| end.saturating_add(micros(GRACE)));
+        if due == open.due {
+            return;
+        }
+        if let Some(old) = core::mem::replace(&mut open.due, due) {
+            self.timed.remove(&(old, id));
+        }
+        self.timed.extend(due.map(|due| (due, id)));
+    }
+
+    /// Whether a call is lost at `now`.
+    fn has_lost(&self, now: u64) -> bool {
+        self.timed.first().is_some_and(|(due, _)| *due <= now)
+    }
+
     /// The call that has this dialog.
     fn of_dialog(&self, dialog: u64) -> Option<u64> {
         self.dialogs.get(&dialog).copied()
@@ -279,10 +327,12 @@ impl Ledger {
         self.dialogs.remove(&dialog);
         let Some(open) = self.open.get_mut(&id) else { return };
         open.dialogs.retain(|other| *other != dialog);
+        open.sessions.remove(dialog);
         open.record.ended_by = by;
         open.heard = open.heard.max(at);
-        if open.dialogs.is_empty() {
-            self.close(id, at, done);
+        match open.dialogs.is_empty() {
+            true => self.close(id, at, done),
+            false => self.set_due(id),
         }
     }
 
@@ -316,8 +366,18 @@ impl Ledger {
         self.strangers += usize::from(record.source.is_stranger());
         let bytes = record.source.length() + CALL_BYTES;
         self.bytes += bytes;
-        let (ways, dialogs) = (Vec::new(), Vec::new());
-        let open = Open { record, ahead, ways, dialogs, within, failed: None, heard: at, bytes };
+        let open = Open {
+            record,
+            ahead,
+            ways: Vec::new(),
+            dialogs: Vec::new(),
+            sessions: Sessions::default(),
+            due: None,
+            within,
+            failed: None,
+            heard: at,
+            bytes,
+        };
         self.open.insert(id, open);
         self.names.insert(name, id);
         self.queue.push_back((at, id));
@@ -339,6 +399,9 @@ impl Ledger {
 
     fn remove(&mut self, id: u64) -> Option<Open> {
         let open = self.open.remove(&id)?;
+        if let Some(due) = open.due {
+            self.timed.remove(&(due, id));
+        }
         for dialog in &open.dialogs {
             self.dialogs.remove(dialog);
         }
@@ -370,27 +433,34 @@ impl Ledger {
                 self.close(id, failed, done);
             }
         }
+        for _ in 0..WORK {
+            let Some(&(due, id)) = self.timed.first().filter(|(due, _)| *due <= now) else { break };
+            // The session ended before, and nobody has told.
+            self.give_up(id, due.saturating_sub(micros(GRACE)), done);
+        }
         for _ in 0..WORK.min(self.queue.len()) {
-            let Some(&(looked, id)) = self.queue.front() else { return false };
+            let Some(&(looked, id)) = self.queue.front() else { return self.has_lost(now) };
             let Some(open) = self.open.get(&id) else {
                 self.queue.pop_front();
                 continue;
             };
-            if now < looked.saturating_add(micros(self.limits.setup)) {
-                return false;
+            if now < looked.saturating_add(micros(self.limits.look())) {
+                return self.has_lost(now);
             }
             self.queue.pop_front();
             let until = match (open.record.answered, self.limits.session) {
                 (None, _) => Some(open.heard.saturating_add(micros(self.limits.setup))),
-                (Some(_), Some(session)) => Some(open.heard.saturating_add(micros(session))),
-                (Some(_), None) => None,
+                (Some(_), Some(session)) if open.due.is_none() => {
+                    Some(open.heard.saturating_add(micros(session)))
+                }
+                (Some(_), _) => None,
             };
             match until {
                 Some(until) if until <= now => self.give_up(id, now, done),
                 _ => self.queue.push_back((now, id)),
             }
         }
-        self.queue.len() > WORK
+        self.queue.len() > WORK || self.has_lost(now)
     }
 }
 
@@ -460,6 +530,9 @@ impl Open {
             for (dialog, callee) in self.dialogs.iter().zip(callees) {
                 say(at, What::Answered(callee.answered(record.status, *dialog)));
             }
+        }
+        for Session { dialog, at, seconds } in self.sessions.all() {
+            say(*at, What::Refreshed(*dialog, *seconds));
         }
         if let Some(at) = self.failed {
             say(at, What::Failed(Failed { status: record.status, by: record.ended_by, late: true }));

@@ -14,6 +14,7 @@ pub mod frame;
 mod ledger;
 mod name;
 mod record;
+mod session;
 
 pub use event::{
     Answered, Began, Ended, Event, Failed, NO_BRANCH, NO_DIALOG, Party, TEXT_MAX, Tried, What, cut,

@@ -100,7 +100,7 @@ impl<S: Services> Step<'_, S> {
     }
 
     /// The number of the dialog of a request or response whose From is the caller's, or the callee's.
-    fn dialog_of(&self, message: &Message<'_>, from_caller: bool, callee: SocketAddr) -> u64 {
+    pub(crate) fn dialog_of(&self, message: &Message<'_>, from_caller: bool, callee: SocketAddr) -> u64 {
         let (from, to) = (message.from_tag(), message.to_tag());
         let tags = if from_caller { [from, to] } else { [to, from] };
         self.site.namer().dialog(message.call_id(), tags, callee)
@@ -298,7 +298,7 @@ impl<S: Services> Step<'_, S> {
     }
 
     /// Says something of a call.
-    fn record(&self, name: CallName, what: What<'_>) {
+    pub(crate) fn record(&self, name: CallName, what: What<'_>) {
         self.site.services().record(self.now, name, what);
     }
 }

@@ -5,10 +5,13 @@
 use crate::admitted::Admitted;
 use crate::calls::DialogKey;
 use crate::emergency::is_urgent;
+use crate::records::Recorded;
 use crate::services::Services;
 use crate::step::Step;
+use call_records::{CallName, What};
+use core::net::SocketAddr;
 use sip_message::{Message, Method, push_u64};
-use sip_proxy::session_timer::{Asked, Decision, Policy, agreed, refreshes};
+use sip_proxy::session_timer::{Asked, Decision, Policy, agreed, missing, refreshes};
 use sip_transaction::Prepared;
 use wire::Flow;
 
@@ -78,10 +81,36 @@ impl<S: Services> Step<'_, S> {
 
     fn session_refreshed(&mut self, response: &Message<'_>, key: &DialogKey, confirmed: u16) {
         // One with another Call-ID or From tag than its request says nothing of this call.
-        if !self.calls.is_of(response, key) {
+        if self.calls.is_of(response, key) {
+            self.calls.set_session(key, interval(response, confirmed));
+        }
+    }
+
+    /// The same for the record of the call, after its answer was recorded. `to`: where the request went.
+    #[inline]
+    pub(crate) fn record_session(
+        &self,
+        response: &Message<'_>,
+        key: &DialogKey,
+        recorded: Option<Recorded>,
+        (to, to_confirm): (SocketAddr, u16),
+    ) {
+        if self.site.settings().proxy.session.is_none() || !refreshes(response) || !key.is_of_call() {
             return;
         }
-        let seconds = if confirmed > 0 { confirmed.into() } else { agreed(response).unwrap_or(0) };
-        self.calls.set_session(key, seconds);
+        let dialog = match recorded {
+            Some(Recorded::Call(_)) => self.dialog_of(response, true, to),
+            Some(Recorded::Within(dialog)) => dialog,
+            Some(Recorded::End(_)) | None => return,
+        };
+        if self.calls.is_of(response, key) {
+            let seconds = interval(response, missing(response, to_confirm));
+            self.record(CallName::NONE, What::Refreshed(dialog, seconds));
+        }
     }
+}
+
+/// The session interval of a 2xx, seconds; 0: none. `confirmed`: what was added to it, or 0.
+fn interval(response: &Message<'_>, confirmed: u16) -> u32 {
+    if confirmed > 0 { confirmed.into() } else { agreed(response).unwrap_or(0) }
 }

@@ -120,9 +120,9 @@ impl CallLog {
         Arc::clone(&self.shared.counts)
     }
 
-    /// Sets new limits.
-    pub fn set_limits(&self, limits: Limits) {
-        *self.shared.limits.lock().unwrap_or_else(PoisonError::into_inner) = Some(limits);
+    /// For those who look at it or change its limits.
+    pub fn remote(&self) -> Remote {
+        Remote { shared: Arc::clone(&self.shared) }
     }
 
     /// Writes what was reported until now, and ends. The next start goes on with open calls, and with what
@@ -137,6 +137,24 @@ impl CallLog {
             thread.thread().unpark();
             let _ = thread.join();
         }
+    }
+}
+
+/// Looks at a [`CallLog`], and changes its limits, from elsewhere.
+#[derive(Clone, Debug)]
+pub struct Remote {
+    shared: Arc<Shared>,
+}
+
+impl Remote {
+    /// What was counted.
+    pub fn counts(&self) -> &Counts {
+        &self.shared.counts
+    }
+
+    /// Sets new limits.
+    pub fn set_limits(&self, limits: Limits) {
+        *self.shared.limits.lock().unwrap_or_else(PoisonError::into_inner) = Some(limits);
     }
 }
 

@@ -29,7 +29,7 @@ mod teller;
 pub use clock::Sources;
 pub use counts::Counts;
 pub use http::HttpOptions;
-pub use keeper::{CallLog, Options, RING_BYTES};
+pub use keeper::{CallLog, Options, RING_BYTES, Remote};
 pub use line::Format;
 pub use output::{FileOptions, Rotation};
 pub use teller::Teller;

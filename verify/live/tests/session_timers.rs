@@ -1,8 +1,12 @@
 //! Session timers between phones that know them and phones that do not (RFC 4028), and lost calls.
 
 use live::{Link, Msg, PATIENCE, Req, Server, Setup, eventually, fresh_ip, http, unique};
+use std::time::{Duration, Instant};
 
 const SUPPORTED: &str = "Supported: timer";
+/// How long after the end of its session the record of a lost call is written, and some seconds for a busy
+/// machine.
+const LOST: Duration = Duration::from_secs(32 + 30);
 
 /// A server, and the phones of ann and bob.
 struct Site {
@@ -150,4 +154,30 @@ fn without_session_interval_nothing_is_asked_for() {
     let described = http(site.server.admin(), "GET", "/v1/calls").body;
     assert!(described.contains("\"session\":\"unknown\""), "{described}");
     site.bye(&call);
+}
+
+#[test]
+fn record_of_a_lost_call_ends_with_its_session() {
+    let file = std::env::temp_dir().join(format!("strowger-timers-{}.jsonl", unique("t")));
+    let records = format!("[records]\nfile = \"{}\"", file.display());
+    let mut site = site(&format!("session_interval = \"30m\"\n{records}"));
+    let lines = &["Session-Expires: 3;refresher=uac", "Require: timer"];
+    let call = site.call(site.invite(&[SUPPORTED]), lines);
+    // What was agreed on is known after a kill too.
+    site.server.kill();
+    site.server.restart();
+    let begun = Instant::now();
+    let record: serde_json::Value = loop {
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        if let Some(line) = text.lines().next() {
+            break serde_json::from_str(line).expect("JSON");
+        }
+        assert!(begun.elapsed() < LOST, "no record of the lost call");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    let _ = std::fs::remove_file(file);
+    assert_eq!((&record["status"], &record["ended_by"]), (&200.into(), &"timeout".into()));
+    assert_eq!(record["call_id"], call.invite.call_id.as_str());
+    // From the answer to the end of the session, not to when the record was written.
+    assert!(record["seconds"].as_f64().is_some_and(|seconds| (3.0..30.0).contains(&seconds)), "{record}");
 }

@@ -301,6 +301,78 @@ fn call_that_is_refreshed_stays_open() {
     assert_eq!((done[0].ended, done[0].ended_by), (50_000 * SECOND, Party::Callee));
 }
 
+/// Looks at all seconds up to `until`; the records that this gives.
+fn looked(ledger: &mut Ledger, until: u64) -> Vec<Record> {
+    let mut done = Vec::new();
+    for second in 0..=until {
+        let due = ledger.is_due(second * SECOND);
+        let before = done.len();
+        while ledger.expire(second * SECOND, &mut done) {}
+        assert!(due || done.len() == before, "closed at {second} s without being due");
+    }
+    done
+}
+
+#[test]
+fn call_that_is_not_refreshed_ends_with_its_session() {
+    let (mut ledger, _) = heard(&[
+        (SECOND, began()),
+        (2 * SECOND, answered(1)),
+        (2 * SECOND, What::Refreshed(1, 100)),
+        (50 * SECOND, What::Refreshed(1, 90)),
+    ]);
+    assert_eq!(looked(&mut ledger, 171), []);
+    let done = looked(&mut ledger, 172);
+    let [record] = &done[..] else { panic!("{done:?}") };
+    assert_eq!((record.status, record.ended_by, record.ended), (200, Party::Timeout, 140 * SECOND));
+    assert!(ledger.is_empty());
+}
+
+#[test]
+fn session_longer_than_the_limit_keeps_its_call_open() {
+    let (mut ledger, _) = heard(&[(SECOND, began()), (2 * SECOND, answered(1))]);
+    let mut done = Vec::new();
+    for hour in 0..100 {
+        let at = (2 * hour * 3_600 + 2) * SECOND;
+        ledger.apply(&event(7, at, What::Refreshed(1, 14_400)), &mut done);
+        for later in 0..7_200 {
+            ledger.expire(at + later * SECOND, &mut done);
+        }
+    }
+    assert!(done.is_empty(), "its time without a timer would be an hour: {done:?}");
+    let at = 750_000 * SECOND;
+    ledger.apply(&event(7, at, ended(Party::Callee, 1)), &mut done);
+    assert_eq!(done.pop().map(|record| (record.ended, record.ended_by)), Some((at, Party::Callee)));
+}
+
+#[test]
+fn call_whose_timer_is_taken_away_has_the_usual_time() {
+    let (mut ledger, _) = heard(&[
+        (SECOND, began()),
+        (2 * SECOND, answered(1)),
+        (2 * SECOND, What::Refreshed(1, 100)),
+        (50 * SECOND, What::Refreshed(1, 0)),
+    ]);
+    assert_eq!(looked(&mut ledger, 3_649), []);
+    let done = looked(&mut ledger, 4_000);
+    assert_eq!(done.iter().map(|record| record.ended_by).collect::<Vec<_>>(), [Party::Timeout]);
+}
+
+#[test]
+fn fork_without_timer_keeps_its_call_open() {
+    let timed = [
+        (SECOND, began()),
+        (2 * SECOND, answered(1)),
+        (2 * SECOND, What::Refreshed(1, 100)),
+        (2 * SECOND, answered(2)),
+    ];
+    let (mut ledger, _) = heard(&timed);
+    assert_eq!(looked(&mut ledger, 1_000), []);
+    let over = (3 * SECOND, ended(Party::Caller, 2));
+    let (mut ledger, _) = heard(&[&timed[..], &[over]].concat());
+    assert_eq!(looked(&mut ledger, 1_000).len(), 1, "the other one has a timer");
+}
+
 #[test]
 fn too_many_calls_leave_the_newest_out() {
     let (mut ledger, mut done) = (Ledger::new(Limits { calls: 4, ..LIMITS }), Vec::new());
@@ -350,6 +422,7 @@ fn any_event(kind: u8, dialog: u64) -> What<'static> {
         5 => failed(486, Party::Callee),
         6 => What::Lives(dialog + 1),
         7 => What::Began(Began { user: b"", ..BEGAN }),
+        8 => What::Refreshed(dialog + 1, 40 * (dialog as u32 % 4)),
         _ => ended(Party::Caller, dialog + 1),
     }
 }
@@ -357,7 +430,7 @@ fn any_event(kind: u8, dialog: u64) -> What<'static> {
 proptest! {
     /// A ledger that goes on as it is told again closes the same calls at the same looks.
     #[test]
-    fn retold_ledger_expires_as_the_next_one(events in proptest::collection::vec((0_u8..9, 0_u8..4, 0_u64..3), 0..120), looks in proptest::collection::vec(0_u64..9_000, 1..20)) {
+    fn retold_ledger_expires_as_the_next_one(events in proptest::collection::vec((0_u8..10, 0_u8..4, 0_u64..3), 0..120), looks in proptest::collection::vec(0_u64..9_000, 1..20)) {
         let (mut first, mut done) = (Ledger::new(LIMITS), Vec::new());
         for (at, (kind, call, dialog)) in (0_u64..).zip(&events) {
             let dialog = 10 * u64::from(*call) + dialog;
@@ -382,7 +455,7 @@ proptest! {
 
     /// What a ledger says of its open calls makes another one that goes on as it does.
     #[test]
-    fn open_calls_can_be_told_again(events in proptest::collection::vec((0_u8..9, 0_u8..4, 0_u64..3), 0..120), more in 0_usize..120) {
+    fn open_calls_can_be_told_again(events in proptest::collection::vec((0_u8..10, 0_u8..4, 0_u64..3), 0..120), more in 0_usize..120) {
         let (mut first, mut done) = (Ledger::new(LIMITS), Vec::new());
         let cut = more.min(events.len());
         let all = || (0_u64..).zip(&events).map(|(at, (kind, call, dialog))| event((*call).into(), at, any_event(*kind, 10 * u64::from(*call) + dialog)));
@@ -405,7 +478,7 @@ proptest! {
 
     /// Whatever comes: as many records as calls that began and are not open, none twice, and times in order.
     #[test]
-    fn each_beginning_has_one_record(events in proptest::collection::vec((0_u8..9, 0_u8..5, 0_u64..3), 0..300)) {
+    fn each_beginning_has_one_record(events in proptest::collection::vec((0_u8..10, 0_u8..5, 0_u64..3), 0..300)) {
         let (mut ledger, mut done) = (Ledger::new(Limits { calls: 4, ..LIMITS }), Vec::new());
         let mut begun = 0;
         for (at, (kind, call, tag)) in (0_u64..).zip(&events) {
@@ -423,6 +496,7 @@ proptest! {
             ledger.expire(u64::MAX, &mut done);
         }
         prop_assert!(ledger.is_empty() && ledger.names.is_empty() && ledger.dialogs.is_empty());
+        prop_assert!(ledger.timed.is_empty());
         prop_assert_eq!((ledger.strangers, ledger.bytes), (0, 0));
         for record in &done {
             let times = [Some(record.started), record.answered, Some(record.ended)];

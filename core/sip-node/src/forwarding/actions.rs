@@ -147,11 +147,12 @@ fn pass_back<S: Services>(
     response: &Message<'_>,
 ) -> bool {
     let back = p.back(branch, NOWHERE);
-    let to = back.place;
+    let (to, to_confirm) = (back.place, back.session);
     if !relay(step, back, response) {
         return false;
     }
     step.record_response(response, &p.upstream.key, p.upstream.recorded, &p.sent(branch, to));
+    step.record_session(response, &p.upstream.key, p.upstream.recorded, (to, to_confirm));
     true
 }
 

@@ -102,7 +102,9 @@ impl Forwarder {
         let sent = Sent { branch, to: asked.remote, uri: b"", trunk: b"" };
         if relay(step, proxied.back(branch, asked.remote), response) {
             let upstream = &proxied.upstream;
-            return step.record_response(response, &upstream.key, upstream.recorded, &sent);
+            step.record_response(response, &upstream.key, upstream.recorded, &sent);
+            let asked = (sent.to, proxied.edits.session.to_confirm());
+            return step.record_session(response, &upstream.key, upstream.recorded, asked);
         }
         if relay_late(step, proxied, branch, response) {
             let callee = proxied.back(branch, asked.remote).place;
@@ -112,8 +114,10 @@ impl Forwarder {
                 step.calls.answered_late(step.now, response, key, callee, first);
             }
             step.record_response(response, &proxied.upstream.key, proxied.upstream.recorded, &sent);
-            let confirmed = missing(response, proxied.edits.session.to_confirm());
-            step.note_session(response, &proxied.upstream.key, confirmed);
+            let to_confirm = proxied.edits.session.to_confirm();
+            let upstream = &proxied.upstream;
+            step.note_session(response, &upstream.key, missing(response, to_confirm));
+            step.record_session(response, &upstream.key, upstream.recorded, (sent.to, to_confirm));
         }
     }
 
@@ -130,10 +134,12 @@ impl Forwarder {
         if (200..300).contains(&response.status())
             && let Some(back) = self.proxied.back(id, branch, asked.remote, key)
         {
-            let key = back.key;
+            let (key, asked_for) = (back.key, (asked.remote, back.session));
             if relay(step, back, response) {
                 let sent = Sent { branch, to: asked.remote, uri: b"", trunk: b"" };
-                step.record_response(response, &key, step.recorded_of_further(response), &sent);
+                let recorded = step.recorded_of_further(response);
+                step.record_response(response, &key, recorded, &sent);
+                step.record_session(response, &key, recorded, asked_for);
             }
         }
     }

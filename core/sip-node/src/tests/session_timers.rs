@@ -240,3 +240,56 @@ fn answer_of_a_second_fork_is_completed_too() {
         assert_eq!(timers(answer), [Some("1800;refresher=uac"), None, Some("timer")]);
     }
 }
+
+/// What was said of refreshes: dialog, seconds.
+fn said(lab: &Lab) -> Vec<(u64, u32)> {
+    let said = lab.world.said.borrow();
+    let (mut rest, mut all) = (said.as_slice(), Vec::new());
+    while let Ok((event, length)) = call_records::frame::read(rest) {
+        if let What::Refreshed(dialog, seconds) = event.what {
+            all.push((dialog, seconds));
+        }
+        rest = &rest[length..];
+    }
+    all
+}
+
+#[test]
+fn refreshes_of_both_ends_are_recorded_for_one_dialog() {
+    let mut lab = lab(|_| {});
+    let invite = invite(&[SUPPORTED]);
+    let (got, answer) = call(&mut lab, &invite, "");
+    lab.send(CAROL, invite.within("ACK", &answer).text());
+    lab.send(CAROL, invite.within("UPDATE", &answer).line("Session-Expires: 600").text());
+    let out = lab.sent().into_iter().find(|s| s.method() == "UPDATE" && s.status() == 0).expect("an UPDATE");
+    // A refresh that fails sets nothing.
+    lab.send(BOB, out.reply(500, "", "Session-Expires: 700\r\n"));
+    lab.send(BOB, from_callee(&got, "UPDATE", BOB, "<sip:bob@here.example>").text());
+    let out = lab.sent().into_iter().find(|s| s.to() == CAROL && s.status() == 0).expect("an UPDATE");
+    lab.send(CAROL, out.reply(200, "", "Session-Expires: 900;refresher=uas\r\n"));
+    let said = said(&lab);
+    assert_eq!(said, [(said[0].0, 1_800), (said[0].0, 900)]);
+}
+
+#[test]
+fn second_fork_that_answers_has_a_session_of_its_own() {
+    let mut lab = lab(|_| {});
+    lab.phones(&[BOB2]);
+    let sent = lab.invite(CAROL, invite(&[SUPPORTED]).text());
+    lab.send(&sent[0].to(), sent[0].accept("x"));
+    lab.send(&sent[1].to(), sent[1].accept("y"));
+    let said = said(&lab);
+    assert!(said.len() == 2 && said[0].0 != said[1].0, "{said:?}");
+}
+
+#[test]
+fn nothing_is_recorded_where_no_timers_are_asked_for() {
+    for (records, interval) in [(true, None), (false, Some(1_800))] {
+        let mut lab = lab(|s| {
+            s.records = records;
+            s.proxy.session = interval.map(|interval| SessionPolicy { interval, shortest: 90 });
+        });
+        call(&mut lab, &invite(&[SUPPORTED]), "");
+        assert!(said(&lab).is_empty());
+    }
+}

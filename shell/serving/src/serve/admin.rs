@@ -9,7 +9,7 @@ use crate::certificates::{self, Certificates, refuse_unusable};
 use crate::operator::{self, Reloads, lock, no_file, post_all, silence};
 use crate::steering::Grade;
 use crate::{bugs, connections, counters};
-use call_log::Counts;
+use call_log::Remote;
 use control::admin::{
     Admin, Binding, Call, CertificateStatus, Connection, ConnectionFilter, Listing, Logins, NumberRoute,
     Page, RefusedFilter, RefusedRequest, Role, ServeStatus, State, Status, StoreStatus, TrunkTarget,
@@ -47,8 +47,8 @@ pub struct Running {
     pub grade: Grade,
     pub log: LogHandle,
     pub certificates: Option<Certificates>,
-    /// Of call records, if they are kept.
-    pub records: Option<Arc<Counts>>,
+    /// Call records, if they are kept.
+    pub records: Option<Remote>,
     pub refusals: Arc<Refusals>,
 }
 
@@ -210,7 +210,8 @@ impl Control {
         alarms.extend(trunks::alarms(&self.targets()));
         alarms.extend(self.running.routes.alarm());
         alarms.extend(self.running.certificates.iter().flat_map(Certificates::alarms));
-        alarms.extend(self.running.records.iter().filter_map(|records| super::records::alarm(records)));
+        let records = self.running.records.iter();
+        alarms.extend(records.filter_map(|records| super::records::alarm(records.counts())));
         alarms.extend(bugs::alarm());
         alarms
     }
@@ -224,7 +225,7 @@ impl Control {
     /// What the status says, in numbers.
     fn gauges(&self, reports: &[Report], text: &mut Text<'_>) {
         if let Some(records) = &self.running.records {
-            super::records::metrics(records, text);
+            super::records::metrics(records.counts(), text);
         }
         let own = self.own_status(reports);
         let calls = reports.iter().map(|report| report.call_count as u64).sum();
@@ -293,6 +294,9 @@ impl Control {
         // A report comes after the settings in a worker's queue: once all are here, all are in force.
         self.reports();
         running.log.set_level(new.config.log.level);
+        if let Some(records) = &running.records {
+            records.set_limits(super::records::limits(&new.config));
+        }
         if let Some((held, new)) = certificates {
             held.follow(new);
         }

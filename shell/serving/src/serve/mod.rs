@@ -93,7 +93,7 @@ pub fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
         grade,
         log: startup.log,
         certificates: sockets.certificates,
-        records: records.as_ref().map(CallLog::counts),
+        records: records.as_ref().map(CallLog::remote),
         refusals: Arc::clone(&parts.refusals),
     }));
     let admin = startup::start_admin(sockets.admin, control.clone())?;

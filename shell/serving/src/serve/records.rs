@@ -16,9 +16,6 @@ use std::time::Duration;
 /// A call without an answer, of which nothing was heard, is over after this: longer than timer C and
 /// voicemail.
 const SETUP: Duration = Duration::from_secs(900);
-/// A call whose BYE was never seen is over after this time since its answer, or since the last INVITE or
-/// UPDATE within it.
-const SESSION: Duration = Duration::from_secs(24 * 3600);
 /// Beyond 64*T1, in which a callee that was given up may answer: for what is on its way.
 const ON_ITS_WAY: Duration = Duration::from_secs(8);
 
@@ -42,7 +39,6 @@ pub(super) fn start(
         RecordFormat::Csv => Format::Csv,
     };
     let rotate_at = records.rotate_mb.saturating_mul(1_000_000);
-    let calls = Room::of(&config.limits).calls;
     let token = records.token_file.as_deref().map(control::admin::read_secret).transpose()?;
     let http = records.url.as_ref().map(|url| HttpOptions {
         url: url.clone(),
@@ -59,12 +55,7 @@ pub(super) fn start(
             rotation: Rotation::Renamed(records.keep),
         }),
         http,
-        limits: Limits {
-            calls,
-            setup: SETUP,
-            session: Some(SESSION),
-            late: 64 * config.timers.t1 + ON_ITS_WAY,
-        },
+        limits: limits(config),
         ring_bytes: RING_BYTES,
         clock: Sources {
             steady: || worker_runtime::monotonic_now().as_micros(),
@@ -78,6 +69,16 @@ pub(super) fn start(
     let places: Vec<String> = file.into_iter().chain(records.url.clone()).collect();
     log_events::records::call_records_kept(&places.join(" "), log.counts().open());
     Ok((Some(log), tellers.into_iter().map(Some).collect()))
+}
+
+/// How long calls may be open, and how many.
+pub(super) fn limits(config: &Config) -> Limits {
+    Limits {
+        calls: Room::of(&config.limits).calls,
+        setup: SETUP,
+        session: Some(config.proxy.session_timeout),
+        late: 64 * config.timers.t1 + ON_ITS_WAY,
+    }
 }
 
 /// What was counted, as metrics.
