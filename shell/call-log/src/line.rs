@@ -83,7 +83,7 @@ impl Format {
             }
             Format::Csv => {
                 let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(&mut *out);
-                let _ = writer.serialize(line.as_text());
+                let _ = writer.serialize(line.into_text());
                 let _ = writer.flush();
             }
         }
@@ -167,7 +167,7 @@ impl<'a> Line<'a> {
 
 impl Line<'_> {
     /// For spreadsheets: a value that one would take for a formula has an apostrophe before it.
-    fn as_text(mut self) -> Self {
+    fn into_text(mut self) -> Self {
         let texts = [
             &mut self.call_id,
             &mut self.from,

@@ -133,6 +133,7 @@ fn server(mailbox: bool) -> Node<Office> {
         emergency: None,
         trunks: Vec::new(),
         routes: Vec::new(),
+        domain_rules: Vec::new(),
         gateways: Default::default(),
         message: sip_message::Limits::default(),
         calls: 1_000_000,
