@@ -137,7 +137,7 @@ fn described(conflict: Conflict, trunks: &[Vec<u8>]) -> (u32, Fault) {
         }
         Conflict::TooMany { prefix, line } => {
             let what = format!("{prefix} has more than {MAX_WAYS} rows");
-            (line, Fault::new(what, "leave the dearest out: a caller does not wait for so many"))
+            (line, Fault::new(what, "leave the dearest out: no caller waits for all of them"))
         }
     }
 }
