@@ -50,7 +50,7 @@ events! {
         "If it is your carrier: write the name in `found` into `sources` as `\"tls:NAME\"`. If no certificate was found, ask the carrier to send one.";
     info name_unresolved(name: &dyn Display, before: u64; what: &str)
         "no request can be sent to a host name: {what}"
-        "Enter the name in the DNS, or correct it where it stands: in a Path, Route or Contact, in `targets`, in what was dialled.";
+        "Add the name to the DNS, or correct it in the Path, Route, Contact, `targets` or dialled URI that has it.";
     info login_refused(source: &dyn Display, before: u64, about: &dyn Display; what: &str)
         "login refused: {what}"
         "If it is one of your phones, give it the password: see docs/guide/passwords.md.";

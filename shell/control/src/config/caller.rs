@@ -16,8 +16,8 @@ section! {
     pub struct Caller = "caller" {
         /// The user: `"alice@example.com"`. Required, unique.
         user: String = String::new(), text("user and domain", account).no_default(), live;
-        /// The numbers in E.164. The first is presented if the user asks for no other, or for one that is not
-        /// in the list. `"+4930123*"` allows all that begin so. Required.
+        /// Numbers in E.164 that the user may present. The first is presented if the user asks for no number,
+        /// or for one that is not in the list. `"+4930123*"` allows all numbers with this prefix. Required.
         numbers: Vec<String> = Vec::new(), allowed().no_default(), live;
     }
 }

@@ -1,4 +1,4 @@
-//! `[[domain]]`: what is particular to one of this server's domains.
+//! `[[domain]]`: settings of one of this server's domains.
 
 use super::caller::{self, allowed};
 use super::claims::{Claims, cap, claim};
@@ -17,27 +17,27 @@ use sip_node::call_rules::{Callers, Numbers, PlanParts};
 use std::sync::Arc;
 
 section! {
-    /// `[[domain]]`: what is particular to one of this server's domains.
+    /// `[[domain]]`: settings of one of this server's domains.
     pub struct Domain = "domain" {
         /// The domain, one of `domains`. Required, unique.
         name: String = String::new(), text("host name", domain).no_default(), live;
         /// As in `[[trunk]]`, for requests to the phones of users of this domain.
         remove_headers: Vec<String> = Vec::new(), removed(), live;
-        /// Likewise. `{trunk}` is the trunk that a request came from.
+        /// As in `[[trunk]]`. `{trunk}` is the trunk that the request came from.
         set_headers: Vec<String> = Vec::new(), written(), live;
-        /// Likewise.
+        /// As in `[[trunk]]`.
         add_headers: Vec<String> = Vec::new(), written(), live;
-        /// As in `[[trunk]]`, for what the users of this domain dial.
+        /// As in `[[trunk]]`, for numbers that users of this domain dial.
         country: String = String::new(), country(), live;
-        /// Likewise.
+        /// As in `[[trunk]]`.
         national_prefix: Vec<String> = usual_national(), national(), live;
-        /// Likewise.
+        /// As in `[[trunk]]`.
         international_prefix: String = usual_international(), international(), live;
-        /// Likewise.
+        /// As in `[[trunk]]`.
         area: String = String::new(), area(), live;
-        /// Likewise.
+        /// As in `[[trunk]]`.
         short_numbers: usize = USUAL_SHORT, number(0..=15), live;
-        /// The numbers that users of this domain may present who have no `[[caller]]`, written as there.
+        /// Numbers that users without `[[caller]]` may present, in the form of that section.
         numbers: Vec<String> = Vec::new(), allowed().no_default(), live;
     }
 }

@@ -77,15 +77,15 @@ section! {
         /// call](../guide/who-may-call.md).
         stranger_methods: Vec<String> =
             ["INVITE", "MESSAGE", "OPTIONS"].map(str::to_owned).to_vec(), list(text("method", token)).once("method"), live;
-        /// Session interval that calls are asked to keep (RFC 4028), and the longest that is let through:
-        /// phones that support session timers refresh their calls at half of it. `"off"`: none is asked for.
-        /// See [lost calls](../guide/lost-calls.md).
+        /// Session interval that is requested for each call (RFC 4028), and the longest that is allowed.
+        /// Phones that support session timers refresh their calls after half of it. `"off"`: no session
+        /// timers. See [lost calls](../guide/lost-calls.md).
         session_interval: Option<Duration> = None, length(SHORTEST..=LONGEST).or("off"), live;
         /// Shortest session interval. A phone that asks for a shorter one gets 422 and asks again. It has an
         /// effect only with `session_interval`.
         min_session: Duration = SHORTEST, length(SHORTEST..=LONGEST), live;
-        /// How long a call is kept as in progress after its last INVITE or UPDATE, if no BYE comes and it has
-        /// no session timer.
+        /// How long a call without BYE and without session timer counts as in progress after its last INVITE
+        /// or UPDATE.
         session_timeout: Duration = DAY, length(MINUTE..=7 * DAY), live;
     }
 }

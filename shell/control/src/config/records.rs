@@ -21,26 +21,26 @@ named! {
 }
 
 section! {
-    /// `[records]`: call records. Each attempt to call that was admitted has one, also over a crash
-    /// ([call records](../guide/call-records.md)).
+    /// `[records]`: call records. Each admitted call attempt has one, even after a crash ([call
+    /// records](../guide/call-records.md)).
     pub struct Records = "records" {
-        /// A file that records are appended to. It is for its owner alone; a program that reads it runs as
-        /// the same user. Without it, and without `url`, no
-        /// records are kept.
+        /// File to which records are appended. Only its owner can read it, so a program that reads it must
+        /// run as the same user. Without `file` and `url`, no records are written.
         file: Option<PathBuf> = None, path().optional(), restart;
         /// How records are written: `"json"`, one object in each line, or `"csv"`.
         format: RecordFormat = RecordFormat::Json, choice(RecordFormat::ALL), restart;
-        /// Megabytes at which the file is renamed to `FILE.1` and a new one begun. 0: never. Another program
-        /// may rename it as well, at any time.
+        /// Size in megabytes at which the file is renamed to `FILE.1` and a new one begins. 0: never. Another
+        /// program may also rename it at any time.
         rotate_mb: u64 = 1_000, number(0..=1_000_000), restart;
-        /// How many renamed files are kept.
+        /// Number of renamed files that are kept.
         keep: u32 = 10, number(0..=10_000), restart;
-        /// A server that records are sent to: `"https://HOST/PATH"` or `"http://HOST/PATH"`. Each request is
-        /// a POST with one JSON object in each line. What is not answered with 2xx is sent again, in order.
+        /// Server to which records are sent, in order: `"https://HOST/PATH"` or `"http://HOST/PATH"`. Each
+        /// request is a POST with one JSON object in each line. Without a 2xx response, the records are sent
+        /// again.
         url: Option<String> = None, text("URL", url).optional(), restart;
         /// A file with a secret of at least 16 characters, which is sent as `Authorization: Bearer SECRET`.
         token_file: Option<PathBuf> = None, path().optional(), restart;
-        /// Megabytes of records that may wait on disk for that server.
+        /// Megabytes of records that may wait on disk for the server at `url`.
         spool_mb: u64 = 1_000, number(1..=1_000_000), restart;
     }
 }

@@ -74,34 +74,34 @@ section! {
         /// 30 s. For a request other than INVITE it is at least 5 s. See
         /// [guide/trunks.md](../guide/trunks.md).
         silent_after: Duration = SILENT_AFTER, silence(), live;
-        /// Header fields that its requests leave without: `["X-Internal", "P-*"]`. What the protocol needs
-        /// stays. See [guide/header-rules.md](../guide/header-rules.md).
+        /// Header fields that are removed from requests to it: `["X-Internal", "P-*"]`. Those that the
+        /// protocol needs are not removed. See [guide/header-rules.md](../guide/header-rules.md).
         remove_headers: Vec<String> = Vec::new(), removed(), live;
-        /// Header fields that take the place of those of the same name: `["X-Caller: {user}@{domain}"]`.
-        /// Known are `{user}`, `{domain}`, `{display-name}` (From), `{number}` (called), `{trunk}`,
-        /// `{source}` (the address that the request came from) and `{call-id}`.
+        /// Header fields that replace those with the same name: `["X-Caller: {user}@{domain}"]`. Values:
+        /// `{user}`, `{domain}`, `{display-name}` (From), `{number}` (called), `{trunk}`, `{source}` (the
+        /// address that the request came from) and `{call-id}`.
         set_headers: Vec<String> = Vec::new(), written(), live;
-        /// Header fields that are added to those of the same name, written likewise.
+        /// Header fields that are added to those with the same name, in the same form.
         add_headers: Vec<String> = Vec::new(), written(), live;
-        /// Country code of the place where its numbers are dialled, such as `"49"`. With it a called number
-        /// is looked up in E.164 (`+493012345`), whether it comes as `03012345`, `00493012345` or
-        /// `+493012345`. See [guide/numbers.md](../guide/numbers.md).
+        /// Country code of the trunk's location, such as `"49"`. Called numbers are then looked up in E.164:
+        /// `03012345`, `00493012345` and `+493012345` all as `+493012345`. See
+        /// [guide/numbers.md](../guide/numbers.md).
         country: String = String::new(), country(), live;
-        /// What comes before an area code there. Of several the first is written; `""`: nothing.
+        /// Prefix that is dialled before an area code. The first of several is written. `""`: no prefix.
         national_prefix: Vec<String> = usual_national(), national(), live;
-        /// What comes before a country code there.
+        /// Prefix that is dialled before a country code.
         international_prefix: String = usual_international(), international(), live;
-        /// Area code without prefix. Numbers without a prefix are then of this area.
+        /// Area code without its prefix. Numbers without a prefix belong to this area.
         area: String = String::new(), area(), live;
-        /// Numbers of at most this number of digits stay as they are.
+        /// Numbers with at most this number of digits are not changed.
         short_numbers: usize = USUAL_SHORT, number(0..=15), live;
-        /// How called numbers are written in its requests, after `strip` and `prepend`: `+493012345`,
-        /// `493012345`, `03012345` or `00493012345`. Without it they stay as they are. Its own requests may
-        /// have them so, too.
+        /// Format of called numbers in requests to it, after `strip` and `prepend`: `+493012345`,
+        /// `493012345`, `03012345` or `00493012345`. Without this key they are not changed. Requests from it
+        /// may use the same format.
         number_format: Option<NumberFormat> = None, format(), live;
-        /// Where it learns who of your users calls: `"pai"`, from P-Asserted-Identity (RFC 3325); `"from"`,
-        /// from a number that is written into From; `"none"`: nowhere, and what it says of its own callers is
-        /// not believed. Without it requests pass as they are, and no identity is asserted. See
+        /// Where requests to it have the number of the caller: `"pai"`: in P-Asserted-Identity (RFC 3325);
+        /// `"from"`: in From, which is rewritten; `"none"`: nowhere, and identities that it asserts are
+        /// removed. Without this key requests are not changed, and no identity is asserted. See
         /// [guide/caller-identity.md](../guide/caller-identity.md).
         identity: Option<Identity> = None, choice(IDENTITIES).optional(), live;
     }
