@@ -27,20 +27,20 @@ pub enum Command {
     /// Query or control a running server
     #[command(after_help = CTL_EXAMPLES)]
     Ctl(CtlArgs),
-    /// Copy the subscribers, registrations and secret of a server into one file, while it runs
+    /// Copy subscribers, registrations and secret into one file; the server may run
     #[command(after_help = BACKUP_HELP)]
     Backup {
-        /// The file to write, `-` for standard output
+        /// File to write, `-` for standard output
         file: PathBuf,
         #[command(flatten)]
         data: DataDir,
     },
-    /// Make a data directory of a copy
+    /// Restore a data directory from a backup
     #[command(after_help = RESTORE_HELP)]
     Restore {
-        /// A file that `backup` wrote
+        /// File that `strowger backup` wrote
         file: PathBuf,
-        /// Move what is in the data directory into a folder there
+        /// Move existing files into a new folder in the data directory
         #[arg(long)]
         replace: bool,
         #[command(flatten)]
@@ -67,15 +67,15 @@ pub enum Command {
     /// Find, explain, apply, verify and undo kernel and network card settings for SIP
     #[command(after_help = crate::tune::EXAMPLES)]
     Tune(Box<crate::tune::TuneArgs>),
-    /// Write a script for bash, zsh or fish that completes commands and options
+    /// Print a completion script for bash, zsh or fish
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
-        /// The shell
+        /// Name of the shell
         shell: clap_complete::Shell,
     },
-    /// Write manual pages, strowger.1 and one for each command
+    /// Write manual pages: strowger.1 and one for each command
     Manual {
-        /// The folder for them
+        /// Folder for the pages
         #[arg(value_name = "DIR")]
         folder: PathBuf,
     },
@@ -85,22 +85,22 @@ const BACKUP_HELP: &str = "Examples:
   strowger backup /var/backups/strowger-$(date +%F).tar.gz
   strowger backup --data-dir data - | ssh backup@example.com 'cat > strowger.tar.gz'
 
-The file has password hashes and the secret: it is its owner's alone. A file that exists is replaced when the new one
-is whole. Registrations of the last minutes may be missing, and the configuration and call records are not in it.";
+The file contains password hashes and the secret; only its owner can read it. An existing file is replaced when the new
+one is complete. Registrations of the last minutes may be missing. Configuration and call records are not included.";
 
 const RESTORE_HELP: &str = "Example:
   systemctl stop strowger
   strowger restore --replace /var/backups/strowger-2026-11-30.tar.gz
   systemctl start strowger
 
-Without --replace, a data directory that has a database is left alone.";
+Without --replace, a data directory with a database is not changed.";
 
 const COMPLETIONS_EXAMPLES: &str = "Examples:
   strowger completions bash > /etc/bash_completion.d/strowger
   strowger completions zsh > /usr/local/share/zsh/site-functions/_strowger
   strowger completions fish > ~/.config/fish/completions/strowger.fish
 
-The Debian package has them already.";
+The Debian package contains these files.";
 
 const CHECK_EXAMPLES: &str = "Examples:
   strowger check /etc/strowger/strowger.toml
@@ -216,8 +216,8 @@ pub enum UserCommand {
         /// The subscriber; phones have the domain as their server
         #[arg(value_name = "USER@DOMAIN")]
         name: String,
-        /// The password, which others on this machine may see; without it, it is asked for twice,
-        /// or read from standard input if that is no terminal
+        /// The password; other users of this machine may see it [default: ask twice, or read standard input if
+        /// it is not a terminal]
         #[arg(long, value_name = "P")]
         password: Option<String>,
         #[command(flatten)]
@@ -285,7 +285,7 @@ Example:
 
 const USER_HELP: &str = "Subscribers are in the server's data directory. Name it with --data-dir, or name the
 server's configuration file with --config; `strowger serve` logs which one it uses. A running
-server follows within a second. Root works as the user who owns the directory.";
+server follows within a second. If root runs the command, it works as the owner of the directory.";
 
 #[derive(Args)]
 pub struct DataDir {
@@ -391,7 +391,7 @@ pub enum CtlCommand {
     Calls,
     /// [serve] Targets of trunks, routes, voicemail and emergency calls: state, calls, last error
     Trunks,
-    /// [serve] Which prefix and trunks calls to a number take, and why
+    /// [serve] Show the prefix and the trunks that are used for a number
     Route {
         /// The number, as `+4930555`, `tel:+49-30-555` or `sip:+4930555@example.com`
         number: String,
@@ -408,12 +408,12 @@ pub enum CtlCommand {
         #[arg(long, value_name = "N", default_value_t = 1000)]
         limit: usize,
     },
-    /// [serve] The latest requests that were refused because of who sent them or where they would go
+    /// [serve] List the latest requests that were refused because of their sender or target
     Refused {
-        /// Only those from this address
+        /// Show only requests from this address
         #[arg(long, value_name = "ADDR")]
         source: Option<String>,
-        /// Only those whose address-of-record or target contains TEXT
+        /// Show only requests whose address-of-record or target contains TEXT
         #[arg(long, value_name = "TEXT")]
         about: Option<String>,
         /// Show at most N

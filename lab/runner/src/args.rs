@@ -10,7 +10,7 @@ use crate::serve::ServeArgs;
 /// What follows the help of `strowger lab`.
 pub const EXAMPLES: &str = "Examples:
   strowger lab plan lab/quick.toml
-      show the runs, their order, how long they take, and which effect they can show
+      show the runs, their order, their duration, and the smallest difference that they can show
   strowger lab run lab/quick.toml
       run it; results are in quick.lab/, the report is quick.lab/report.html
   strowger lab run lab/quick.toml --set workload.rate=2000 --set repetitions=12 --out fast.lab
@@ -24,14 +24,14 @@ pub const EXAMPLES: &str = "Examples:
   strowger lab history quick-*.lab
       find where figures changed over many results
 
-Ctrl-C keeps the complete blocks; the same command continues from there.
+Ctrl-C keeps complete blocks. The same command continues after them.
 Exit codes of run: 0 PASS, or no claim; 1 FAIL; 2 wrong usage, or a part did not start; 3 VOID or STOPPED;
 4 NO DIFFERENCE SHOWN.";
 
 /// What to do.
 #[derive(Subcommand, Debug)]
 pub enum LabCommand {
-    /// Show the runs of an experiment, their order, how long they take, and which effect they can show
+    /// Show the runs of an experiment, their order and duration, and the smallest difference they can show
     Plan(PlanArgs),
     /// Run an experiment, or its missing runs, and judge it
     Run(RunArgs),
@@ -62,7 +62,7 @@ pub enum LabServer {
         #[arg(long, value_name = "OCTETS")]
         receive_buffer: Option<usize>,
     },
-    /// Relay datagrams between two addresses without reading them: the least cost of any proxy
+    /// Relay datagrams between two addresses without reading them: the lower bound for a proxy
     Relay {
         /// Listen on this address
         own: SocketAddr,

@@ -9,17 +9,17 @@ use tune_rules::Expected;
 /// Examples of `strowger tune --help`.
 pub const EXAMPLES: &str = "Examples:
   strowger tune
-      reports what limits or harms a SIP server; changes nothing
+      report settings that limit or harm a SIP server; changes nothing
   strowger tune --connections 50000 --rate 3000
   strowger tune --config /etc/strowger/strowger.toml
   strowger tune explain udp_buffers
-  strowger tune apply                        the changes of all problems, lasting
+  strowger tune apply                        change all problems, also after a reboot
   strowger tune apply --until-reboot coalescing
-  strowger tune verify                       a minute later: is everything still as applied?
+  strowger tune verify                       a minute later: check that nothing was changed back
   strowger tune undo
   strowger tune --script > tune.sh
 
-Exit codes: 0 nothing matters, 1 a problem was found or something failed, 2 the command line is wrong.";
+Exit codes: 0 no problem, 1 a problem was found or the command failed, 2 the command line is wrong.";
 
 /// `tune`.
 #[derive(Args)]
@@ -35,13 +35,13 @@ pub struct TuneArgs {
     /// Expected new calls a second [default: 1000]
     #[arg(long, global = true, value_name = "CALLS/S", value_parser = clap::value_parser!(u64).range(1..=Expected::MOST))]
     pub rate: Option<u64>,
-    /// The server's configuration file: its ports, workers, steering and limits count
+    /// Take ports, workers, steering and limits from this configuration file of the server
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Form of the answer
     #[arg(long, global = true, value_enum, default_value = "table")]
     pub output: Output,
-    /// Where old values are kept [default: /var/lib/strowger-tune/journal below --root]
+    /// File with the old values [default: /var/lib/strowger-tune/journal below --root]
     #[arg(long, global = true, value_name = "FILE")]
     journal: Option<PathBuf>,
     /// Read and write the tree below DIR in place of this machine, such as an image
@@ -61,23 +61,23 @@ impl TuneArgs {
 
 #[derive(Subcommand)]
 pub enum TuneCommand {
-    /// Explain an item: what it is, what is wanted and why, what is left alone
+    /// Explain an item: its purpose, wanted values with reasons, what is not changed
     Explain {
-        /// The item; without it, all items are listed
+        /// Name of the item [default: list all items]
         name: Option<String>,
     },
     /// Make the changes of all problems, or of the named items
     Apply {
-        /// Items; advice is followed by name only
+        /// Names of items; advice is applied only by name [default: all problems]
         names: Vec<String>,
-        /// Write no file that would set the values at boot
+        /// Do not write files that set the values at boot
         #[arg(long)]
         until_reboot: bool,
     },
-    /// Write settings of cards again that a boot has lost; the unit of the server does it at its start
+    /// Restore settings of cards after a boot; the unit of the server does this at its start
     Restore,
-    /// Check that everything is still as applied, and say what changed it
+    /// Check that all settings are as applied, and name the cause of changes
     Verify,
-    /// Write back every old value, and remove the files that `apply` made
+    /// Restore all old values, and remove the files that `apply` created
     Undo,
 }

@@ -39,7 +39,7 @@ pub trait Admin: Send + Sync + 'static {
     /// Stream connections, worker by worker. `None` as for bindings.
     fn connections(&self, filter: &ConnectionFilter, page: &Page) -> Option<Listing<Connection>>;
 
-    /// The latest requests that were refused because of who sent them or where they would go, at most `most`.
+    /// The latest requests that were refused because of their sender or target, at most `most`.
     fn refused(&self, filter: &RefusedFilter, most: usize) -> Vec<RefusedRequest> {
         let _ = (filter, most);
         Vec::new()
