@@ -10,7 +10,7 @@ use toml_form::form::{DAY, length, number};
 keys! {
     /// The keys at the top that no factor may vary.
     pub struct Design = "" {
-        /// What the experiment is to find out, in words.
+        /// The question that the experiment answers, in words.
         question: String = String::new(), sentence().no_default();
         /// The paper whose figures `[[reference]]` has: authors, title, year.
         paper: String = String::new(), sentence().no_default();
@@ -19,7 +19,7 @@ keys! {
         repetitions: Option<u32> = None, number(1..=MOST_BLOCKS.into()).optional();
         /// As many blocks as fit into this time, two at least, in place of `repetitions`.
         budget: Option<Duration> = None, length(Duration::from_secs(60)..=DAY.saturating_mul(7)).optional();
-        /// What is random follows from this number: the order of runs, the times of calls.
+        /// Seed of all random choices: the order of runs, the times of calls.
         seed: u64 = 1, number(0..=i64::MAX.unsigned_abs());
         /// A system that runs twice in each block, the A/A control. Without it: the one that most claims
         /// compare, or else the first. More systems run twice where a claim compares none of these.

@@ -43,21 +43,21 @@ keys! {
     pub struct FaultStep = "[[fault]]" {
         /// Time since the start of the measurement. Required.
         at: Duration = Duration::ZERO, length(Duration::ZERO..=HOUR);
-        /// What happens. Required.
+        /// Kind of the fault. Required.
         kind: FaultKind = FaultKind::Kill, choice(FaultKind::ALL);
-        /// To which part it happens.
+        /// Part that it affects.
         place: FaultPlace = FaultPlace::System, choice(FaultPlace::ALL);
-        /// Which back end, from 1.
+        /// Number of the back end, from 1.
         backend: u32 = 1, number(1..=1_000);
         /// The systems whose runs have it. Empty: all.
         systems: Vec<String> = Vec::new(), list(name()).once("system").no_default();
         /// How long it lasts. After a kill: until the process is started again.
         lasts: Duration = Duration::from_secs(1), length(Duration::ZERO..=HOUR);
-        /// Packets that are lost in each direction, percent: of the kind `loss`.
+        /// For the kind `loss`: packets that are lost in each direction, percent.
         share: f64 = 10.0, amount(0.0..=100.0);
-        /// How late answers of the DNS are: of the kind `slow_dns`.
+        /// For the kind `slow_dns`: delay of the DNS answers.
         delay: Duration = Duration::from_secs(1), length(Duration::ZERO..=HOUR);
-        /// Time between two of them. Without it there is one.
+        /// Time between two faults. Without it there is one fault.
         every: Option<Duration> = None, length(Duration::from_millis(10)..=HOUR).optional();
     }
 }

@@ -30,23 +30,24 @@ keys! {
         /// How long calls are made before the measurement: until rate and processor time are steady, or for a
         /// fixed time.
         warm_up: WarmUp = WarmUp::Steady, warm_up();
-        /// How long a warm-up until steady may take, 17 s or more: shorter series of samples show nothing. A
-        /// run that is not steady by then is measured all the same; it is named in the report.
+        /// Longest warm-up until steady, 17 s or more, because shorter series of samples show nothing. A run
+        /// that is not steady by then is measured, and the report names it.
         warm_up_limit: Duration = Duration::from_secs(30), length(Duration::from_secs(1)..=HOUR);
         /// Length of the measurement.
         measure: Duration = Duration::from_secs(10), length(Duration::from_secs(1)..=DAY);
-        /// Percent of the calls that may fail in a run whose figures all count. With more, only those about
-        /// what fails do: success, failures, calls/s, peak, and the shares and rates of a population.
+        /// Percent of the calls of a run that may fail without effect on its figures. With more failures,
+        /// only these figures count: success, failures, calls/s, peak, and the shares and rates of a
+        /// population.
         tolerated_failures: f64 = 0.01, amount(0.0..=100.0);
-        /// Percent of the requests that may be repeated in a run whose figures all count. With more, only the
-        /// retransmissions and those about what fails do.
+        /// Percent of the requests of a run that may be repeated without effect on its figures. With more,
+        /// only retransmissions and the figures about failures count.
         tolerated_retransmissions: f64 = 0.01, amount(0.0..=100.0);
         /// Whether all runs are made in an emulated machine, whose clock counts instructions: for
         /// `instructions/call` where the processor hides its counters. It is about fifty times slower and has
         /// one processor. It needs QEMU, busybox, cpio and a kernel of Debian's packages.
         emulated: bool = false, flag();
         /// Whether packets of the system are captured for half a second just before the measurement and just
-        /// after it, into the archive of the run. For the second capture calls go on for a second.
+        /// after it, into the archive of the run. For the second capture calls continue for a second.
         capture: bool = true, flag();
         /// Whether a witness in the kernel counts the packets between generator and system. It takes about a
         /// third of a microsecond for each packet.

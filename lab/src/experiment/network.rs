@@ -19,16 +19,16 @@ named! {
 keys! {
     /// `[network]`: what is between generator and system.
     pub struct Network = "[network]" {
-        /// What it is. `namespaces`: generator and system have a network namespace each, made for the
-        /// run, with a pair of virtual cards between them. It needs root, or `unshare -Urn`.
+        /// Kind of the network. `namespaces`: generator and system each have a network namespace for the run,
+        /// with a pair of virtual cards between them. It needs root, or `unshare -Urn`.
         kind: NetworkKind = NetworkKind::Loopback, choice(NetworkKind::ALL);
         /// How long a packet takes, in each direction.
         delay: Duration = Duration::ZERO, length(Duration::ZERO..=Duration::from_secs(10));
         /// Packets that are lost at random in each direction, percent.
         loss: f64 = 0.0, amount(0.0..=100.0);
-        /// How much passes in each direction, Mbit/s. 0: no limit.
+        /// Rate in each direction, Mbit/s. 0: no limit.
         rate: f64 = 0.0, amount(0.0..=100_000.0);
-        /// Packets that may wait in each direction where there is a `rate`. What comes beyond is lost.
+        /// Packets that may wait in each direction if there is a `rate`. Further ones are lost.
         queue: u32 = 1_000, number(1..=1_000_000);
     }
 }

@@ -27,14 +27,14 @@ keys! {
         /// relative to another one, or to other values of factors: `peak of two relative to one`,
         /// `cpu/call of A where transport = udp relative to where workers = 1`. Without it there is none.
         what: Option<String> = None, sentence_as_written().optional();
-        /// What the paper has: `"60 ms"`; with `over` a list. Without a counterpart: any text.
+        /// Figure of the paper: `"60 ms"`; with `over` a list. Without a counterpart: any text.
         value: Vec<String> = Vec::new(), list(limit()).no_default();
         /// The unit of values that have none of their own.
         unit: Option<String> = None, sentence().optional();
         /// The factor over which `value` is a list.
         over: Option<String> = None, sentence().optional();
         /// The values of that factor in the paper, in the order of `value`. Without it: those of the
-        /// experiment. Nothing is measured at other values; they are shown and drawn.
+        /// experiment. Other values are not measured; the report shows and plots them.
         at: Vec<String> = Vec::new(), list(limit()).no_default();
         /// A sentence that says why ours differs, or why there is no counterpart. Required.
         note: String = String::new(), sentence();

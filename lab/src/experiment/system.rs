@@ -95,7 +95,7 @@ pub const PLACEHOLDERS: &[(&str, &str)] = &[
 keys! {
     /// `[system.NAME]`: a system under test.
     pub struct System = "[system.NAME]" {
-        /// What it is. `command` is any server; `relay` forwards datagrams unread; `sink` reads
+        /// Kind of the system. `command` is any server; `relay` forwards datagrams unread; `sink` reads
         /// datagrams and answers none; `none` is no server.
         kind: SystemKind = SystemKind::Strowger, choice(SystemKind::ALL);
         /// The program. Without it: the one that runs the experiment; for Kamailio the one in the search
@@ -112,12 +112,12 @@ keys! {
         environment: Vec<String> = Vec::new(), list(variable()).no_default();
         /// Its sockets, for the kinds `echo` and `front-end`.
         sockets: Sockets = Sockets::Udp, choice(Sockets::ALL);
-        /// Whether clients send their request together with the third packet of the handshake of SCTP, in
-        /// place of a set-up of its own. For the kinds `echo` and `front-end`.
+        /// Whether clients send their request together with the third packet of the handshake of SCTP,
+        /// without a separate set-up. For the kinds `echo` and `front-end`.
         piggyback: bool = false, flag();
         /// A database server of its own, with Kamailio's tables (`subscriber`, `location`, `version`) and all
-        /// users. It shares the processors of the system, and counts in its cost. Its own samples are
-        /// `database.cpu` and `database.memory`.
+        /// users. It runs on the processors of the system, and its cost is added to that of the system. Its
+        /// own samples are `database.cpu` and `database.memory`.
         database: Beside = Beside::None, choice(Beside::ALL);
         /// Further options of the database server, such as `"--innodb-buffer-pool-size=2G"`.
         database_options: Vec<String> = Vec::new(), list(word()).no_default();
@@ -129,7 +129,7 @@ keys! {
         /// each.
         cpus: Vec<u32> = Vec::new(), list(number(0..=4_095)).once("processor").no_default();
         /// The share of one processor that all its processes have together: 0.06 for 6 %, so that a generator
-        /// can overload it. Needs a control group, so root. 1: all that it can get.
+        /// can overload it. Needs a control group, so root. 1: no limit.
         processor_share: f64 = 1.0, amount(0.001..=1.0);
         /// The receive buffer of a sink's socket, octets. Without it: that of the kernel,
         /// net.core.rmem_default.

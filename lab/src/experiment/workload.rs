@@ -73,27 +73,27 @@ keys! {
         answer: Option<String> = Some("uas".to_owned()), scenario().or("none");
         /// The injection file of a scenario: a line for each call. Without it: callers that call the callees.
         rows: Option<PathBuf> = None, path().optional();
-        /// An injection file with which the scenario is played before the calls, once for each line, from
-        /// where calls are answered: callees register so. Without it: `callees` users register.
+        /// An injection file that registers callees: before the calls, the answering side plays the scenario
+        /// once for each line. Without it: `callees` users register.
         registrations: Option<PathBuf> = None, path().optional();
         /// Users of a population in place of the scenario: they register, refresh, call each other, answer.
         /// With `find_peak`: where the search begins.
         users: u64 = 0, number(0..=100_000_000);
         /// The most users that a search tries; systems know this number. 0: ten times `users`.
         most_users: u64 = 0, number(0..=100_000_000);
-        /// How many times faster than in life the population acts. Needs `users`.
+        /// Factor by which the time of the population is compressed. Needs `users`.
         compress: f64 = 1.0, amount(1.0..=10_000.0);
         /// Other numbers of the population, each `KEY=VALUE` in the users' own time, such as
-        /// `"register_every=300"` or `"think=30m"`: those of
-        /// [`strowger load`](load.md#users) but for `measure` and `warm_up`, which stand at the top.
+        /// `"register_every=300"` or `"think=30m"`: those of [`strowger load`](load.md#users) except
+        /// `measure` and `warm_up`, which are keys at the top.
         with: Vec<String> = Vec::new(), list(word()).no_default();
         /// Whether the generator is the mailbox of the population too. The phone of a user who is away then
         /// answers 486, and the system sends the call to `sip:voicemail@${mailbox}`. Strowger is configured
         /// so; a rival needs it in its configuration. Without it phones take messages themselves.
         mailbox: bool = false, flag();
         /// Associations or connections that a run opens, in place of calls. Each has one request, and is held
-        /// to the end. For systems of the kinds `echo` and `front-end`. With `find_peak`: at most, where the
-        /// system refuses none before; the client keeps none of them.
+        /// to the end. For systems of the kinds `echo` and `front-end`. With `find_peak`: the most that a
+        /// search opens; the client keeps none of them.
         associations: u32 = 0, number(0..=MOST_ASSOCIATIONS);
         /// Octets of the request on each association.
         request: u32 = 1_550, number(LEAST_REQUEST..=60_000);
@@ -116,25 +116,25 @@ keys! {
         /// What their Contacts have: the address of the answering side, or a name for each callee, which
         /// the system must look up at `${resolver}`.
         contacts: Contacts = Contacts::Address, choice(Contacts::ALL);
-        /// How long the system may keep what the DNS server of the lab says. 0: no longer than it must;
-        /// Strowger keeps an answer for a second.
+        /// Lifetime of the answers of the lab's DNS server. 0: no caching; Strowger keeps an answer for a
+        /// second even then.
         name_ttl: Duration = HOUR, length(Duration::ZERO..=HOUR);
         /// Back ends behind a balancer: systems of the kind `balance`, and those that have `${backends}`.
         backends: u32 = 2, number(1..=1_000);
-        /// Calls a second that a back end can do; its processor is modelled. One number for all, or one for
-        /// each. Without it, or 0: back ends answer at once.
+        /// Calls a second that a back end can handle; its processor is modelled. One number for all, or one
+        /// for each. Without it, or 0: back ends answer at once.
         capacity: Vec<f64> = Vec::new(), list(amount(0.0..=1_000_000.0)).no_default();
         /// Requests that share the modelled processor of a back end at a time. 1: one after the other.
         sharing: u32 = 4, number(1..=10_000);
-        /// Requests that may wait at a back end with a capacity; what comes beyond gets 503.
+        /// Requests that may wait at a back end with a capacity; further ones get 503.
         room: u32 = 1_000, number(0..=100_000);
-        /// How much the modelled cost of a request varies: its coefficient of variation.
+        /// Coefficient of variation of the modelled cost of a request.
         variation: f64 = 0.5, amount(0.0..=10.0);
-        /// What a repeated request costs a back end with a capacity, beside a BYE.
+        /// Cost of a repeated request at a back end with a capacity, relative to a BYE.
         repeat_cost: f64 = 0.0, amount(0.0..=10.0);
-        /// How long a back end with a capacity stands still at random times. 0: never.
+        /// Length of the random stalls of a back end with a capacity. 0: no stalls.
         stall: Duration = Duration::ZERO, length(Duration::ZERO..=HOUR);
-        /// How far apart the stalls of a back end are on average.
+        /// Mean time between the stalls of a back end.
         stall_every: Duration = Duration::from_secs(40), length(Duration::from_millis(100)..=HOUR);
         /// How long a call lasts after it was answered; in a population the mean of a log-normal law, in the
         /// users' own time. A search for a peak of calls takes 50 s at most.
@@ -143,7 +143,7 @@ keys! {
         authenticate: bool = false, flag();
         /// Worker threads of the generator.
         workers: u32 = 1, number(1..=1_024);
-        /// Further options of `strowger load`, each word for itself.
+        /// Further options of `strowger load`, one word in each element.
         options: Vec<String> = Vec::new(), list(word()).no_default();
     }
 }
