@@ -8,9 +8,9 @@ use crate::parse::{cpu_list, grouped};
 pub(super) const RECEIVE_HASH: Item = Item::new(
     "receive_hash",
     "how a card chooses the queue of a datagram",
-    "A card with several queues chooses one by a hash. For UDP many drivers hash addresses only (sd), so everything that
-comes from one SBC, trunk or NAT lands in one queue and on one processor. With ports (sdfn) it spreads, because ports of
-phones differ. `ethtool -n CARD rx-flow-hash udp4` shows it.",
+    "A card with several queues chooses one by a hash. For UDP many drivers hash addresses only (sd), so all
+datagrams of one SBC, trunk or NAT go to one queue and one processor. With ports (sdfn) it spreads, because
+ports of phones differ. `ethtool -n CARD rx-flow-hash udp4` shows it.",
     "Cards with one queue, and cards that do not support it. Fragments have no ports: with sdfn they may arrive after
 later datagrams, which SIP tolerates.",
     receive_hash,
@@ -19,9 +19,9 @@ later datagrams, which SIP tolerates.",
 pub(super) const QUEUES: Item = Item::new(
     "queues",
     "queues of a card",
-    "Each queue of a card has an interrupt, and its packets are handled by one processor at a time. With fewer queues than
-workers, some processors do the work of the kernel for all.",
-    "Changing it stops the card for a moment, so this is advice. More queues than workers stay.",
+    "Each queue of a card has an interrupt, and its packets are handled by one processor at a time. With fewer
+queues than workers, some processors do the work of the kernel for all workers.",
+    "Changing it stops the card for a moment, so this is advice. More queues than workers are not changed.",
     queues,
 );
 
@@ -31,7 +31,7 @@ pub(super) const RINGS: Item = Item::new(
     "A card writes packets into a ring and drops what does not fit before the kernel takes it (rx_missed_errors,
 rx_fifo_errors). The ring is made larger only where that happened: a larger one takes more of the processor's cache.
 Changing it stops the card for a moment.",
-    "Without such counts nothing is changed. The ring of sent packets stays.",
+    "Without such counts nothing is changed. The ring of sent packets is not changed.",
     rings,
 );
 
@@ -39,8 +39,8 @@ pub(super) const COALESCING: Item = Item::new(
     "coalescing",
     "interrupts that wait for more packets",
     "A card may wait with its interrupt until more packets come (rx-usecs), and adapt that time to the traffic
-(adaptive-rx). That saves processor time. It delays messages by up to 100 us or more, and by another time for each.",
-    "It is advice, because it costs processor time at high rates. Times up to 50 us stay.",
+(adaptive-rx). That saves processor time. It delays messages by up to 100 us or more, each by a different time.",
+    "It is advice, because it costs processor time at high rates. Times up to 50 us are not changed.",
     coalescing,
 );
 

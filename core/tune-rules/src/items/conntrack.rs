@@ -8,20 +8,21 @@ use crate::parse::grouped;
 pub(super) const CONNTRACK: Item = Item::new(
     "conntrack",
     "connection tracking",
-    "A stateful firewall on the server keeps an entry for each phone. When the table is full, packets of new phones are
-dropped; /proc/net/stat/nf_conntrack counts that (drop, early_drop, insert_failed). An entry of UDP ends after
-nf_conntrack_udp_timeout, or nf_conntrack_udp_timeout_stream once both sides have sent. These times must be above the
-interval in which phones send keepalives, or calls to phones behind NAT meet a closed firewall.
-Best is not to track SIP at all: two nftables rules with `notrack` cost less than each entry.",
-    "Firewall rules are never changed. A larger table and longer times stay.",
+    "A stateful firewall on the server keeps an entry for each phone. When the table is full, packets of new
+phones are dropped; /proc/net/stat/nf_conntrack counts that (drop, early_drop, insert_failed). An entry of UDP
+ends after nf_conntrack_udp_timeout, or nf_conntrack_udp_timeout_stream once both sides have sent. These times
+must be above the interval in which phones send keepalives, or calls to phones behind NAT meet a closed
+firewall. It is best not to track SIP: two nftables rules with `notrack` cost less than the entries.",
+    "Firewall rules are never changed. A larger table and longer times are kept.",
     conntrack,
 );
 
 pub(super) const SIP_HELPER: Item = Item::new(
     "sip_helper",
     "the kernel's SIP helper (ALG)",
-    "nf_conntrack_sip and nf_nat_sip read SIP messages and rewrite addresses in them. They know little of SIP: they break
-messages over TCP, secured fields and phones that are right without them. Routers call this SIP ALG.",
+    "nf_conntrack_sip and nf_nat_sip read SIP messages and rewrite addresses in them. They implement little of
+SIP. They damage messages over TCP and protected fields, and break phones that work without them. Routers call
+this SIP ALG.",
     "Modules are not unloaded: a firewall rule may use them.",
     sip_helper,
 );

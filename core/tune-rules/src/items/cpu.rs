@@ -10,7 +10,7 @@ pub(super) const GOVERNOR: Item = Item::new(
     "speed of idle processors",
     "A processor whose governor is `powersave` or `ondemand` runs slowly until it has been busy for a while. A SIP server
 is busy in bursts of microseconds, so its messages meet slow processors. `performance` keeps them fast. It costs power.",
-    "`performance` and `schedutil` stay.",
+    "`performance` and `schedutil` are not changed.",
     governor,
 );
 
@@ -44,8 +44,8 @@ Messages wait meanwhile, and no setting inside the machine helps.",
 pub(super) const NUMA: Item = Item::new(
     "numa",
     "distance between card and processors",
-    "On a machine with several NUMA nodes, a card belongs to one of them. Processors of another node reach its packets by
-way of a slower path. Workers are best on the card's node, as long as it has enough processors.",
+    "On a machine with several NUMA nodes, a card belongs to one of them. Processors of another node reach its
+packets over a slower path. Workers are best on the card's node, as long as it has enough processors.",
     "Workers are placed by `pin` in strowger.toml, not by this command.",
     numa,
 );

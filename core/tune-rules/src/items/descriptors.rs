@@ -9,11 +9,11 @@ use crate::snapshot::Snapshot;
 pub(super) const DESCRIPTORS: Item = Item::new(
     "descriptors",
     "open files and connections",
-    "Each stream connection is an open file. Four limits count: LimitNOFILE of the unit (the server raises its soft limit
-to the hard one itself), fs.nr_open, above which no process may go, and fs.file-max for the whole machine.
-Wanted are two for each expected connection, and a thousand. The second one is for connections that are closing while
-phones reconnect.",
-    "Higher limits stay. A server that already runs keeps its limit until it is started anew.",
+    "Each stream connection is an open file. Four limits count: LimitNOFILE of the unit (the server raises its
+soft limit to the hard one itself), fs.nr_open, above which no process may go, and fs.file-max for the whole
+machine. The wanted value is two for each expected connection, plus a thousand. The second one is for
+connections that close while phones reconnect.",
+    "Higher limits are not changed. A running server keeps its limit until its next start.",
     descriptors,
 );
 

@@ -9,12 +9,11 @@ use crate::sysctl::SysctlLine;
 pub(super) const SYSCTL_FILES: Item = Item::new(
     "sysctl_files",
     "harmful lines in sysctl.conf and sysctl.d",
-    "Tuning files for SIP servers are copied from page to page. Some of their lines harm: udp_mem in bytes in place of
-pages, defaults of many MiB for every socket, TCP without timestamps, tcp_tw_recycle. This item reads
-/etc/sysctl.conf and the folders sysctl.d in /etc, /run, /usr/local/lib and /usr/lib, and explains such lines with file
-and line.",
-    "Files of others are not changed: remove the line yourself. The items udp_default_buffers, udp_memory, tcp_memory and
-tcp_features mend the live values.",
+    "Copied tuning files for SIP servers often have harmful lines: udp_mem in bytes in place of pages, defaults
+of many MiB for every socket, TCP without timestamps, tcp_tw_recycle. This item reads /etc/sysctl.conf and the
+folders sysctl.d in /etc, /run, /usr/local/lib and /usr/lib, and explains such lines with file and line.",
+    "Other files are not changed: remove the line yourself. The items udp_default_buffers, udp_memory,
+tcp_memory and tcp_features correct the current values.",
     sysctl_files,
 );
 

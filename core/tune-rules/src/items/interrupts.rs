@@ -20,11 +20,12 @@ irqbalance moves interrupts by itself and undoes what others set: exclude the ca
 pub(super) const PACKET_STEERING: Item = Item::new(
     "packet_steering",
     "packet steering in the kernel (RPS, RFS, XPS)",
-    "RPS spreads the packets of a queue over processors: rps_cpus is a mask. It helps where a card has fewer queues than
-there are workers. Where the server's eBPF program chooses the worker's socket, RPS moves each packet once more for
-nothing. RFS (rps_flow_cnt) sends packets where the program that reads the flow ran last; a SIP worker reads all of its
-flows from one socket, so RFS only costs. XPS (xps_cpus) gives each processor a queue to send on.",
-    "Masks that spread packets of several queues stay where the server does not steer.",
+    "RPS spreads the packets of a queue over processors: rps_cpus is a mask. It helps where a card has fewer
+queues than there are workers. Where the server's eBPF program chooses the worker's socket, RPS moves each
+packet once more without benefit. RFS (rps_flow_cnt) sends packets where the program that reads the flow ran
+last; a SIP worker reads all of its flows from one socket, so RFS has a cost and no benefit. XPS (xps_cpus)
+gives each processor a queue to send on.",
+    "Masks that spread packets of several queues are not changed if the server does not steer.",
     packet_steering,
 );
 

@@ -27,7 +27,7 @@ server reserves address space for its tables, and may fail to start.",
 pub(super) const SWAP: Item = Item::new(
     "swap",
     "memory on the disk",
-    "A worker whose memory was moved to the disk waits milliseconds to have it back, and so do all calls it owns.",
+    "A worker whose memory was moved to the disk waits milliseconds for it, and so do all calls of this worker.",
     "Reported and never changed: without swap, the kernel ends processes earlier.",
     swap,
 );
@@ -35,8 +35,9 @@ pub(super) const SWAP: Item = Item::new(
 pub(super) const CONTROL_GROUP: Item = Item::new(
     "control_group",
     "limits of the container or unit",
-    "A control group may limit processor time (cpu.max), memory (memory.max) and threads (pids.max). A server that has used
-its quota stops until the next period, 100 ms by default: every call is late by that. nr_throttled in cpu.stat counts it.",
+    "A control group may limit processor time (cpu.max), memory (memory.max) and threads (pids.max). A server
+that has used its quota stops until the next period, 100 ms by default: which delays every call. nr_throttled in
+cpu.stat counts it.",
     "Limits of control groups belong to the operator of the container or unit: they are reported and never changed.",
     control_group,
 );

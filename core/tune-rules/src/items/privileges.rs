@@ -8,10 +8,11 @@ use crate::look::Look;
 pub(super) const BPF: Item = Item::new(
     "bpf",
     "privileges for eBPF",
-    "The server's steering and its filter in an overload are eBPF programs. They need Linux 6.1, CAP_BPF and CAP_PERFMON at
-the start; the server gives the privileges up then. Without them, workers hand datagrams over a ring, which costs more.
-kernel.unprivileged_bpf_disabled does not matter to a process with CAP_BPF.",
-    "Capabilities are added to the unit strowger.service only. kernel.unprivileged_bpf_disabled stays: it protects.",
+    "The server's steering and its filter in an overload are eBPF programs. They need Linux 6.1, CAP_BPF and
+CAP_PERFMON at the start; the server drops the privileges afterwards. Without them, workers hand datagrams over
+a ring, which costs more. kernel.unprivileged_bpf_disabled does not matter to a process with CAP_BPF.",
+    "Capabilities are added to the unit strowger.service only. kernel.unprivileged_bpf_disabled is a protection
+and is not changed.",
     bpf,
 );
 
@@ -20,7 +21,7 @@ pub(super) const SCTP: Item = Item::new(
     "the SCTP module",
     "Listeners of SCTP need the kernel's module. Hardening guides forbid it with a line in /etc/modprobe.d. This item names
 the file and line.",
-    "Lines of others in modprobe.d are not changed, and no module is loaded.",
+    "Lines in modprobe.d are not changed, and no module is loaded.",
     sctp,
 );
 

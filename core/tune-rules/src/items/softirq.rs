@@ -19,8 +19,9 @@ These limits are raised only where the counters show that they were reached.",
 pub(super) const BUSY_POLL: Item = Item::new(
     "busy_poll",
     "polling for packets",
-    "net.core.busy_poll and net.core.busy_read let every program on the machine poll the card in place of waiting. The
-server's own `busy_poll` does that for its workers only, and only where the next message is close.",
+    "net.core.busy_poll and net.core.busy_read let every program on the machine poll the card in place of
+waiting. The server's own `busy_poll` does that for its workers only, and only if the next message is expected
+soon.",
     "The system-wide values are reported and never changed.",
     busy_poll,
 );

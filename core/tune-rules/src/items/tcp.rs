@@ -10,13 +10,13 @@ use crate::sysctl::{SysctlLine, lines_for};
 pub(super) const BACKLOG: Item = Item::new(
     "tcp_backlog",
     "connections that wait to be accepted",
-    "After an outage all phones connect at once. net.core.somaxconn limits how many connections wait until the server
-accepts them. The server asks for 4,096 for each worker. What does not fit is dropped, and the phone tries again after 1,
-3 and 7 seconds. ListenOverflows in /proc/net/netstat counts that.
-net.ipv4.tcp_syncookies lets the kernel answer without memory when too many handshakes are under way. With it, which is the
-default, net.ipv4.tcp_max_syn_backlog has no effect, so raising that helps only where SYN cookies are off.
-With net.ipv4.tcp_abort_on_overflow the kernel resets connections that would only have had to wait.",
-    "Larger backlogs stay. Whether SYN cookies are always sent (2) is left as it is.",
+    "After an outage all phones connect at once. net.core.somaxconn limits how many connections wait until the
+server accepts them. The server asks for 4,096 for each worker. Further connections are dropped, and the phone tries
+again after 1, 3 and 7 seconds. ListenOverflows in /proc/net/netstat counts that. net.ipv4.tcp_syncookies lets
+the kernel answer without memory when too many handshakes are in progress. With it, which is the default,
+net.ipv4.tcp_max_syn_backlog has no effect, so raising that helps only where SYN cookies are off. With
+net.ipv4.tcp_abort_on_overflow the kernel resets connections that would otherwise only wait.",
+    "Larger backlogs are not changed, and neither is the value that always sends SYN cookies (2).",
     backlog,
 );
 
@@ -27,38 +27,40 @@ pub(super) const MEMORY: Item = Item::new(
 tcp_wmem is the buffer with which a connection starts; the kernel lets it grow. SIP's connections are many and idle, and
 a message has a few KiB. Copied tuning files start each connection with many MiB: a few thousand slow peers can then take
 the whole memory.",
-    "The first and the third number stay, and so do starting buffers up to 1 MiB.",
+    "The first and the third number are not changed, and neither are starting buffers up to 1 MiB.",
     memory,
 );
 
 pub(super) const KEEPALIVE: Item = Item::new(
     "tcp_keepalive",
     "connections of phones that are gone",
-    "The server asks for keepalives on each connection. Linux sends the first after net.ipv4.tcp_keepalive_time, two hours.
-A phone that lost its network holds its connection for that long, and calls to it wait for a timeout. With 900, the
-connection ends after 26 minutes: 15 until the first keepalive, and 11 for nine of them without an answer.",
-    "Shorter times stay. Phones on batteries wake for each keepalive, so this is advice.",
+    "The server turns on keepalives for each connection. Linux sends the first after
+net.ipv4.tcp_keepalive_time, two hours. A phone that lost its network holds its connection for that long, and
+calls to it wait for a timeout. With 900, the connection ends after 26 minutes: 15 until the first keepalive,
+and 11 for nine of them without an answer.",
+    "Shorter times are not changed. Phones on batteries wake for each keepalive, so this is advice.",
     keepalive,
 );
 
 pub(super) const ORPHANS: Item = Item::new(
     "tcp_orphans",
     "connections that are closing",
-    "When the server stops, all its connections close at once. Those that no program holds any more are orphans, at most
-net.ipv4.tcp_max_orphans; others are reset. Closed ones wait for a minute, at most net.ipv4.tcp_max_tw_buckets of them;
-others forget at once, and late packets of an old connection may reach a new one.",
-    "Larger limits stay.",
+    "When the server stops, all its connections close at once. Connections that no program holds are orphans.
+Beyond net.ipv4.tcp_max_orphans the kernel resets them. Closed connections wait for a minute, at most
+net.ipv4.tcp_max_tw_buckets of them. Others end at once, so late packets of an old connection may reach a new
+one.",
+    "Larger limits are not changed.",
     orphans,
 );
 
 pub(super) const FEATURES: Item = Item::new(
     "tcp_features",
     "options of TCP that copied tuning files turn off",
-    "net.ipv4.tcp_timestamps, tcp_sack and tcp_window_scaling are on in every Linux. Files copied from the network turn
-them off to save bytes or time. Without timestamps, round trips are measured badly and old segments are accepted after
-sequence numbers wrap. Without SACK, one loss costs several round trips. Where SYN cookies are needed, connections without timestamps lose SACK
-and window scaling as well. Nothing is saved that can be measured.",
-    "Values other than 0 stay.",
+    "net.ipv4.tcp_timestamps, tcp_sack and tcp_window_scaling are on in every Linux. Files copied from the
+network turn them off to save bytes or time. Without timestamps, round trips are measured badly and old segments
+are accepted after sequence numbers wrap. Without SACK, one loss costs several round trips. Where SYN cookies
+are needed, connections without timestamps lose SACK and window scaling as well. The savings are not measurable.",
+    "Values other than 0 are not changed.",
     features,
 );
 
@@ -68,7 +70,7 @@ pub(super) const PORTS: Item = Item::new(
     "net.ipv4.ip_local_port_range has the ports that the kernel gives to outgoing connections; 28,232 by default for
 each pair of addresses. A range such as 1024 to 65535 contains the ports of SIP: an outgoing connection of any program
 may then hold port 5060, and the server cannot start. net.ipv4.ip_local_reserved_ports keeps ports out of the range.",
-    "A range is only ever widened, and a port is only added to the reserved ones, also to those of other files.",
+    "A range is only widened, and ports are only added to the reserved ones, which include those of other files.",
     ports,
 );
 

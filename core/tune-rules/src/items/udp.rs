@@ -8,35 +8,35 @@ use crate::parse::{bytes, field_number, grouped, numbers, paired, udp_drops};
 pub(super) const BUFFERS: Item = Item::new(
     "udp_buffers",
     "limits of receive and send buffers",
-    "net.core.rmem_max and net.core.wmem_max limit what a program without CAP_NET_ADMIN may ask for. Linux allows
-208 KiB, which is what 2,000 calls a second bring in 20 ms. The server sizes its buffers itself: half a second of
-what came recently, 4 MiB at least and 64 MiB at most for each socket. The limit must allow that, or datagrams are
-lost whenever the process stops for a moment. RcvbufErrors in /proc/net/snmp and the last column of /proc/net/udp
-count what was lost.
-The limit takes no memory. A deep queue delays, so overload control drops what has waited too long.",
-    "Limits above what is wanted stay: raising is enough. The size of each socket's buffer is the server's job.",
+    "net.core.rmem_max and net.core.wmem_max limit what a program without CAP_NET_ADMIN may ask for. Linux
+allows 208 KiB, the traffic of 2,000 calls a second in 20 ms. The server sizes its buffers itself: half a second
+of the recent traffic, at least 4 MiB and at most 64 MiB for each socket. The limit must allow that, or
+datagrams are lost whenever the process stops for a moment. RcvbufErrors in /proc/net/snmp and the last column
+of /proc/net/udp count what was lost. The limit takes no memory. A long queue causes delay, so overload control
+drops datagrams that have waited too long.",
+    "Limits above the wanted value are not changed. The server sets the size of each socket's buffer.",
     buffers,
 );
 
 pub(super) const DEFAULT_BUFFERS: Item = Item::new(
     "udp_default_buffers",
     "default size of socket buffers",
-    "net.core.rmem_default is the buffer of every socket that asks for nothing, and net.ipv4.udp_rmem_min what a
-UDP socket may hold even where net.ipv4.udp_mem says no. Copied tuning files set them to many MiB. Then every UDP socket of the machine
-may hold seconds of traffic: answers come after the sender has retransmitted, so a short peak becomes a long overload.
-The server asks for the buffer it needs, and needs no default.",
-    "Defaults up to 4 MiB stay as they are.",
+    "net.core.rmem_default is the buffer of every socket that does not set its size. net.ipv4.udp_rmem_min is
+what a UDP socket may hold even beyond net.ipv4.udp_mem. Copied tuning files set them to many MiB. Then every
+UDP socket of the machine may hold seconds of traffic: answers come after the sender has retransmitted, so a
+short peak becomes a long overload. The server sets the size of its buffers and does not use the default.",
+    "Defaults up to 4 MiB are not changed.",
     default_buffers,
 );
 
 pub(super) const MEMORY: Item = Item::new(
     "udp_memory",
     "memory of all UDP sockets together",
-    "net.ipv4.udp_mem has three numbers of pages (mostly 4 KiB), not of bytes: below the first nothing is limited, above the
-third datagrams are dropped and MemErrors counts them. Linux takes up to 19 % of memory. Copied tuning files set
-numbers of bytes or of larger machines, up to 73 GiB. Then the kernel runs out of memory before it drops datagrams,
-and ends processes instead.",
-    "Values between what the load needs and half of the memory stay.",
+    "net.ipv4.udp_mem has three numbers of pages (mostly 4 KiB), not of bytes: below the first nothing is
+limited, above the third datagrams are dropped and MemErrors counts them. Linux takes up to 19 % of memory.
+Copied tuning files set numbers of bytes or of larger machines, up to 73 GiB. Then the kernel runs out of memory
+before it drops datagrams, and kills processes instead.",
+    "Values between the need of the load and half of the memory are not changed.",
     memory,
 );
 
