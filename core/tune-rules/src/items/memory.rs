@@ -36,7 +36,7 @@ pub(super) const CONTROL_GROUP: Item = Item::new(
     "control_group",
     "limits of the container or unit",
     "A control group may limit processor time (cpu.max), memory (memory.max) and threads (pids.max). A server
-that has used its quota stops until the next period, 100 ms by default: which delays every call. nr_throttled in
+that has used its quota stops until the next period, 100 ms by default. This delays every call. nr_throttled in
 cpu.stat counts it.",
     "Limits of control groups belong to the operator of the container or unit: they are reported and never changed.",
     control_group,
