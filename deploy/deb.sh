@@ -3,7 +3,7 @@
 #
 #   deploy/deb.sh PROGRAM [FOLDER [VERSION]]     default: target/deb, that of Cargo.toml
 #
-# The packages lie in FOLDER then. The same commit and program give the same bytes. Needs no root.
+# Writes the packages into FOLDER. The same commit and program give the same bytes. Needs no root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 program=$(realpath -e "${1:?usage: deploy/deb.sh PROGRAM [FOLDER [VERSION]]}")
@@ -28,7 +28,7 @@ cp "$program" "$work/strowger"
 "$program" completions zsh >"$work/completions/_strowger"
 "$program" completions fish >"$work/completions/strowger.fish"
 "$program" manual "$work/manual"
-# What stands above the first section is for those who install it by hand.
+# The comment above the first section is for a manual installation.
 sed -n '/^\[Unit\]/,$p' deploy/strowger.service | sed 's,/usr/local/bin/,/usr/bin/,' >"$work/debian/strowger.service"
 
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)

@@ -3,7 +3,7 @@
 #
 #   deploy/image.sh PROGRAM [NAME[:TAG] [FOLDER]]     default: strowger, the version of Cargo.toml, target/image
 #
-# The first of docker, podman and buildah that works makes it; with none, FOLDER has what `docker build` needs.
+# Uses the first of docker, podman and buildah that works. Without one, FOLDER has the input for `docker build`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 program=$(realpath -e "${1:?usage: deploy/image.sh PROGRAM [NAME[:TAG] [FOLDER]]}")
@@ -18,7 +18,7 @@ rm -rf "$out/root"
 mkdir -p "$out/root"/{usr/bin,etc/strowger,etc/ssl/certs,tmp}
 install -d -m 0700 "$out/root/var/lib/strowger"
 cp deploy/image/Containerfile "$out/"
-# Debugging symbols stay with the program that was built.
+# Without debugging symbols; the built program keeps them.
 strip -o "$out/root/usr/bin/strowger" "$program"
 ldd "$program" | grep -o '/[^ ]*' | while read -r library; do
     install -D "$(realpath "$library")" "$out/root$library"

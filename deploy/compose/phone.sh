@@ -18,7 +18,7 @@ if [ -z "${DIAL:-}" ]; then
 fi
 sleep 5
 while :; do
-    # It ends after 20 s, and its call with it.
+    # baresip ends after 20 s, which ends its call.
     baresip -f "$folder" -e "/dial $DIAL" -t 20 || true
     sleep 40
 done
