@@ -216,8 +216,8 @@ pub enum UserCommand {
         /// The subscriber; phones have the domain as their server
         #[arg(value_name = "USER@DOMAIN")]
         name: String,
-        /// The password; other users of this machine may see it [default: ask twice, or read standard input if
-        /// it is not a terminal]
+        /// The password; other users of this machine may see it [default: ask twice, or read standard input
+        /// if it is not a terminal]
         #[arg(long, value_name = "P")]
         password: Option<String>,
         #[command(flatten)]
