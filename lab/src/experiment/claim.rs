@@ -203,11 +203,11 @@ impl Measure {
                 "Instructions of the system and of the kernel for it, for each call that succeeded; where the processor \
                  shows its counters"
             }
-            Measure::CyclesPerCall => "Cycles likewise",
+            Measure::CyclesPerCall => "Cycles, counted in the same way",
             Measure::Cpu => "Processor time of the system, of one processor",
             Measure::Memory => "Memory of the system at the end of the measurement",
             Measure::Occupancy => {
-                "Requests at a back end when another one came, the warm-up included; needs `capacity`"
+                "Requests at a back end when a further one arrived, the warm-up included; needs `capacity`"
             }
             Measure::Peak => "The highest load that conforms, calls a second or users; needs `find_peak`",
             Measure::Users => "The highest number of users that conforms; needs `users` and `find_peak`",
@@ -215,7 +215,7 @@ impl Measure {
             Measure::Registered => "Share of the registrations that succeeded, refreshes too",
             Measure::Transacted => "Share of the transactions that succeeded",
             Measure::Conformance => {
-                "The least of the shares that a run is judged by: calls of both sides, registrations, transactions"
+                "The smallest share that a run is judged by: calls of both sides, registrations, transactions"
             }
             Measure::Ser => "Session establishment ratio (RFC 6076 section 4.6)",
             Measure::Seer => "Session establishment effectiveness ratio (RFC 6076 section 4.7)",

@@ -122,7 +122,7 @@ fn limits() -> String {
         ("octets of a value", factor::LONGEST_VALUE, refused),
         ("combinations of factors", factor::MOST_COMBINATIONS, refused),
         ("faults", setup::MOST_FAULTS, refused),
-        ("repetitions of a fault in a run", fault::MOST_TIMES, "it happens no more"),
+        ("repetitions of a fault in a run", fault::MOST_TIMES, "further ones do not happen"),
         ("claims", claims::MOST_CLAIMS, refused),
         ("octets of a claim", sentence::LONGEST, refused),
         ("references", paper::MOST_REFERENCES, refused),
