@@ -147,13 +147,13 @@ pub(super) fn alarm(counts: &Counts) -> Option<String> {
     let (waiting, aside, untracked) = (counts.backlog(), counts.set_aside(), counts.untracked());
     if counts.is_failing() || lost > 0 {
         Some(format!(
-            "call records cannot be written, or could not: {waiting} bytes wait, {lost} events or records are lost"
+            "call records could not be written: {waiting} bytes wait, {lost} events or records are lost"
         ))
     } else if counts.is_unsent() {
-        Some("call records cannot be sent: they wait on disk, and the log says why".to_owned())
+        Some("call records cannot be sent and wait on disk; see the log".to_owned())
     } else if untracked > 0 {
         Some(format!("{untracked} calls have no record: too many were open"))
     } else {
-        (aside > 0).then(|| format!("the server of call records refused {aside} records: see the log"))
+        (aside > 0).then(|| format!("the server at `url` refused {aside} call records; see the log"))
     }
 }
