@@ -1,5 +1,6 @@
 //! A request on its way through the server: what was read of it, and who sent it.
 
+use crate::aor::Aor;
 use sip_message::{Malformed, Uri, UriError};
 use sip_proxy::routes::Routing;
 use sip_proxy::token::{Dialog, Role};
@@ -13,6 +14,8 @@ pub(crate) struct Caller<'a> {
     pub role: Role,
     /// The realm whose credentials proved it.
     pub realm: Option<Cow<'a, [u8]>>,
+    /// The user of ours whose credentials these are. From may name another one, or nobody.
+    pub account: Option<Aor<'a>>,
     /// The trunk, for [`Role::Trunk`].
     pub trunk: Option<usize>,
     /// It speaks within a dialog on the strength of the token alone: under a name that its credentials
@@ -20,6 +23,13 @@ pub(crate) struct Caller<'a> {
     /// translation may be. Such a request may reach the other end (a phone whose port has changed, or
     /// that took a call meant for another, still hangs up), but choose no way to it.
     pub borrowed: bool,
+}
+
+impl<'a> Caller<'a> {
+    /// One without credentials that speaks for itself and is no trunk.
+    pub const fn unproven(role: Role) -> Caller<'a> {
+        Caller { role, realm: None, account: None, trunk: None, borrowed: false }
+    }
 }
 
 /// A new request that passed the checks, with what was found out on the way.

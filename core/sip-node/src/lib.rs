@@ -18,6 +18,7 @@
 
 mod access;
 mod admitted;
+mod aor;
 mod bindings;
 mod callees;
 mod calls;

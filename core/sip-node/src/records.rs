@@ -10,7 +10,7 @@ use crate::services::Services;
 use crate::step::Step;
 use call_records::{Answered, Began, CallName, Ended, Failed, Invite, Party, Tried, What};
 use core::net::SocketAddr;
-use sip_message::{Message, Method, Name, NameAddr, Uri, Via, canonical_user};
+use sip_message::{Message, Method, Name, NameAddr, Via};
 use sip_proxy::context::BranchId;
 use sip_proxy::token::{Dialog, Role};
 use wire::{Flow, Time};
@@ -143,7 +143,11 @@ impl<S: Services> Step<'_, S> {
     ) -> Began<'m> {
         let trunk = a.caller.trunk.and_then(|at| self.site.settings().trunks.get(at));
         if a.caller.role == Role::Local {
-            push_user(request.from_uri(), user);
+            // Who has to prove nothing is believed. Nobody is the user that From calls anonymous.
+            let from = || self.site.aor_of(request.from_uri()).filter(|aor| aor.user() != b"anonymous");
+            if let Some(account) = a.caller.account.clone().or_else(from) {
+                user.extend_from_slice(account.text());
+            }
         }
         let asserted =
             request.values(Name::PAssertedIdentity).next().filter(|_| a.caller.role == Role::Trunk);
@@ -308,14 +312,6 @@ impl<S: Services> Step<'_, S> {
 /// ends nothing. Without our token the request may have gone anywhere.
 const fn ends(status: u16, proven: bool) -> bool {
     matches!(status, 200..=299) || proven && matches!(status, 408 | 481)
-}
-
-/// The address-of-record of a URI, without scheme and port.
-fn push_user(uri: &[u8], out: &mut Vec<u8>) {
-    let Ok(uri) = Uri::parse(uri) else { return };
-    out.extend_from_slice(&canonical_user(uri.user.unwrap_or(b"")));
-    out.push(b'@');
-    out.extend(uri.host.iter().map(u8::to_ascii_lowercase));
 }
 
 /// The first `m=` line of a session description, and the `a=rtpmap` line of its first format if it has one

@@ -44,6 +44,9 @@ impl Forwarder {
         if let Some(realm) = &a.caller.realm {
             proxied.edits.realm = Some(proxied.push_text(|t| t.extend_from_slice(realm)));
         }
+        if let Some(account) = &a.caller.account {
+            proxied.edits.account = Some(proxied.push_text(|t| t.extend_from_slice(account.text())));
+        }
         add_targets(step, &mut proxied, targets);
         proxied.timing.trying = if trying == step.now { Time::FAR } else { trying };
         let mut actions = mem::take(&mut self.actions);
@@ -66,6 +69,7 @@ impl Forwarder {
             drop_routes: (a.routing.own, a.routing.drop_last),
             record_route: recording(step, request, a),
             realm: None,
+            account: None,
             sips: step.site.asks_for_security(a),
             loop_hash: step.site.guard().hash(request),
             session: step.session_asked(request),

@@ -25,8 +25,8 @@ use wire::{Flow, Time, Transport};
 
 /// Larger buffers do not stay in the pool.
 pub(super) const POOLED: usize = 4_096;
-/// Bytes of the texts that a usual request keeps: its targets' and a realm.
-const TEXT_ROOM: usize = 192;
+/// Bytes of the texts that a usual request keeps: its targets', a realm and who has proven itself.
+const TEXT_ROOM: usize = 224;
 
 /// Names a [`Proxied`] request; kept by its transactions and timers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -169,6 +169,8 @@ pub(crate) struct Edits {
     pub record_route: Recording,
     /// The realm whose credentials to take off.
     pub realm: Option<Range<u32>>,
+    /// The user of ours whose credentials these are, likewise.
+    pub account: Option<Range<u32>>,
     /// The Request-URI asks for security all the way.
     pub sips: bool,
     /// Hash for loop detection.

@@ -8,7 +8,7 @@ use crate::emergency::is_urgent;
 use crate::overload::Category;
 use crate::routing::is_dialled_never;
 use crate::services::{Counter, Services};
-use crate::site::{OC, Sender, Site, callee_end, caller_end};
+use crate::site::{Aor, OC, Sender, Site, callee_end, caller_end};
 use crate::step::Step;
 use core::mem;
 use sip_message::{Message, Method, Name, Splices};
@@ -239,8 +239,8 @@ fn edit_for_target<S: Services>(
 ) -> bool {
     p.edits.session.edit(request, splices);
     let Some(rules) = p.target(branch).and_then(|target| target.headers.as_deref()) else { return false };
-    let realm = p.edits.realm.as_ref().map(|realm| p.text(realm));
-    let sender = Sender { source: p.upstream.source, role: p.upstream.role, realm };
+    let account = p.edits.account.as_ref().map(|account| Aor::of_text(p.text(account)));
+    let sender = Sender { source: p.upstream.source, role: p.upstream.role, account: account.as_ref() };
     site.rules().edit(rules, &sender, request, splices)
 }
 

@@ -57,7 +57,7 @@ impl Gate {
         let domain = brought.or_else(|| masked.domain_meant());
         let settings = Arc::clone(step.site.settings());
         let auth = &settings.auth;
-        let local = Caller { role: Role::Local, realm: None, trunk: None, borrowed: false };
+        let local = Caller::unproven(Role::Local);
         if !auth.enabled || !auth.challenge.covers(method.as_bytes()) {
             if !auth.enabled || step.site.is_at_phone(flow, request) {
                 a.caller = local;
@@ -110,8 +110,10 @@ impl Gate {
         let aor = Aor::new(ANONYMOUS.iter().copied(), domain);
         let status = Status::ProxyAuthenticationRequired;
         let demand = Demand { settings: &settings, aor: &aor, realm: &realm, status, bound: false };
-        self.authenticate(step, flow, request, &demand)?;
-        Some(Caller { role: Role::Local, realm: Some(Cow::Owned(realm)), trunk: None, borrowed: false })
+        // A user may have this name.
+        let account = self.authenticate(step, flow, request, &demand)?.account.unwrap_or(aor);
+        let realm = Some(Cow::Owned(realm));
+        Some(Caller { realm, account: Some(account), ..Caller::unproven(Role::Local) })
     }
 }
 

@@ -24,16 +24,37 @@ pub(super) struct Demand<'d> {
     pub bound: bool,
 }
 
+/// The user whose credentials were accepted.
+pub(super) struct Proven {
+    /// The request is about this user.
+    pub own: bool,
+    /// Its address-of-record, if it is not the one that the request was said to be about.
+    pub account: Option<Aor<'static>>,
+}
+
+impl Proven {
+    /// Of a request about `aor`. A name without a domain is of the domain `home`.
+    fn of(user: &sip_auth::Name, aor: &Aor<'_>, home: &[u8]) -> Proven {
+        let is = |domain: &[u8]| domain.eq_ignore_ascii_case(aor.domain());
+        let own = same_user(user.user(), aor.user()) && user.domain().is_none_or(is);
+        let domain = user.domain().unwrap_or(home);
+        if own && is(domain) {
+            return Proven { own, account: None };
+        }
+        let account = Aor::new(user.user().iter().copied(), &domain.to_ascii_lowercase());
+        Proven { own, account: Some(account) }
+    }
+}
+
 impl Gate {
-    /// Checks the credentials of a request. Whether they are those of the user that it is about; `None`:
-    /// answered.
+    /// Checks the credentials of a request. `None`: answered.
     pub(super) fn authenticate<S: Services>(
         &mut self,
         step: &mut Step<'_, S>,
         flow: Flow,
         request: &Prepared<'_>,
         demand: &Demand<'_>,
-    ) -> Option<bool> {
+    ) -> Option<Proven> {
         let &Demand { settings, aor, realm, status, bound } = demand;
         // The digest `uri` of several clients (SIPp among them) is the address they send to.
         let names_server = |uri: &[u8]| {
@@ -60,11 +81,10 @@ impl Gate {
         let decision = step.site.services().check(&settings.auth.authenticator, &about, &mut values);
         let stale = match decision {
             Decision::Accepted { user } => {
-                let domain = user.domain().unwrap_or(aor.domain());
-                let own = same_user(user.user(), aor.user()) && domain.eq_ignore_ascii_case(aor.domain());
-                if own || !bound {
+                let proven = Proven::of(&user, aor, about.home);
+                if proven.own || !bound {
                     step.site.services().count(Counter::Authenticated);
-                    return Some(own);
+                    return Some(proven);
                 }
                 return other_user(step, flow, request, aor, &about);
             }
@@ -121,13 +141,13 @@ impl Gate {
 }
 
 /// Answers that the credentials are another user's.
-fn other_user<S: Services>(
+fn other_user<S: Services, T>(
     step: &mut Step<'_, S>,
     flow: Flow,
     request: &Prepared<'_>,
     aor: &Aor<'_>,
     about: &sip_auth::Request<'_>,
-) -> Option<bool> {
+) -> Option<T> {
     step.site.services().count(Counter::Forbidden);
     step.site.services().refused(Refusal::OtherUser, aor.text(), about.source);
     step.site.count_unregistered(request, Counter::RegisterForbidden);

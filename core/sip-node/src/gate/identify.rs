@@ -2,7 +2,7 @@
 
 use super::Gate;
 use super::anonymous::is_anonymous;
-use super::credentials::Demand;
+use super::credentials::{Demand, Proven};
 use crate::admitted::{Caller, is_beside};
 use crate::services::Services;
 use crate::site::Aor;
@@ -25,7 +25,7 @@ impl Gate {
         uri: &Uri<'_>,
         dialog: Option<&Dialog>,
     ) -> Option<(Caller<'a>, Option<Aor<'a>>)> {
-        let stranger = Caller { role: Role::Stranger, realm: None, trunk: None, borrowed: false };
+        let stranger = Caller::unproven(Role::Stranger);
         let is_register = request.method() == Method::Register;
         if let Some(trunk) = trunk(step, flow, request, dialog).filter(|_| !is_register) {
             return Some((trunk, None));
@@ -53,13 +53,12 @@ impl Gate {
             let known = phone.is_some_and(|end| {
                 end.role == Role::Local && end.remote.ip() == flow.remote.ip().to_canonical()
             });
-            let caller =
-                if known { Caller { role: Role::Local, borrowed: true, ..stranger } } else { stranger };
-            return Some((caller, None));
+            let role = if known { Role::Local } else { Role::Stranger };
+            return Some((Caller { borrowed: known, ..Caller::unproven(role) }, None));
         };
         let settings = Arc::clone(step.site.settings());
         let auth = &settings.auth;
-        let local = Caller { role: Role::Local, ..stranger.clone() };
+        let local = Caller::unproven(Role::Local);
         if !auth.enabled {
             return Some((local, Some(aor)));
         }
@@ -79,13 +78,12 @@ impl Gate {
             false => Status::ProxyAuthenticationRequired,
         };
         let demand = Demand { settings: &settings, aor: &aor, realm, status, bound };
-        let own = self.authenticate(step, flow, request, &demand)?;
-        let realm = match &auth.realm {
-            Some(realm) => Cow::Owned(realm.clone()),
-            None => aor.kept_domain(),
-        };
+        let Proven { own, account } = self.authenticate(step, flow, request, &demand)?;
+        let account = account.unwrap_or_else(|| aor.clone());
+        let realm = auth.realm.clone().map_or_else(|| aor.kept_domain(), Cow::Owned);
         let borrowed = !own && auth.bind_from && (dialog.is_some() || !nobody);
-        Some((Caller { realm: Some(realm), borrowed, ..local }, Some(aor)))
+        let caller = Caller { realm: Some(realm), account: Some(account), borrowed, ..local };
+        Some((caller, Some(aor)))
     }
 }
 
@@ -99,5 +97,5 @@ fn trunk<S: Services>(
 ) -> Option<Caller<'static>> {
     let trunk = step.site.trunk_of(flow).filter(|_| !step.site.is_from_ourselves(request))?;
     let borrowed = step.site.is_borrowed_by(trunk, flow, dialog);
-    Some(Caller { role: Role::Trunk, realm: None, trunk: Some(trunk), borrowed })
+    Some(Caller { trunk: Some(trunk), borrowed, ..Caller::unproven(Role::Trunk) })
 }

@@ -40,7 +40,7 @@ pub(crate) fn admit_unproven<'a, S: Services>(
         (dialog, None) if step.site.claims_local(request) && known() => (Role::Local, dialog.is_some()),
         (dialog, None) => (Role::Stranger, dialog.is_some()),
     };
-    let caller = Caller { role, realm: None, trunk, borrowed };
+    let caller = Caller { trunk, borrowed, ..Caller::unproven(role) };
     let admitted = Admitted { uri, routing, dialog, caller };
     if step.ingress().bars(flow, request, &admitted).is_some() {
         match request.method() {

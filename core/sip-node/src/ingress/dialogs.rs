@@ -69,12 +69,8 @@ impl<S: Services> Ingress<'_, S> {
         if !(same || direct && aor.is_some_and(|aor| self.is_registered_on(now, flow, &aor))) {
             return None;
         }
-        leads_to_peer(uri, routing, dialog).then_some(Caller {
-            role: Role::Local,
-            realm: None,
-            trunk: None,
-            borrowed: true,
-        })
+        leads_to_peer(uri, routing, dialog)
+            .then_some(Caller { borrowed: true, ..Caller::unproven(Role::Local) })
     }
 
     /// Whether a phone of this user has registered on this connection. A connection of a trusted proxy has

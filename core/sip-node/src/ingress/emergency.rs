@@ -41,7 +41,7 @@ impl<S: Services> Ingress<'_, S> {
             false if emergency.strangers => Role::Stranger,
             false => return None,
         };
-        Some(Caller { role, realm: None, trunk: None, borrowed: false })
+        Some(Caller::unproven(role))
     }
 
     /// Whether a user of ours is registered at this address; others may be.

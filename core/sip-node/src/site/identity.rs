@@ -3,7 +3,7 @@
 use super::{Aor, Rules};
 use crate::services::Services;
 use call_rules::{Identity, NumberPlan};
-use sip_message::{AuthParams, Message, Name, NameAddr, Splices, Uri, canonical_user};
+use sip_message::{Message, Name, NameAddr, Splices, Uri, canonical_user};
 use std::borrow::Cow;
 
 /// The line before an asserted identity.
@@ -17,23 +17,23 @@ impl<S: Services> Rules<'_, S> {
         !self.site.has_rules || rules() != Some(Identity::Withheld)
     }
 
-    /// Tells a trunk who calls, where it looks for that: the edits of a request of a user of ours. `realm`:
-    /// the one whose credentials proved the user. Whether From is another one now.
+    /// Tells a trunk who calls, where it looks for that: the edits of a request of a user of ours, who is
+    /// `account` by its credentials. Without any From counts. Whether From is another one now.
     pub(super) fn identify_to(
         &self,
         (identity, numbers): (Identity, Option<&NumberPlan>),
-        realm: Option<&[u8]>,
+        account: Option<&Aor<'_>>,
         request: &Message<'_>,
         splices: &mut Splices,
     ) -> bool {
         let from = self.site.aor_of(request.from_uri()).filter(|aor| aor.user() != b"anonymous");
-        let Some(account) = self.account(from.as_ref(), realm, request) else { return false };
+        let Some(account) = account.or(from.as_ref()) else { return false };
         match identity {
             Identity::Asserted => {
                 let end = request.head_len().saturating_sub(2);
                 splices.replace_with(end..end, |text| {
                     text.extend_from_slice(ASSERTED);
-                    self.push_identity(&account, numbers, request, text);
+                    self.push_identity(account, numbers, request, text);
                     text.extend_from_slice(b">\r\n");
                     // A caller without a name in From does not want this one shown (RFC 3325 section 9.3).
                     if from.is_none() && request.header(Name::Privacy).is_none() {
@@ -44,34 +44,11 @@ impl<S: Services> Rules<'_, S> {
             }
             Identity::From if from.is_some() => {
                 let uri = request.range_of(request.from_uri());
-                splices.replace_with(uri, |text| self.push_identity(&account, numbers, request, text));
+                splices.replace_with(uri, |text| self.push_identity(account, numbers, request, text));
                 true
             }
             Identity::From | Identity::Withheld => false,
         }
-    }
-
-    /// The user of ours who calls: whose credentials the request has, or who From names.
-    fn account<'a>(
-        &self,
-        from: Option<&Aor<'a>>,
-        realm: Option<&[u8]>,
-        request: &Message<'a>,
-    ) -> Option<Aor<'a>> {
-        let proven = realm.and_then(|realm| Some((realm, user_of(realm, request)?)));
-        let Some((realm, user)) = proven else {
-            return from.map(|aor| Aor::new(aor.user().iter().copied(), aor.domain()));
-        };
-        // Some clients write the domain behind the name.
-        if let Some(at) = user.iter().rposition(|&b| b == b'@') {
-            return Some(Aor::new(user[..at].iter().copied(), &user[at + 1..].to_ascii_lowercase()));
-        }
-        let domain = match (&self.site.settings.auth.realm, from) {
-            (None, _) => realm.to_ascii_lowercase(),
-            (Some(_), Some(from)) => from.domain().to_vec(),
-            (Some(_), None) => self.site.settings.domains.first()?.clone(),
-        };
-        Some(Aor::new(user.iter().copied(), &domain))
     }
 
     /// Appends the URI that stands for a user: with the number that it may present and asks for, with its
@@ -100,16 +77,6 @@ impl<S: Services> Rules<'_, S> {
         text.push(b'@');
         text.extend_from_slice(account.domain());
     }
-}
-
-/// The user name in the credentials for a realm, which were accepted.
-fn user_of<'a>(realm: &[u8], request: &Message<'a>) -> Option<&'a [u8]> {
-    let names = [Name::ProxyAuthorization, Name::Authorization];
-    let mut all = names.into_iter().flat_map(|name| request.headers(name));
-    all.find_map(|header| {
-        let params = AuthParams::parse(header.value).filter(|params| params.get(b"realm") == Some(realm))?;
-        params.get(b"username")
-    })
 }
 
 /// The number that a caller asks for: in P-Preferred-Identity (RFC 3325 section 9.2), or in From.

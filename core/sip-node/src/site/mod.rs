@@ -10,8 +10,8 @@ mod record;
 mod rules;
 mod senders;
 
+pub(crate) use crate::aor::Aor;
 pub use heard::Heard;
-pub(crate) use names::Aor;
 pub(crate) use record::{OC, callee_end, caller_end};
 pub(crate) use rules::Sender;
 

@@ -3,56 +3,13 @@
 use super::Site;
 use crate::access::Holder;
 use crate::admitted::Admitted;
+use crate::aor::Aor;
 use crate::services::Services;
 use crate::uris::{is_sips, undotted};
-use sip_message::{Message, Method, Name, Scheme, Uri, plain_aor, push_canonical_user};
+use sip_message::{Message, Method, Name, Scheme, Uri, plain_aor};
 use sip_proxy::routes::Routing;
 use std::borrow::Cow;
 use wire::Flow;
-
-/// An address-of-record in canonical form: part of the message where it stands there so, as it nearly always
-/// does.
-pub(crate) struct Aor<'a> {
-    text: Cow<'a, [u8]>,
-    /// Where the domain begins.
-    domain: usize,
-}
-
-impl<'a> Aor<'a> {
-    /// Of its parts, the domain in canonical form.
-    pub fn new(user: impl Iterator<Item = u8>, domain: &[u8]) -> Aor<'a> {
-        let user: Vec<u8> = user.collect();
-        let mut text = Vec::with_capacity(user.len() + 1 + domain.len());
-        push_canonical_user(&user, &mut text);
-        text.push(b'@');
-        let start = text.len();
-        text.extend_from_slice(domain);
-        Aor { text: text.into(), domain: start }
-    }
-
-    /// `user@domain`.
-    pub fn text(&self) -> &[u8] {
-        &self.text
-    }
-
-    /// The domain.
-    pub fn domain(&self) -> &[u8] {
-        self.text.get(self.domain..).unwrap_or(b"")
-    }
-
-    /// The domain, for longer.
-    pub fn kept_domain(&self) -> Cow<'a, [u8]> {
-        match self.text {
-            Cow::Borrowed(text) => text.get(self.domain..).unwrap_or(b"").into(),
-            Cow::Owned(_) => self.domain().to_vec().into(),
-        }
-    }
-
-    /// The user; empty if there is none.
-    pub fn user(&self) -> &[u8] {
-        self.text.get(..self.domain.saturating_sub(1)).unwrap_or(b"")
-    }
-}
 
 impl<S: Services> Site<S> {
     /// The name that the peer of a flow has to prove where its transport is secure: the host of the next
@@ -152,7 +109,7 @@ impl<S: Services> Site<S> {
             && host.len() == uri.host.len()
             && let Some(aor) = uri.aor_in(whole)
         {
-            return Some(Aor { text: aor.into(), domain: aor.len() - host.len() });
+            return Some(Aor::in_parts(aor.into(), aor.len() - host.len()));
         }
         let mut text = Vec::with_capacity(48);
         let domains = &self.settings.domains;
@@ -163,7 +120,7 @@ impl<S: Services> Site<S> {
             text.truncate(start);
             text.extend_from_slice(default);
         }
-        Some(Aor { text: text.into(), domain: start })
+        Some(Aor::in_parts(text.into(), start))
     }
 
     /// The address-of-record of ours that a URI names, if it can be read.
@@ -171,7 +128,7 @@ impl<S: Services> Site<S> {
         // As nearly all are.
         let plain = |d: &Vec<u8>| Some((plain_aor(uri, d)?, d.len()));
         if let Some((aor, domain_len)) = self.settings.domains.iter().find_map(plain) {
-            return Some(Aor { text: aor.into(), domain: aor.len() - domain_len });
+            return Some(Aor::in_parts(aor.into(), aor.len() - domain_len));
         }
         self.local_aor(&Uri::parse(uri).ok()?, uri)
     }

@@ -1,7 +1,7 @@
 //! What the operator has changed in requests to a trunk, or to the phones of a domain, and how numbers are
 //! dialled.
 
-use super::Rules;
+use super::{Aor, Rules};
 use crate::access::Holder;
 use crate::services::Services;
 use call_rules::{HeaderRules, Identity, NumberPlan, Values};
@@ -84,7 +84,7 @@ impl<'a, S: Services> Rules<'a, S> {
             }
             // Within a dialog the ends know each other (RFC 3261 section 12.2.1.1).
             Some(identity) if sender.role == Role::Local && request.to_tag().is_empty() => {
-                self.identify_to((identity, rules.numbers()), sender.realm, request, splices)
+                self.identify_to((identity, rules.numbers()), sender.account, request, splices)
             }
             _ => false,
         }
@@ -97,6 +97,6 @@ pub(crate) struct Sender<'a> {
     pub source: Flow,
     /// Its standing.
     pub role: Role,
-    /// The realm whose credentials proved it.
-    pub realm: Option<&'a [u8]>,
+    /// The user of ours whose credentials proved it.
+    pub account: Option<&'a Aor<'a>>,
 }

@@ -64,6 +64,28 @@ fn trunk_that_trusts_us_gets_the_number_as_asserted_identity() {
 }
 
 #[test]
+fn credentials_that_were_not_accepted_name_nobody() {
+    let mut lab = lab(Identity::Asserted);
+    for (header, name) in [
+        ("Proxy-Authorization", "dave"),
+        ("Proxy-Authorization", "+15551234567@x>,<sip:y"),
+        ("Authorization", "dave@here.example"),
+    ] {
+        let call = call();
+        let challenge = lab.ask(ALICE, call.text());
+        let mut proven = call.answer("alice", &challenge);
+        let forged = format!(
+            "{header}: Digest username=\"{name}\", realm=\"here.example\", nonce=\"x\", uri=\"{}\", \
+             response=\"0\"",
+            call.uri
+        );
+        proven.lines.insert(0, forged);
+        let sent = lab.invite(ALICE, proven.text()).remove(0);
+        assert_eq!(sent.all("P-Asserted-Identity"), [MAIN], "{header} {name}");
+    }
+}
+
+#[test]
 fn suppressed_number_is_asserted_with_privacy() {
     let mut lab = lab(Identity::Asserted);
     let mut nameless = call();

@@ -197,6 +197,24 @@ fn users_and_trunks_are_named() {
 }
 
 #[test]
+fn user_in_the_record_is_the_one_who_has_proven_itself() {
+    let mut lab = lab(|s| {
+        s.trunks = vec![trunk(&["sip:203.0.113.5"], "+")];
+        s.auth.bind_from = false;
+    });
+    for from in ["dave@here.example", "anonymous@anonymous.invalid", "anonymous@here.example"] {
+        let mut call = Req::new("INVITE", "sip:+4930@here.example").alice();
+        call.from = format!("<sip:{from}>;tag=t");
+        let sent = lab.as_user(ALICE, "alice", &call);
+        let out = sent.into_iter().find(|s| s.status() == 0).expect("the INVITE");
+        lab.send("203.0.113.5:5060", out.reply(486, "b", ""));
+        lab.sent();
+        assert_eq!(text(&one(&lab).source.user), "alice@here.example", "{from}");
+        lab.world.said.borrow_mut().clear();
+    }
+}
+
+#[test]
 fn next_gateway_and_voicemail_are_attempts_of_one_call() {
     let mut lab = lab(|s| {
         s.voicemail = Some(Voicemail { uri: b"sip:mailbox@203.0.113.60".to_vec(), ..Voicemail::default() });

@@ -10,6 +10,7 @@ use crate::located::Located;
 use crate::routing::{Ask, Finding, Others};
 use crate::server_side::ServerSide;
 use crate::services::{Counter, Services};
+use crate::site::Aor;
 use crate::step::Step;
 use crate::trunk_ref::TrunkRef;
 use sip_message::{Limits, Method, Parsed, parse};
@@ -57,7 +58,8 @@ impl TransactionUsers {
             step.answer_in(flow, request, server, 100, b"");
         }
         let realm = a.caller.realm.as_deref().map(|realm| Cow::Owned(realm.to_vec()));
-        let caller = Caller { realm, ..a.caller };
+        let account = a.caller.account.as_ref().map(Aor::kept);
+        let caller = Caller { realm, account, ..a.caller };
         let server = ServerSide { sent_trying, ..server };
         let stored = Original::new(request.bytes().to_vec());
         step.layer.hold(server.payer, &stored);
