@@ -37,12 +37,13 @@ BELOW = {
     'sip-proxy': {'wire', 'seal', 'sip-message', 'sip-transaction'},
     'sip-steering': {'sip-message', 'kernel-programs'},
     'sip-health': {'wire'},
+    'call-forwarding': {'sip-message'},
     'call-records': set(),
     'call-rules': {'sip-message'},
     'number-routes': set(),
     'sip-node': {
         'wire', 'timing', 'seal', 'sip-message', 'sip-transaction', 'sip-auth', 'sip-registrar', 'sip-proxy',
-        'sip-steering', 'sip-health', 'call-records', 'call-rules', 'number-routes',
+        'sip-steering', 'sip-health', 'call-forwarding', 'call-records', 'call-rules', 'number-routes',
     },
     'sip-balancer': {'wire', 'timing', 'seal', 'sip-message', 'sip-proxy', 'sip-steering', 'sip-health'},
     # The shell handles no SIP: of the core it sees only the vocabulary, the wheel for deadlines and the form of
@@ -51,7 +52,7 @@ BELOW = {
     'worker-runtime': {'wire', 'timing', 'kernel-programs', 'log-events', 'tls', 'websocket'},
     # ... except the location service and the store, which keep bindings and credentials as the core defines them.
     'location': {'wire', 'sip-registrar', 'log-events'},
-    'store': {'wire', 'location', 'sip-registrar', 'sip-auth', 'log-events', 'regular-file'},
+    'store': {'wire', 'call-forwarding', 'location', 'sip-registrar', 'sip-auth', 'log-events', 'regular-file'},
     # ... and the call log, whose events and records are those of the core.
     'call-log': {'call-records', 'log-events', 'regular-file'},
     # ... and the reader of route tables, which makes the core's.

@@ -81,6 +81,13 @@ pub enum Command {
     },
 }
 
+const FORWARD_HELP: &str = "Examples:
+  strowger user forward alice@example.com --busy +493012345 --no-answer bob --ring-time 25
+  strowger user forward alice@example.com --do-not-disturb on
+  strowger user forward alice@example.com --clear
+
+`strowger user show` prints what is set.";
+
 const BACKUP_HELP: &str = "Examples:
   strowger backup /var/backups/strowger-$(date +%F).tar.gz
   strowger backup --data-dir data - | ssh backup@example.com 'cat > strowger.tar.gz'
@@ -259,11 +266,61 @@ pub enum UserCommand {
         #[command(flatten)]
         data: DataDir,
     },
+    /// Set where calls to a subscriber go; a running server knows within a second
+    #[command(after_help = FORWARD_HELP)]
+    Forward {
+        /// The subscriber
+        #[arg(value_name = "USER@DOMAIN")]
+        name: String,
+        #[command(flatten)]
+        wishes: Box<ForwardArgs>,
+        #[command(flatten)]
+        data: DataDir,
+    },
+    /// Show what is set for a subscriber
+    Show {
+        /// The subscriber
+        #[arg(value_name = "USER@DOMAIN")]
+        name: String,
+        #[command(flatten)]
+        data: DataDir,
+        #[command(flatten)]
+        output: OutputArg,
+    },
     /// Write all subscribers as CSV to standard output
     Export {
         #[command(flatten)]
         data: DataDir,
     },
+}
+
+/// What is to be set for calls to a subscriber. What is not given stays.
+#[derive(Args)]
+pub struct ForwardArgs {
+    /// Forward all calls there: a number, a user, `user@domain` or a URI; `off`: none
+    #[arg(long, value_name = "TARGET")]
+    pub always: Option<String>,
+    /// Forward calls while the subscriber is busy, or declines
+    #[arg(long, value_name = "TARGET")]
+    pub busy: Option<String>,
+    /// Forward calls that nobody answers
+    #[arg(long, value_name = "TARGET")]
+    pub no_answer: Option<String>,
+    /// Forward calls if no phone is registered or can be reached
+    #[arg(long, value_name = "TARGET")]
+    pub unreachable: Option<String>,
+    /// Ring these at the same time, at most 4; `off`: none
+    #[arg(long, value_name = "TARGET")]
+    pub also: Vec<String>,
+    /// Ring for so long, at most 600 s; 0: as `[forwarding]` says
+    #[arg(long, value_name = "SECONDS")]
+    pub ring_time: Option<u16>,
+    /// Let no phone ring
+    #[arg(long, value_name = "WHETHER")]
+    pub do_not_disturb: Option<Switch>,
+    /// Remove all that is set first
+    #[arg(long)]
+    pub clear: bool,
 }
 
 /// Which of two columns counts.
@@ -278,7 +335,8 @@ pub enum Preferred {
 const IMPORT_HELP: &str = "The first line names the columns: username,domain,password or \
 username,domain,ha1. A dump of a
 Kamailio or OpenSIPS subscriber table works as it is. Fields are separated by commas, semicolons or tabs; the
-escapes of MySQL's SELECT ... INTO OUTFILE are understood. All lines are imported or none.
+escapes of MySQL's SELECT ... INTO OUTFILE are understood. All lines are imported or none. Further columns, such as
+forward_always, set what `strowger user forward` does; `strowger user export` has all of them.
 
 Example:
   strowger user import users.csv --data-dir data";

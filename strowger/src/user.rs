@@ -1,10 +1,11 @@
 //! `strowger user`: subscribers, in the file that a server may be running on.
 
-use crate::cli::{DataDir, Output, Preferred, UserCommand};
+use crate::cli::{DataDir, ForwardArgs, Output, Preferred, UserCommand};
 use crate::owner::become_owner;
 use crate::{fail, file, terminal};
 use control::config::{Config, Overrides};
 use control::say;
+use load_runner::Switch;
 use serving::absolute;
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -12,7 +13,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::ExitCode;
 use store::{
-    Added, Import, ImportOptions, ImportReport, Prefer, Progress, StoreError, Subscribers, UserName,
+    Added, Import, ImportOptions, ImportReport, Prefer, Progress, RULE_COLUMNS, Rules, StoreError,
+    Subscribers, UserName, When, rule_texts,
 };
 
 pub fn run(command: &UserCommand) -> ExitCode {
@@ -31,6 +33,8 @@ pub fn run(command: &UserCommand) -> ExitCode {
             };
             import(file, &options, data)
         }
+        UserCommand::Forward { name, wishes, data } => forward(name, wishes, data),
+        UserCommand::Show { name, data, output } => show(name, data, output.output),
         UserCommand::Export { data } => export(data),
     };
     match result {
@@ -234,6 +238,78 @@ fn remove(name: &str, data: &DataDir) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::Said(format!("there is no subscriber {}@{}", name.user(), name.domain())))
+}
+
+fn forward(name: &str, wishes: &ForwardArgs, data: &DataDir) -> Result<(), Failure> {
+    let name = parse(name)?;
+    let mut subscribers = existing(data)?;
+    let Some(before) = subscribers.rules(&name)? else { return Err(unknown(&name)) };
+    let rules = changed(if wishes.clear { Rules::default() } else { before }, wishes)?;
+    if !subscribers.set_rules(&name, rules.clone())? {
+        return Err(unknown(&name));
+    }
+    write_rules(&name, &rules, Output::Table)
+}
+
+fn unknown(name: &UserName) -> Failure {
+    Failure::Said(format!("there is no subscriber {}@{}", name.user(), name.domain()))
+}
+
+/// Rules with what is wished for.
+fn changed(mut rules: Rules, wishes: &ForwardArgs) -> Result<Rules, Failure> {
+    let option = |name: &str| format!("--{}", name.replace('_', "-"));
+    let given = [&wishes.always, &wishes.busy, &wishes.no_answer, &wishes.unreachable];
+    for (when, text) in When::ALL.into_iter().zip(given) {
+        let Some(text) = text else { continue };
+        let target = if text == "off" { "" } else { text };
+        let wrong = |why| Failure::Said(format!("{} {text} {why}", option(when.name())));
+        rules.set_target(when, target).map_err(wrong)?;
+    }
+    if !wishes.also.is_empty() {
+        let numbers = wishes.also.iter().map(String::as_str).filter(|number| *number != "off");
+        rules.set_also(numbers).map_err(|why| Failure::Said(format!("a number of --also {why}")))?;
+    }
+    if let Some(seconds) = wishes.ring_time {
+        let wrong = |why| Failure::Said(format!("--ring-time {seconds} {why}"));
+        rules.set_ring_time(seconds).map_err(wrong)?;
+    }
+    if let Some(switch) = wishes.do_not_disturb {
+        rules.set_do_not_disturb(switch == Switch::On);
+    }
+    Ok(rules)
+}
+
+fn show(name: &str, data: &DataDir, output: Output) -> Result<(), Failure> {
+    let name = parse(name)?;
+    let rules = existing(data)?.rules(&name)?.ok_or_else(|| unknown(&name))?;
+    write_rules(&name, &rules, output)
+}
+
+/// Writes what is set for a subscriber.
+fn write_rules(name: &UserName, rules: &Rules, output: Output) -> Result<(), Failure> {
+    let aor = format!("{}@{}", name.user(), name.domain());
+    let mut out = io::stdout().lock();
+    match output {
+        Output::Table => {
+            writeln!(out, "{aor}")?;
+            for (column, text) in RULE_COLUMNS.iter().zip(rule_texts(rules)) {
+                writeln!(out, "  {column:<20} {}", if text.is_empty() { "-" } else { &text })?;
+            }
+        }
+        Output::Json => {
+            let forwarding: serde_json::Map<String, serde_json::Value> =
+                When::ALL.iter().map(|when| (when.name().to_owned(), rules.target(*when).into())).collect();
+            let shown = serde_json::json!({
+                "aor": aor,
+                "forwarding": forwarding,
+                "also_ring": rules.also().collect::<Vec<_>>(),
+                "ring_time": rules.ring_time(),
+                "do_not_disturb": rules.do_not_disturb(),
+            });
+            writeln!(out, "{shown:#}")?;
+        }
+    }
+    Ok(())
 }
 
 fn import(file: &Path, options: &ImportOptions, data: &DataDir) -> Result<(), Failure> {

@@ -37,6 +37,8 @@ pub enum What<'a> {
     Rang,
     /// A 2xx response went to the caller.
     Answered(Answered<'a>),
+    /// A user has forwarded the call, with this `cause` (RFC 4458).
+    Forwarded(u16),
     /// The INVITE got a final response other than 2xx.
     Failed(Failed),
     /// The call goes on without this server.

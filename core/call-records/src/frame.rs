@@ -26,6 +26,7 @@ const LEFT: u8 = 8;
 const LIVES: u8 = 9;
 const DETACHED: u8 = 10;
 const REFRESHED: u8 = 11;
+const FORWARDED: u8 = 12;
 
 /// Why no event could be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,6 +55,7 @@ pub fn write(event: &Event<'_>, out: &mut Vec<u8>) {
         What::Lives(_) => LIVES,
         What::Detached => DETACHED,
         What::Refreshed(..) => REFRESHED,
+        What::Forwarded(_) => FORWARDED,
     };
     out.push(kind);
     out.extend_from_slice(&event.name.number().to_le_bytes());
@@ -82,6 +84,7 @@ fn push_what(what: &What<'_>, out: &mut Vec<u8>) {
             push_text(tried.trunk, out);
         }
         What::Rang | What::Left | What::Detached => {}
+        What::Forwarded(cause) => out.extend_from_slice(&cause.to_le_bytes()),
         What::Answered(answered) => {
             out.extend_from_slice(&answered.status.to_le_bytes());
             out.extend_from_slice(&answered.dialog.to_le_bytes());
@@ -162,6 +165,7 @@ fn event_of<'a>(reader: &mut Reader<'a>) -> Option<Event<'a>> {
             trunk: reader.text()?,
         }),
         RANG => What::Rang,
+        FORWARDED => What::Forwarded(u16::from_le_bytes(reader.array()?)),
         ANSWERED => What::Answered(Answered {
             status: u16::from_le_bytes(reader.array()?),
             dialog: u64::from_le_bytes(reader.array()?),
@@ -304,7 +308,7 @@ mod tests {
     fn event(kind: u8, text: &[u8], at: u64) -> Event<'_> {
         let source = if at & 1 == 0 { "192.0.2.1:5060" } else { "[2001:db8::1]:5062" };
         let by = Party::ALL[usize::from(kind) / 11 % 4];
-        let what = match kind % 11 {
+        let what = match kind % 12 {
             0 => What::Began(began(text, source.parse().expect("an address"))),
             1 => What::Tried(Tried { target: text, trunk: b"carrier", branch: 258 }),
             2 => What::Rang,
@@ -313,6 +317,7 @@ mod tests {
             7 => What::Lives(at),
             8 => What::Detached,
             9 => What::Refreshed(at, 1_800),
+            11 => What::Forwarded(486),
             3 => What::Answered(Answered {
                 status: 200,
                 dialog: at,

@@ -213,7 +213,12 @@ impl Ledger {
             What::Detached => {
                 self.names.remove(&name);
             }
-            What::Tried(_) | What::Rang | What::Answered(_) | What::Failed(_) | What::Left => {
+            What::Tried(_)
+            | What::Rang
+            | What::Forwarded(_)
+            | What::Answered(_)
+            | What::Failed(_)
+            | What::Left => {
                 self.of_call(name, at, &what, done);
             }
         }
@@ -246,6 +251,7 @@ impl Ledger {
             What::Rang => {
                 open.record.ringing.get_or_insert(at);
             }
+            What::Forwarded(_) => open.record.forwardings = open.record.forwardings.saturating_add(1),
             What::Answered(answered) => self.answer(id, answered, at),
             What::Failed(failed) if open.record.answered.is_none() => {
                 (open.record.status, open.record.ended_by) = (failed.status, failed.by);
@@ -520,6 +526,9 @@ impl Open {
         for (target, trunk, branch) in named.chain(further).take(record.tried.min(TRIED_MAX) as usize) {
             say(record.started, What::Tried(Tried { target, trunk, branch }));
         }
+        for _ in 0..record.forwardings.min(TRIED_MAX) {
+            say(record.started, What::Forwarded(0));
+        }
         if let Some(at) = record.ringing {
             say(at, What::Rang);
         }
@@ -556,6 +565,7 @@ fn fresh(name: CallName, at: u64, source: Source) -> Record {
         targets: Vec::new(),
         tried: 0,
         joined: 0,
+        forwardings: 0,
     }
 }
 

@@ -37,6 +37,8 @@ pub struct Record {
     pub tried: u32,
     /// How often the INVITE came again after a restart of this server.
     pub joined: u32,
+    /// How often users have forwarded the call.
+    pub forwardings: u32,
 }
 
 /// The side of the caller.

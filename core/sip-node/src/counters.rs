@@ -137,6 +137,13 @@ counters! {
         /// Calls rerouted to voicemail.
         Voicemail,
     }
+    "strowger_forwardings_total"[result]:
+        "Forwardings by the rules of users: `forwarded`, `limit` (not forwarded: too many before, or by the same user)." {
+        /// Calls forwarded by the rules of users, each forwarding counted.
+        Forwardings = "forwarded",
+        /// Calls not forwarded because of too many forwardings before.
+        ForwardingsEnded = "limit",
+    }
     "strowger_target_failures_total"[reason]:
         "Requests to which a target of a trunk, route, voicemail or `[emergency]` sent no response: `silent` (for `silent_after`), `unreachable` (reported by the network)." {
         /// A target left a request without any response for `silent_after`.

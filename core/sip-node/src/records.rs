@@ -8,6 +8,7 @@ use crate::admitted::Admitted;
 use crate::calls::DialogKey;
 use crate::services::Services;
 use crate::step::Step;
+use call_forwarding::Hop;
 use call_records::{Answered, Began, CallName, Ended, Failed, Invite, Party, Tried, What};
 use core::net::SocketAddr;
 use sip_message::{Message, Method, Name, NameAddr, Via};
@@ -251,6 +252,13 @@ impl<S: Services> Step<'_, S> {
         if let Some(Recorded::Call(name)) = recorded {
             let tried = Tried { target: sent.uri, trunk: sent.trunk, branch: sent.number() };
             self.record(name, What::Tried(tried));
+        }
+    }
+
+    /// Users have forwarded the call.
+    pub(crate) fn record_forwardings(&self, recorded: Option<Recorded>, hops: &[Hop]) {
+        if let Some(Recorded::Call(name)) = recorded {
+            hops.iter().for_each(|hop| self.record(name, What::Forwarded(hop.cause)));
         }
     }
 

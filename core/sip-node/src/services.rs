@@ -4,6 +4,7 @@ pub use crate::counters::{Counter, Span};
 pub use crate::located::{Coverage, Question, StoreDown};
 use crate::shortage::Shortage;
 use crate::watch::List;
+use call_forwarding::Rules;
 use call_records::{CallName, What};
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -12,6 +13,7 @@ use sip_health::Failure;
 use sip_message::Method;
 use sip_proxy::locate;
 use sip_registrar::{BindingView, Change, ContactAt, Expected, Reply, Table};
+use std::sync::Arc;
 use wire::{Flow, Identity, Time};
 
 /// State shared by all workers: location, credentials, name resolution, counters. Every call returns
@@ -67,6 +69,17 @@ pub trait Services {
 
     /// Whether some subscriber belongs to this domain.
     fn is_domain(&self, domain: &[u8]) -> bool;
+
+    /// Whether some subscriber has rules for calls to it. If none has, [`Services::rules`] is not asked.
+    fn has_rules(&self) -> bool {
+        false
+    }
+
+    /// The rules of a subscriber for calls to it; `None`: it has none.
+    fn rules(&self, user: &[u8], domain: &[u8]) -> Option<Arc<Rules>> {
+        let _ = (user, domain);
+        None
+    }
 
     /// Judges credentials (see [`Authenticator::check`]) with the subscribers' secrets and the shared
     /// memory of nonces and failures.

@@ -198,6 +198,8 @@ pub struct Proxy {
     pub session: Option<SessionPolicy>,
     /// A call without INVITE or UPDATE for so long is no longer known.
     pub session_timeout: Duration,
+    /// Forwarding by the rules of users.
+    pub forwarding: crate::CallForwarding,
 }
 
 impl Default for Proxy {
@@ -215,6 +217,7 @@ impl Default for Proxy {
             strangers: crate::Strangers::default(),
             session: None,
             session_timeout: Duration::from_secs(86_400),
+            forwarding: crate::CallForwarding::default(),
         }
     }
 }

@@ -14,6 +14,7 @@
 
 mod best;
 mod branch;
+mod diversion;
 mod few;
 mod policy;
 #[cfg(test)]
@@ -53,6 +54,14 @@ pub enum Action {
         cause: u16,
         /// Its share of Max-Breadth, at least 1.
         breadth: u8,
+    },
+    /// The targets are exhausted for a reason that the stage names ([`Context::enter`]): the call may be
+    /// forwarded. Call [`Context::enter`] and add targets, or [`Context::stay`], and then [`Context::start`].
+    Divert {
+        /// Why, one of the reasons of the stage.
+        reason: Reroute,
+        /// The value of the `cause` parameter (RFC 4458 section 2.2).
+        cause: u16,
     },
     /// Cancel the INVITE of this branch; the transaction layer waits for a provisional response before
     /// it sends the CANCEL (RFC 3261 9.1). If the request was not sent yet (its address is still being
@@ -100,6 +109,8 @@ mod bit {
     /// The last group was given up because nobody answered.
     pub const NO_ANSWER: u8 = 32;
     pub const FINISHED: u8 = 64;
+    /// [`super::Action::Divert`] was given, and it is not decided yet.
+    pub const DIVERTING: u8 = 128;
 }
 
 /// No slot.
@@ -120,6 +131,8 @@ pub struct Context {
     best: u8,
     best_rank: u8,
     state: u8,
+    /// The slot at which the targets begin of the user that the call is for now.
+    stage: u8,
 }
 
 impl Context {
@@ -134,6 +147,7 @@ impl Context {
             best: NONE,
             best_rank: u8::MAX,
             state: 0,
+            stage: 0,
         }
     }
 
@@ -365,7 +379,7 @@ impl Context {
 
     /// After a failure was recorded.
     fn go_on(&mut self, now: Time, id: BranchId, status: u16, out: &mut Vec<Action>) {
-        if status >= 600 {
+        if status >= 600 && id.slot >= self.stage {
             // The callee's last word: no new branches, and the others go (16.7 step 5).
             self.close(now, out);
         }
@@ -505,6 +519,10 @@ impl Context {
         if !self.has(bit::FINAL | bit::CLOSED) {
             self.start_waiting(now, out);
         }
+        self.try_diversion(out);
+        if self.has(bit::DIVERTING) {
+            return;
+        }
         self.try_voicemail(now, out);
         if self.any(|b| b.is_open() || b.state == State::Waiting) {
             return self.arm(out);
@@ -538,8 +556,9 @@ impl Context {
         let group = self.group_q;
         let wanted = self.waiting().filter(|b| b.q >= group).count();
         let wanted = if self.policy.serial { wanted.min(1) } else { wanted };
-        // One unit stays back for voicemail, or it would have to wait for the cancelled ones to end.
-        let reserve = u8::from(!self.policy.voicemail.is_never() && self.policy.breadth > 1);
+        // One unit stays back for voicemail or a forwarding, which would have to wait for the cancelled ones.
+        let rerouted = !(self.policy.voicemail.is_never() && self.policy.divert.is_never());
+        let reserve = u8::from(rerouted && self.policy.breadth > 1);
         let free = self.free_breadth().saturating_sub(reserve);
         let too_narrow = self.policy.strict_breadth && usize::from(free) < wanted;
         if too_narrow || self.policy.breadth == 0 {

@@ -47,6 +47,7 @@ struct Line<'a> {
     caller_tag: Cow<'a, str>,
     callee_tag: Option<Cow<'a, str>>,
     joined: u32,
+    forwardings: u32,
 }
 
 /// What is unique to a record: the name of its call and the microsecond of its beginning.
@@ -99,7 +100,7 @@ impl Format {
 }
 
 /// The names of the values, in order.
-const NAMES: [&str; 25] = [
+const NAMES: [&str; 26] = [
     "id",
     "call_id",
     "from",
@@ -125,6 +126,7 @@ const NAMES: [&str; 25] = [
     "caller_tag",
     "callee_tag",
     "joined",
+    "forwardings",
 ];
 
 impl<'a> Line<'a> {
@@ -161,6 +163,7 @@ impl<'a> Line<'a> {
             caller_tag: text(&source.caller_tag),
             callee_tag: known(&record.callee.tag),
             joined: record.joined,
+            forwardings: record.forwardings,
         }
     }
 }
@@ -248,6 +251,7 @@ pub(crate) mod tests {
         let events = [
             (0, What::Began(began)),
             (100, What::Tried(Tried { target: b"sip:bob@192.0.2.2", trunk: b"carrier", branch: 0 })),
+            (200, What::Forwarded(486)),
             (1_000_000, What::Answered(answered)),
             (3_500_000, What::Ended(Ended { by: Party::Callee, dialog: 1, ago: 0 })),
         ];
@@ -273,6 +277,7 @@ pub(crate) mod tests {
         );
         assert_eq!((&value["trunk_out"], &value["ended_by"]), (&"carrier".into(), &"callee".into()));
         assert_eq!((&value["status"], &value["seconds"]), (&200.into(), &2.5.into()));
+        assert_eq!(value["forwardings"], 1);
         assert!(text.ends_with("}\n") && text.lines().count() == 1);
         let object = value.as_object().expect("an object");
         assert!(NAMES.iter().all(|name| object.contains_key(*name)) && object.len() == NAMES.len());

@@ -6,6 +6,7 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use call_forwarding::Rules;
 use location::{BindingTable, Result, TableCheck};
 use sip_auth::Credentials;
 
@@ -24,6 +25,12 @@ pub(crate) trait SubscriberTable: Send {
 
     /// The same for several: all of them or none.
     fn write_all(&mut self, all: &[(UserName, Credentials)]) -> Result<()>;
+
+    /// What a subscriber has set for calls to it; `None`: there is no such subscriber.
+    fn rules(&self, name: &UserName) -> Result<Option<Rules>>;
+
+    /// Sets that for several: all of them or none. Whether there are such subscribers is not looked at.
+    fn write_rules(&mut self, all: &[(UserName, Rules)]) -> Result<()>;
 
     /// Removes a subscriber with its bindings; false if there was none.
     fn remove(&mut self, name: &UserName) -> Result<bool>;

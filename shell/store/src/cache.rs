@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
+use call_forwarding::Rules;
 use hashbrown::HashTable;
 use sip_auth::{Algorithm, Credentials, NameForm};
 
 use crate::names::{NameHasher, NameKey};
+use crate::rules::RuleTable;
 
 /// Parts with a lock of their own. With a million users one part holds a thousand, so that growing
 /// one takes some tens of microseconds and a reader meets a writer by rare chance only.
@@ -27,6 +29,7 @@ pub struct CredentialCache {
     users: AtomicUsize,
     /// Users without the hash of their bare name, by algorithm.
     lacking: [AtomicUsize; ALGORITHMS.len()],
+    rules: RuleTable,
 }
 
 struct Entry {
@@ -85,6 +88,7 @@ impl CredentialCache {
             domains: RwLock::default(),
             users: AtomicUsize::new(0),
             lacking: Default::default(),
+            rules: RuleTable::new(),
         }
     }
 
@@ -128,6 +132,27 @@ impl CredentialCache {
         domains.users.iter().sum::<usize>().saturating_sub(of_these)
     }
 
+    /// Whether some subscriber has rules for calls to it.
+    pub fn has_rules(&self) -> bool {
+        self.rules.len() != 0
+    }
+
+    /// The rules of `user` at `domain` for calls to it; `None`: there are none, or no such user.
+    pub fn rules(&self, user: &[u8], domain: &[u8]) -> Option<Arc<Rules>> {
+        let key = self.hasher.key(user, domain);
+        self.rules.get(key).filter(|_| self.has(key))
+    }
+
+    /// Sets the rules of a user.
+    pub(crate) fn set_rules(&self, user: UserKey, rules: Rules) {
+        self.rules.set(user.name, rules);
+    }
+
+    /// Removes the rules of all users whose key `keep` does not hold.
+    pub(crate) fn retain_rules(&self, keep: impl FnMut(NameKey) -> bool) {
+        self.rules.retain(keep);
+    }
+
     /// Number of subscribers.
     pub fn len(&self) -> usize {
         self.users.load(Ordering::Relaxed)
@@ -162,6 +187,7 @@ impl CredentialCache {
         let mut stripe = stripe.write().unwrap_or_else(PoisonError::into_inner);
         match (stripe.find_entry(key.0, |entry| entry.key == key), credentials) {
             (Ok(found), None) => {
+                self.rules.set(key, Rules::default());
                 let (entry, _) = found.remove();
                 self.count(&entry.credentials, false);
                 self.leave_domain(entry.domain);

@@ -15,6 +15,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
+use call_forwarding::Rules;
 use csv::ByteRecord;
 use hashbrown::HashTable;
 use location::{Kind, Result, StoreError};
@@ -22,6 +23,7 @@ use sip_auth::{Algorithm, Credentials, Ha1, NameForm, ha1};
 
 use crate::import::dialect::{Dialect, Escapes, signs};
 use crate::names::{NameHasher, NameKey};
+use crate::rules::{RULE_COLUMNS, read_rules};
 use crate::subscribers::Subscribers;
 use crate::user::{HASH_COLUMNS, UserName, check_password, hash_password};
 
@@ -356,6 +358,7 @@ struct Columns {
     domain: Option<usize>,
     password: Option<usize>,
     hashes: [Option<usize>; HASH_COLUMNS.len()],
+    rules: [Option<usize>; RULE_COLUMNS.len()],
     /// Columns in the header; shorter records are bad.
     count: usize,
     /// Fields are not quoted, and have backslash escapes.
@@ -370,6 +373,8 @@ struct Entry {
     hashes: Credentials,
     /// Whether the hash is that of the password, if there are both.
     agrees: Option<bool>,
+    /// What it has set for calls to it, if the file has a column of that.
+    rules: Option<Rules>,
 }
 
 impl Columns {
@@ -385,11 +390,16 @@ impl Columns {
         for (place, (column, ..)) in hashes.iter_mut().zip(HASH_COLUMNS) {
             *place = find(column)?;
         }
+        let mut rules = [None; RULE_COLUMNS.len()];
+        for (place, column) in rules.iter_mut().zip(RULE_COLUMNS) {
+            *place = find(column)?;
+        }
         let columns = Columns {
             username: find("username")?.ok_or_else(|| no_username(&names))?,
             domain: find("domain")?,
             password: find("password")?,
             hashes,
+            rules,
             count: names.len(),
             escaped,
         };
@@ -400,6 +410,24 @@ impl Columns {
     }
 
     fn entry(&self, record: &ByteRecord, options: &ImportOptions) -> std::result::Result<Entry, String> {
+        let entry = self.account(record, options)?;
+        Ok(Entry { rules: self.rules(record)?, ..entry })
+    }
+
+    /// What a user has set for calls to it; `None`: no column says anything of that.
+    fn rules(&self, record: &ByteRecord) -> std::result::Result<Option<Rules>, String> {
+        if self.rules.iter().all(Option::is_none) {
+            return Ok(None);
+        }
+        let mut texts = [""; RULE_COLUMNS.len()];
+        for (text, place) in texts.iter_mut().zip(self.rules) {
+            let field = place.and_then(|place| record.get(place)).unwrap_or_default();
+            *text = nothing(std::str::from_utf8(field).map_err(|_| "is not UTF-8".to_owned())?);
+        }
+        read_rules(texts).map(Some)
+    }
+
+    fn account(&self, record: &ByteRecord, options: &ImportOptions) -> std::result::Result<Entry, String> {
         if record.len() != self.count {
             return Err(format!("has {} fields where the first line has {}", record.len(), self.count));
         }
@@ -439,7 +467,7 @@ impl Columns {
                 name.domain()
             )),
             (Some(false), Some(Prefer::Ha1)) => of_hashes(name, domain, hashes, agrees),
-            _ => Ok(Entry { name, password: Some(password), hashes, agrees }),
+            _ => Ok(Entry { name, password: Some(password), hashes, agrees, rules: None }),
         }
     }
 
@@ -473,7 +501,7 @@ fn of_hashes(
                 .to_owned(),
         );
     }
-    Ok(Entry { name, password: None, hashes, agrees })
+    Ok(Entry { name, password: None, hashes, agrees, rules: None })
 }
 
 fn no_username(names: &[String]) -> String {
@@ -521,19 +549,26 @@ fn write_batch(
 ) -> Result<()> {
     // Hashed before the lock is taken.
     let mut hashed = Vec::with_capacity(batch.len());
-    for entry in batch.drain(..) {
+    let mut rules = Vec::new();
+    for mut entry in batch.drain(..) {
         let credentials = match &entry.password {
             None => entry.hashes,
             Some(password) => hash_password(&entry.name, password).map_err(|problem| {
                 StoreError::new(Kind::Input, subscribers.path(), problem, "correct the line")
             })?,
         };
+        if let Some(set) = entry.rules.take() {
+            rules.push((entry.name.clone(), set));
+        }
         hashed.push((entry.name, credentials));
     }
     subscribers.write_all(&hashed).map_err(|mut error| {
         error.problem.push_str(&format!(" ({} were written before)", report.written));
         error
     })?;
+    if !rules.is_empty() {
+        subscribers.write_rules(&rules)?;
+    }
     report.written += hashed.len() as u64;
     hashed.iter().for_each(|(name, _)| report.note(name.domain()));
     Ok(())

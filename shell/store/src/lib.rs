@@ -21,6 +21,7 @@ mod cache;
 mod directory;
 mod import;
 mod names;
+mod rules;
 mod source;
 mod sqlite;
 mod store;
@@ -29,12 +30,14 @@ mod user;
 
 pub use backup::{Restored, backup, restore};
 pub use cache::CredentialCache;
+pub use call_forwarding::{ALSO_MAX, RING_MAX, Rules, TARGET_MAX, When};
 pub use directory::{DATABASE_FILE, SECRET_FILE, load_or_create_secret};
 pub use import::{BadLine, Import, ImportOptions, ImportReport, Prefer, Progress};
 pub use location::{
     Clock, Cursor, Health, Keeper, Kind, LoadReport, LocationLimits, OnFailure, Result, SharedLocation,
     StoreError,
 };
+pub use rules::{RULE_COLUMNS, read_rules, rule_texts};
 pub use store::{Store, StoreOptions};
 pub use subscribers::{Added, Subscriber, Subscribers};
 pub use user::{MAX_DOMAIN, MAX_PASSWORD, MAX_USER, UserName, hash_password};

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use call_forwarding::Rules;
 use location::{Removals, Result, SharedLocation, split_aor};
 use sip_auth::Credentials;
 
@@ -87,6 +88,16 @@ impl Known {
     /// A user has these credentials.
     pub(crate) fn set(&self, user: UserKey, credentials: Credentials) {
         self.cache.set(user, Some(credentials));
+    }
+
+    /// A user has these rules for calls to it.
+    pub(crate) fn set_rules(&self, user: UserKey, rules: Rules) {
+        self.cache.set_rules(user, rules);
+    }
+
+    /// Users whose keys are not among these, which are in order, have no rules.
+    pub(crate) fn forget_rules_of_all_but(&self, keys: &[NameKey]) {
+        self.cache.retain_rules(|key| keys.binary_search(&key).is_ok());
     }
 
     /// A user is gone, or was gone and is there again: so are its bindings.

@@ -8,10 +8,12 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use call_forwarding::Rules;
 use location::{Kind, Result, StoreError};
 use sip_auth::Credentials;
 
 use crate::backend::{self, SubscriberTable};
+use crate::rules::{RULE_COLUMNS, rule_texts};
 use crate::user::{HASH_COLUMNS, UserName, hash_password, hash_text};
 
 /// One subscriber as listed.
@@ -27,6 +29,8 @@ pub struct Subscriber {
     pub created: String,
     /// See `created`.
     pub modified: String,
+    /// What it has set for calls to it.
+    pub rules: Rules,
 }
 
 /// What an addition did.
@@ -84,6 +88,25 @@ impl Subscribers {
         self.table.write_all(all)
     }
 
+    /// What a subscriber has set for calls to it; `None`: there is no such subscriber.
+    pub fn rules(&self, name: &UserName) -> Result<Option<Rules>> {
+        self.table.rules(name)
+    }
+
+    /// Sets what a subscriber has set for calls to it; false: there is no such subscriber.
+    pub fn set_rules(&mut self, name: &UserName, rules: Rules) -> Result<bool> {
+        if self.table.rules(name)?.is_none() {
+            return Ok(false);
+        }
+        self.table.write_rules(&[(name.clone(), rules)])?;
+        Ok(true)
+    }
+
+    /// Sets that for several that are there, in one transaction.
+    pub(crate) fn write_rules(&mut self, all: &[(UserName, Rules)]) -> Result<()> {
+        self.table.write_rules(all)
+    }
+
     /// Where they are.
     pub(crate) fn path(&self) -> &Path {
         self.table.path()
@@ -109,8 +132,9 @@ impl Subscribers {
     /// Writes all subscribers as CSV that [`import`](Subscribers::import) reads back; returns how many.
     pub fn export(&self, output: impl Write) -> Result<u64> {
         let mut writer = csv::Writer::from_writer(output);
-        let mut outcome =
-            writer.write_record(["username", "domain"].into_iter().chain(HASH_COLUMNS.map(|c| c.0)));
+        let mut outcome = writer.write_record(
+            ["username", "domain"].into_iter().chain(HASH_COLUMNS.map(|c| c.0)).chain(RULE_COLUMNS),
+        );
         let mut count = 0;
         self.list(None, |subscriber| {
             if outcome.is_ok() {
@@ -132,7 +156,8 @@ impl Subscribers {
 
 fn export_fields(subscriber: &Subscriber) -> impl Iterator<Item = String> {
     let hashes = HASH_COLUMNS.map(|(_, form, algorithm)| hash_text(&subscriber.credentials, form, algorithm));
-    [subscriber.username.clone(), subscriber.domain.clone()].into_iter().chain(hashes)
+    let names = [subscriber.username.clone(), subscriber.domain.clone()];
+    names.into_iter().chain(hashes).chain(rule_texts(&subscriber.rules))
 }
 
 #[cfg(test)]

@@ -76,6 +76,9 @@ impl Forwarder {
                     self.start_voicemail(step, p, Branch { id: branch, breadth }, cause, request, actions);
                 });
             }
+            Action::Divert { reason, cause } => {
+                self.divert_or_stay(step, p, (reason, cause), request, actions);
+            }
             Action::Silent(branch) => self.branch_silent(step, p, branch, actions),
             Action::CancelBranch(branch) => self.cancel_branch(step, p, branch, actions),
             Action::ForwardProvisional(branch) => {

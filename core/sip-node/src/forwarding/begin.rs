@@ -1,10 +1,11 @@
 //! From an admitted request to a response context with its first branches (RFC 3261 section 16.6).
 
 use super::Forwarder;
+use super::stages::{add_targets, enter};
 use super::proxied::{Edits, Proxied, Recording, Upstream};
 use crate::admitted::Admitted;
 use crate::overload::knows;
-use crate::routing::{Target, is_recorded};
+use crate::routing::{TargetSet, is_recorded};
 use crate::server_side::ServerSide;
 use crate::services::Services;
 use crate::step::Step;
@@ -25,7 +26,7 @@ impl Forwarder {
         request: &Prepared<'_>,
         a: &Admitted<'_>,
         server: ServerSide,
-        targets: Vec<(u16, Target)>,
+        TargetSet { targets, diverting }: TargetSet,
     ) {
         let invite = request.method() == Method::Invite;
         // Stops the caller's retransmissions (sections 16.2, 17.2.1). An overloaded server sends it
@@ -47,7 +48,15 @@ impl Forwarder {
         if let Some(account) = &a.caller.account {
             proxied.edits.account = Some(proxied.push_text(|t| t.extend_from_slice(account.text())));
         }
-        add_targets(step, &mut proxied, targets);
+        let mut trails = Vec::new();
+        if let Some(mut call) = diverting {
+            call.set_usual(proxied.context.no_answer_ms());
+            enter(step, &mut proxied, &call);
+            step.record_forwardings(proxied.upstream.recorded, call.chain().hops());
+            trails = call.take_trails();
+            proxied.edits.diverting = Some(call);
+        }
+        add_targets(step, &mut proxied, targets, &trails);
         proxied.timing.trying = if trying == step.now { Time::FAR } else { trying };
         let mut actions = mem::take(&mut self.actions);
         proxied.context.start(step.now, &mut actions);
@@ -74,6 +83,7 @@ impl Forwarder {
             loop_hash: step.site.guard().hash(request),
             session: step.session_asked(request),
             from: None,
+            diverting: None,
         };
         let upstream = Upstream {
             server: server.id,
@@ -116,16 +126,4 @@ fn recording<S: Services>(step: &Step<'_, S>, request: &Message<'_>, a: &Admitte
         true if request.values(Name::Contact).any(wants) => Recording::Always,
         true => Recording::ToFlows,
     }
-}
-
-fn add_targets<S: Services>(step: &mut Step<'_, S>, proxied: &mut Proxied, mut targets: Vec<(u16, Target)>) {
-    let parallel = step.site.settings().proxy.parallel;
-    for (rank, (q, target)) in targets.drain(..).enumerate() {
-        // One after the other: they come in order of falling q, so each gets a group of its own.
-        let q = if parallel { q } else { 1000u16.saturating_sub(u16::try_from(rank).unwrap_or(1000)) };
-        if proxied.context.add_target(q).is_some() {
-            proxied.push_target(target);
-        }
-    }
-    step.recycle(targets);
 }

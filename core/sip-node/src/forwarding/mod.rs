@@ -8,6 +8,7 @@
 //! | `responses.rs`, `redirection.rs` | what comes back on a branch |
 //! | `upstream.rs` | what the caller is answered |
 //! | `endings.rs` | timeouts, the transport, CANCEL |
+//! | `diverted.rs`, `stages.rs` | calls that users forward; the targets of one callee after the other |
 //! | `security.rs` | what `sips:` asks for |
 //! | `silence.rs`, `prober.rs` | targets that do not answer |
 //! | `stateless.rs` | ACK of a 2xx, and stateless mode |
@@ -17,6 +18,7 @@
 mod accounts;
 mod actions;
 mod begin;
+mod diverted;
 mod endings;
 mod lookups;
 mod prober;
@@ -28,6 +30,7 @@ mod security;
 mod sending;
 mod silence;
 mod slab;
+mod stages;
 mod stateless;
 mod stored;
 mod upstream;

@@ -2,6 +2,7 @@
 
 use super::security::{Barred, bar};
 use crate::calls::DialogKey;
+use crate::diverting::{Diverting, Trail};
 use crate::overload::Algorithm;
 use crate::records::{Recorded, Sent};
 use crate::routing::Target;
@@ -104,6 +105,8 @@ pub(crate) struct StoredTarget {
     pub elsewhere: bool,
     /// Where its binding was registered from.
     pub registered_from: Option<IpAddr>,
+    /// The forwardings that led to it.
+    pub trail: Option<Trail>,
     /// It has refused the request at one of its addresses, so it is there.
     pub refused: bool,
     /// Its connection has ended, and there is no other way to reach it.
@@ -179,6 +182,8 @@ pub(crate) struct Edits {
     pub session: Asked,
     /// The URI in its From, if the request has left with another one.
     pub from: Option<Arc<[u8]>>,
+    /// The call is to a user who has rules for it.
+    pub diverting: Option<Box<Diverting>>,
 }
 
 /// Which requests get our Record-Route.
@@ -340,10 +345,18 @@ impl Proxied {
             secure: target.secure || is_sips(&target.uri),
             elsewhere: target.elsewhere,
             registered_from: target.registered_from,
+            trail: None,
             refused: false,
             gone: false,
             next: target.next,
         });
+    }
+
+    /// Sets the forwardings that led to the target added last.
+    pub fn set_trail(&mut self, trail: Option<Trail>) {
+        if let Some(last) = self.targets.last_mut() {
+            last.trail = trail;
+        }
     }
 
     /// The target set.
@@ -463,7 +476,9 @@ impl Proxied {
         if self.context.add_target(1000).is_none() {
             return false;
         }
+        let trail = self.target(branch).and_then(|target| target.trail.clone());
         self.push_target(*next);
+        self.set_trail(trail);
         true
     }
 
@@ -540,6 +555,7 @@ impl Proxied {
         self.trusted = self.trunks();
         self.lookups.clear();
         self.kept.clear();
+        self.edits.diverting = None;
         let (mut text, mut targets) = (mem::take(&mut self.text), mem::take(&mut self.targets));
         targets.clear();
         if text.capacity() > POOLED {

@@ -64,6 +64,8 @@ pub(super) fn recurse<S: Services>(
     }
     // In the order that the 3xx prefers; equal ones as they stand.
     targets.sort_by_key(|(q, _)| core::cmp::Reverse(*q));
+    // What led to who redirects led to these.
+    let trail = proxied.target(branch).and_then(|target| target.trail.clone());
     let mut added = false;
     for (q, target) in targets {
         let known = proxied.targets().iter().any(|t| *proxied.text(&t.uri) == *target.uri);
@@ -71,6 +73,7 @@ pub(super) fn recurse<S: Services>(
         let q = if step.site.settings().proxy.parallel { q } else { 1000 };
         if !known && proxied.context.add_target(q).is_some() {
             proxied.push_target(target);
+            proxied.set_trail(trail.clone());
             added = true;
         }
     }

@@ -2,6 +2,7 @@
 
 use super::Forwarder;
 use super::accounts::SHARED;
+use super::diverted::{edit_forwarded, is_renamed};
 use super::proxied::{Branch, Proxied, Reach, StoredTarget};
 use super::silence::{sort_hops, watch_branch};
 use crate::emergency::is_urgent;
@@ -106,7 +107,8 @@ impl Forwarder {
         let sent = ClientRequest { id: client, method: request.method(), flow, user, delivery, name: &name };
         let splices = &mut *step.splices;
         edit_request(request, &outgoing, splices);
-        let is_renamed = edit_for_target(step.site, p, branch.id, request, splices);
+        edit_forwarded(step.site, p, branch.id, request, splices);
+        let has_another_from = edit_for_target(step.site, p, branch.id, request, splices);
         match p.request.as_ref().filter(|original| original.len() >= SHARED) {
             Some(original) => {
                 step.layer.send_edited(step.now, &sent, (original, splices), step.out);
@@ -123,7 +125,7 @@ impl Forwarder {
             step.layer.spare(client);
         }
         p.clients.push((branch.id, client));
-        if is_renamed && p.edits.from.is_none() {
+        if has_another_from && p.edits.from.is_none() {
             p.edits.from = Some(request.from_uri().into());
         }
         step.site.services().count(Counter::Forwarded);
@@ -238,9 +240,14 @@ fn edit_for_target<S: Services>(
     splices: &mut Splices,
 ) -> bool {
     p.edits.session.edit(request, splices);
-    let Some(rules) = p.target(branch).and_then(|target| target.headers.as_deref()) else { return false };
-    let account = p.edits.account.as_ref().map(|account| Aor::of_text(p.text(account)));
-    let sender = Sender { source: p.upstream.source, role: p.upstream.role, account: account.as_ref() };
+    let Some(target) = p.target(branch) else { return false };
+    let Some(rules) = target.headers.as_deref() else { return false };
+    let forwarder = target.trail.as_ref().and_then(|trail| trail.last()).map(|hop| Aor::of_text(&hop.by));
+    let forwards = forwarder.is_some();
+    let own = || p.edits.account.as_ref().map(|account| Aor::of_text(p.text(account)));
+    let account = forwarder.or_else(own);
+    let sender =
+        Sender { source: p.upstream.source, role: p.upstream.role, account: account.as_ref(), forwards };
     site.rules().edit(rules, &sender, request, splices)
 }
 
@@ -288,6 +295,7 @@ fn outgoing<'a>(
         source: p.upstream.seen_as(),
         strip_identity: p.upstream.role != Role::Trunk
             || p.upstream.distrusted
+            || is_renamed(p, branch.id)
             || (!p.trusts(branch.id) && is_private(request)),
         strip_realm: p.edits.realm.as_ref().map(|r| p.text(r)),
         strip_commands: p.upstream.role == Role::Stranger,

@@ -5,6 +5,7 @@
 //! outsider writes into Request-URI, Route or tags opens nothing.
 
 mod dialogs;
+mod diverted;
 mod emergency;
 mod fixed;
 mod moved;
@@ -15,10 +16,11 @@ mod reach;
 mod target;
 mod trunks;
 
+pub(crate) use diverted::{Diverter, Setup};
 pub(crate) use moved::is_same_end;
 pub(crate) use others::{Ask, Finding, Findings, Others};
 pub(crate) use reach::{is_anothers, is_dialled_never};
-pub(crate) use target::{Plan, Target, sources};
+pub(crate) use target::{Plan, Target, TargetSet, sources};
 
 use crate::access::{Access, Asker, By, Holder, Place, access};
 use crate::admitted::{Admitted, Caller};

@@ -2,6 +2,7 @@
 
 use super::others::Ask;
 use crate::admitted::Admitted;
+use crate::diverting::Diverting;
 use crate::settings::Bounds;
 use crate::short::{Short, Text};
 use crate::trunk_ref::TrunkRef;
@@ -49,6 +50,15 @@ impl Plan {
         }
         if contacts.is_empty() { Plan::Forward(targets) } else { Plan::Redirect(contacts) }
     }
+}
+
+/// Where a request goes.
+#[derive(Default)]
+pub(crate) struct TargetSet {
+    /// With their q; none: to voicemail.
+    pub targets: Vec<(u16, Target)>,
+    /// The call is to a user who has rules for it.
+    pub diverting: Option<Box<Diverting>>,
 }
 
 /// A target as routing sees it, in owned text.

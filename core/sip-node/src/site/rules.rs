@@ -83,8 +83,8 @@ impl<'a, S: Services> Rules<'a, S> {
                 false
             }
             // Within a dialog the ends know each other (RFC 3261 section 12.2.1.1).
-            Some(identity) if sender.role == Role::Local && request.to_tag().is_empty() => {
-                self.identify_to((identity, rules.numbers()), sender.account, request, splices)
+            Some(identity) if sender.is_ours() && request.to_tag().is_empty() => {
+                self.identify_to((identity, rules.numbers()), sender, request, splices)
             }
             _ => false,
         }
@@ -99,4 +99,13 @@ pub(crate) struct Sender<'a> {
     pub role: Role,
     /// The user of ours whose credentials proved it.
     pub account: Option<&'a Aor<'a>>,
+    /// `account` is another user than the caller: it has forwarded the request.
+    pub forwards: bool,
+}
+
+impl Sender<'_> {
+    /// Whether a user of ours is behind it.
+    fn is_ours(&self) -> bool {
+        self.role == Role::Local || self.forwards
+    }
 }

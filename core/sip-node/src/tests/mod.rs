@@ -12,6 +12,7 @@ mod calls;
 mod cancel;
 mod claims;
 mod dialogs;
+mod diverting;
 mod emergency;
 mod faults;
 mod flows;
@@ -45,6 +46,7 @@ mod unproven;
 mod voicemail;
 mod websocket;
 
+use crate::call_forwarding::Rules;
 use crate::*;
 use sip_auth::{
     Algorithm, Authenticator, Backoff, BackoffRules, Decision, LocalLedger, NonceCounts, Secret, ha1,
@@ -106,6 +108,8 @@ pub(crate) struct Shared {
     pub news: RefCell<Vec<String>>,
     /// What was said of calls, as frames.
     pub said: RefCell<Vec<u8>>,
+    /// What users have set for calls to them.
+    pub rules: RefCell<Vec<(&'static str, Arc<Rules>)>>,
     ledger: RefCell<LocalLedger>,
 }
 
@@ -166,6 +170,16 @@ impl Services for World {
 
     fn is_user(&self, user: &[u8], domain: &[u8]) -> bool {
         self.0.users.borrow().iter().any(|u| u.0.as_bytes() == user && u.1.as_bytes() == domain)
+    }
+
+    fn has_rules(&self) -> bool {
+        !self.0.rules.borrow().is_empty()
+    }
+
+    fn rules(&self, user: &[u8], domain: &[u8]) -> Option<Arc<Rules>> {
+        let rules = self.0.rules.borrow();
+        let found = rules.iter().find(|(name, _)| name.as_bytes() == user && domain == b"here.example")?;
+        Some(Arc::clone(&found.1))
     }
 
     fn is_domain(&self, domain: &[u8]) -> bool {
@@ -367,6 +381,7 @@ impl Lab {
             overloads: RefCell::default(),
             news: RefCell::default(),
             said: RefCell::default(),
+            rules: RefCell::default(),
             ledger: RefCell::new(LocalLedger {
                 nonces: NonceCounts::new(1_000, Duration::from_secs(300)),
                 backoff: Backoff::new(1_000, BackoffRules::default()),

@@ -503,3 +503,20 @@ fn invite_within_a_call_begins_no_record() {
         assert_eq!((record.status, after(&record, Some(record.ended))), (200, Some(3_000)), "{token}");
     }
 }
+
+#[test]
+fn forwarded_call_says_how_often_it_was() {
+    use crate::call_forwarding::When;
+    let mut lab = lab(|_| {});
+    lab.phones(&[BOB]);
+    lab.bind("dave", &format!("<sip:dave@{BOB2}>"), udp(BOB2));
+    lab.rule("bob", |rules| rules.set_target(When::Busy, "dave").unwrap());
+    let sent = lab.invite(CAROL, Req::invite().text());
+    lab.send(BOB, sent[0].reply(486, "b", ""));
+    let second = lab.sent().into_iter().find(|s| s.to() == BOB2).expect("it is forwarded");
+    lab.send(BOB2, second.accept("d"));
+    lab.sent();
+    let record = one(&lab);
+    assert_eq!((record.forwardings, record.tried, record.status), (1, 2, 200));
+    assert_eq!(text(&record.callee.target), format!("sip:dave@{BOB2}"));
+}

@@ -19,7 +19,7 @@ use crate::ingress::status_of;
 use crate::overload::Verdict;
 use crate::registrar::Registrar;
 use crate::replies::retry_after;
-use crate::routing::{Ask, Findings, Others, Plan, Target};
+use crate::routing::{Ask, Diverter, Findings, Others, Plan, Router, Setup, TargetSet};
 use crate::server_side::ServerSide;
 use crate::services::{Counter, Refusal, Services};
 use crate::settings::Mode;
@@ -47,8 +47,8 @@ enum TransactionUser {
 enum Course {
     /// Tell the caller to try these Contact values (section 8.3).
     Redirect(Vec<u8>),
-    /// Forward to these targets, in groups of falling q; none: to voicemail (section 16).
-    Proxy(Vec<(u16, Target)>),
+    /// Forward to these targets, in groups of falling q (section 16).
+    Proxy(TargetSet),
     /// Answer with this status and reason phrase; with Retry-After if there is a number of seconds.
     Decline(u16, &'static [u8], Option<u32>),
     /// Wait for bindings that others hold.
@@ -326,16 +326,24 @@ fn course_of<S: Services>(
     a: &Admitted<'_>,
     others: Others<'_>,
 ) -> Course {
-    let plan = step.plan(flow, request, a, others);
     let redirects = step.site.settings().proxy.mode == Mode::Redirect;
+    let diverter = Diverter::new(Router::new(step.site, step.calls, others));
+    let mut diverting = if redirects { None } else { diverter.begin(request, a) };
+    let plan = match &mut diverting {
+        None => step.plan(flow, request, a, others),
+        Some(call) => {
+            let setup = Setup { now: step.now, flow, request, called: Some(a) };
+            diverter.advance(call, None, &setup)
+        }
+    };
     match if redirects { plan.redirected(a) } else { plan } {
-        Plan::Forward(targets) => Course::Proxy(targets),
+        Plan::Forward(targets) => Course::Proxy(TargetSet { targets, diverting }),
         Plan::Redirect(contacts) => Course::Redirect(contacts),
         Plan::Ask(ask) => Course::Wait(ask),
         Plan::Offline
             if step.router().voicemail(request, a).is_some_and(|v| v.on.has(Reroute::UNREGISTERED)) =>
         {
-            Course::Proxy(Vec::new())
+            Course::Proxy(TargetSet::default())
         }
         // The same answer in the same way as for someone unknown: strangers learn nothing.
         Plan::Offline | Plan::Refuse(480) => unavailable(others),

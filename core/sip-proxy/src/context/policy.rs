@@ -27,6 +27,8 @@ pub struct Policy {
     pub silence_ms: u32,
     /// When to try voicemail once; [`Reroute::NEVER`] without one.
     pub voicemail: Reroute,
+    /// When the call is forwarded by the callee's own rules; see [`super::Context::enter`].
+    pub divert: Reroute,
 }
 
 impl Policy {
@@ -44,6 +46,7 @@ impl Policy {
         no_answer_ms: 0,
         silence_ms: 4_000,
         voicemail: Reroute::NEVER,
+        divert: Reroute::NEVER,
     };
 
     /// The default for any other request.
@@ -115,9 +118,31 @@ pub(super) fn reason_of(status: u16, generated: bool, alerted: bool) -> Option<(
     })
 }
 
+/// Why a call is forwarded by the callee's own rules, as [`reason_of`]. Who declines is busy (603), and it
+/// makes no difference whether a phone is not registered or cannot be reached.
+pub(super) fn diversion_of(status: u16, generated: bool, alerted: bool) -> Option<(Reroute, u16)> {
+    if status == 603 {
+        return Some((Reroute::BUSY, 486));
+    }
+    let (reason, cause) = reason_of(status, generated, alerted)?;
+    let reason = if reason == Reroute::UNREGISTERED { Reroute::UNREACHABLE } else { reason };
+    Some((reason, cause))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn declined_calls_are_forwarded_as_busy() {
+        assert_eq!(diversion_of(603, false, true), Some((Reroute::BUSY, 486)));
+        assert_eq!(diversion_of(600, false, true), Some((Reroute::BUSY, 486)));
+        assert_eq!(diversion_of(480, false, false), Some((Reroute::UNREACHABLE, 404)));
+        assert_eq!(diversion_of(430, false, false), Some((Reroute::UNREACHABLE, 503)));
+        assert_eq!(diversion_of(480, false, true), Some((Reroute::NO_ANSWER, 408)));
+        assert_eq!(diversion_of(607, false, true), Some((Reroute::REJECTED, 487)));
+        assert_eq!(diversion_of(488, false, true), None);
+    }
 
     #[test]
     fn causes_come_from_the_table_of_rfc_4458() {

@@ -29,6 +29,8 @@ struct Model {
     timer: Option<Time>,
     /// Reported as silent, and not yet decided about.
     silent: Vec<BranchId>,
+    /// How often the call was forwarded.
+    diverted: usize,
 }
 
 impl Model {
@@ -49,6 +51,7 @@ impl Model {
             closed: false,
             timer: None,
             silent: Vec::new(),
+            diverted: 0,
         };
         let mut out = Vec::new();
         model.context.start(model.now, &mut out);
@@ -84,7 +87,9 @@ impl Model {
     }
 
     fn carry_out(&mut self, out: &[Action], at_hand: Option<BranchId>) {
-        for &action in out {
+        let (mut list, mut at) = (out.to_vec(), 0);
+        while let Some(&action) = list.get(at) {
+            at += 1;
             assert!(!self.finished || matches!(action, Action::ForwardFinal(_)), "{action:?} after the end");
             match action {
                 Action::StartBranch { branch, breadth } => {
@@ -97,6 +102,11 @@ impl Model {
                     let seen = self.branches.get_mut(&id).expect("a branch that was started");
                     assert!(!seen.over, "an ended branch is not cancelled");
                     seen.cancelled = true;
+                }
+                Action::Divert { reason, .. } => {
+                    assert!(self.successes + self.failures == 0 && !self.context.is_cancelled());
+                    assert!(self.diverted > 0 || self.policy.divert.has(reason));
+                    self.divert(&mut list);
                 }
                 Action::Silent(id) => {
                     assert!(self.context.is_silent(id));
@@ -147,6 +157,18 @@ impl Model {
                 }
             }
         }
+    }
+
+    /// The call is forwarded twice, and then stays.
+    fn divert(&mut self, list: &mut Vec<Action>) {
+        self.diverted += 1;
+        if self.diverted > 2 {
+            self.context.stay();
+        } else {
+            self.context.enter(15_000, Reroute::ALWAYS);
+            self.closed &= self.context.add_target(1000).is_none();
+        }
+        self.context.start(self.now, list);
     }
 
     fn fail(&mut self) {
@@ -267,11 +289,21 @@ fn policy() -> impl Strategy<Value = Policy> {
     let voicemail = prop_oneof![Just(Reroute::NEVER), Just(Reroute::ALWAYS), Just(Reroute::BUSY)];
     let no_answer = prop_oneof![Just(0_u32), Just(20_000)];
     let silence = prop_oneof![Just(0_u32), Just(4_000)];
+    let divert = prop_oneof![Just(Reroute::NEVER), Just(Reroute::ALWAYS), Just(Reroute::NO_ANSWER)];
     let breadth = prop_oneof![Just(60_u8), 0_u8..5];
     // All at once, equal q at once, one after the other.
     let order = prop_oneof![Just((true, false)), Just((false, false)), Just((false, true))];
-    (any::<bool>(), order, any::<bool>(), breadth, no_answer, silence, voicemail).prop_map(
-        |(invite, (parallel, serial), strict_breadth, breadth, no_answer_ms, silence_ms, voicemail)| Policy {
+    (any::<bool>(), order, any::<bool>(), breadth, no_answer, silence, voicemail, divert).prop_map(
+        |(
+            invite,
+            (parallel, serial),
+            strict_breadth,
+            breadth,
+            no_answer_ms,
+            silence_ms,
+            voicemail,
+            divert,
+        )| Policy {
             invite,
             parallel,
             serial,
@@ -281,6 +313,7 @@ fn policy() -> impl Strategy<Value = Policy> {
             no_answer_ms,
             silence_ms,
             voicemail,
+            divert,
         },
     )
 }

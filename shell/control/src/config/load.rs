@@ -82,6 +82,7 @@ const OF_SERVE: &[&str] = &[
     "auth",
     "registrar",
     "voicemail",
+    "forwarding",
     "emergency",
     "trunk",
     "route",

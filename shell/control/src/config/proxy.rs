@@ -153,6 +153,7 @@ impl Proxy {
             },
             session: self.session(),
             session_timeout: self.session_timeout,
+            forwarding: sip_node::CallForwarding::default(),
         }
     }
 }

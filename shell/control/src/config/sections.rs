@@ -6,9 +6,9 @@ use super::reader::{Reader, Section};
 use super::schema::{self, Checks, Described};
 use super::types::{Listener, Target};
 use super::{
-    AdminAccess, Auth, Balance, Caller, Dns, Domain, Emergency, Limits, Log, Overload, Proxy, Records,
-    Registrar, Route, RouteFile, Sctp, Server, Store, Timers, Tls, Trunk, Voicemail, WebSocket, caller,
-    domain, route, trunk,
+    AdminAccess, Auth, Balance, Caller, Dns, Domain, Emergency, Forwarding, Limits, Log, Overload, Proxy,
+    Records, Registrar, Route, RouteFile, Sctp, Server, Store, Timers, Tls, Trunk, Voicemail, WebSocket,
+    caller, domain, route, trunk,
 };
 use std::net::IpAddr;
 
@@ -31,6 +31,8 @@ pub struct Config {
     pub proxy: Proxy,
     /// Where unanswered calls go, if anywhere.
     pub voicemail: Option<Voicemail>,
+    /// Calls that users have forwarded.
+    pub forwarding: Forwarding,
     /// `[emergency]`; without it emergency calls are like any other.
     pub emergency: Option<Emergency>,
     /// Other servers that calls are exchanged with.
@@ -74,6 +76,7 @@ pub(super) fn sections() -> Vec<Described> {
         Described::of::<Registrar>(false),
         Described::of::<Proxy>(false),
         Described::of::<Voicemail>(false),
+        Described::of::<Forwarding>(false),
         Described::of::<Emergency>(false),
         Described::of::<Trunk>(true),
         Described::of::<Route>(true),
@@ -109,6 +112,7 @@ impl Config {
             auth,
             registrar,
             proxy,
+            forwarding,
             route_file,
             records,
             timers,
@@ -133,6 +137,7 @@ impl Config {
         visit.section(auth, &there.auth);
         visit.section(registrar, &there.registrar);
         visit.section(proxy, &there.proxy);
+        visit.section(forwarding, &there.forwarding);
         visit.section(route_file, &there.route_file);
         visit.section(records, &there.records);
         visit.section(timers, &there.timers);
@@ -213,6 +218,7 @@ pub(super) fn read(reader: &mut Reader<'_>, mut top: Section<'_, '_>, context: &
         auth: one(reader, &mut top, context),
         registrar: one(reader, &mut top, context),
         proxy: one(reader, &mut top, context),
+        forwarding: one(reader, &mut top, context),
         voicemail,
         emergency,
         route_file,

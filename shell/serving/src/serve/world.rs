@@ -13,6 +13,7 @@ use sip_auth::{
 };
 use sip_health::Failure;
 use sip_message::{DateText, Method, canonical_user};
+use sip_node::call_forwarding::Rules;
 use sip_node::{
     CallName, Counter, Coverage, Question, Refusal, Services, Shortage, Span, StoreDown, Troubled, What,
 };
@@ -180,6 +181,14 @@ impl Services for World {
 
     fn is_user(&self, user: &[u8], domain: &[u8]) -> bool {
         self.credentials.is_local_user(user, domain)
+    }
+
+    fn has_rules(&self) -> bool {
+        self.credentials.has_rules()
+    }
+
+    fn rules(&self, user: &[u8], domain: &[u8]) -> Option<Arc<Rules>> {
+        self.credentials.rules(user, domain)
     }
 
     fn is_domain(&self, domain: &[u8]) -> bool {

@@ -5,6 +5,7 @@ pub(crate) mod database;
 mod error;
 mod removed;
 mod row;
+mod rules;
 pub(crate) mod subscribers;
 pub(crate) mod watch;
 

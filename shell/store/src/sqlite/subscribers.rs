@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use call_forwarding::Rules;
 use location::{Kind, Result, StoreError};
 use rusqlite::types::ToSqlOutput;
 use rusqlite::{Connection, Row, TransactionBehavior, params, params_from_iter};
@@ -11,6 +12,7 @@ use sip_auth::{Credentials, Ha1, canonical_user};
 use crate::backend::SubscriberTable;
 use crate::sqlite::database::Database;
 use crate::sqlite::error::sql_error;
+use crate::sqlite::rules::{read_rules, rule_columns, write_rules};
 use crate::sqlite::watch::make_change_log;
 use crate::subscribers::{Added, Subscriber};
 use crate::user::{HASH_COLUMNS, UserName, hash_text};
@@ -41,6 +43,7 @@ impl UserTable {
         let removed =
             transaction.execute("DELETE FROM subscriber WHERE username = ?1 AND domain = ?2", name)?;
         if removed != 0 {
+            transaction.execute("DELETE FROM user_rules WHERE username = ?1 AND domain = ?2", name)?;
             let user = canonical_user(name[0].as_bytes());
             let bound = [&String::from_utf8_lossy(&user)[..], name[1]];
             transaction.execute("DELETE FROM location WHERE username = ?1 AND domain = ?2", bound)?;
@@ -84,6 +87,31 @@ impl SubscriberTable for UserTable {
         transaction.commit().map_err(fail)
     }
 
+    fn rules(&self, name: &UserName) -> Result<Option<Rules>> {
+        let fail = |error| self.database.error("read the rules of the subscriber", &error);
+        let sql = format!(
+            "SELECT {} FROM subscriber s
+             LEFT JOIN user_rules r ON r.username = s.username AND r.domain = s.domain
+             WHERE s.username = ?1 AND s.domain = ?2",
+            rule_columns("r.")
+        );
+        let mut statement = self.database.connection.prepare(&sql).map_err(fail)?;
+        let mut rows = statement.query([name.user(), name.domain()]).map_err(fail)?;
+        let row = rows.next().map_err(fail)?;
+        row.map(|row| read_rules(row, 0)).transpose().map_err(fail)
+    }
+
+    fn write_rules(&mut self, all: &[(UserName, Rules)]) -> Result<()> {
+        let Database { connection, path } = &mut self.database;
+        let fail = |error| sql_error(path, "write the rules of subscribers", &error);
+        let transaction =
+            connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fail)?;
+        for (name, rules) in all {
+            write_rules(&transaction, name, rules).map_err(fail)?;
+        }
+        transaction.commit().map_err(fail)
+    }
+
     fn remove(&mut self, name: &UserName) -> Result<bool> {
         self.try_remove(name).map_err(|error| self.database.error("remove the subscriber", &error))
     }
@@ -111,9 +139,11 @@ impl SubscriberTable for UserTable {
     fn list(&self, domain: Option<&str>, f: &mut dyn FnMut(Subscriber) -> ControlFlow<()>) -> Result<()> {
         let fail = |error| self.database.error("read the subscribers", &error);
         let sql = format!(
-            "SELECT {}, username, domain, datetime_created, datetime_modified FROM subscriber
-             WHERE ?1 IS NULL OR domain = ?1 ORDER BY username, domain",
-            hash_columns("")
+            "SELECT {}, s.username, s.domain, s.datetime_created, s.datetime_modified, {} FROM subscriber s
+             LEFT JOIN user_rules r ON r.username = s.username AND r.domain = s.domain
+             WHERE ?1 IS NULL OR s.domain = ?1 ORDER BY s.username, s.domain",
+            hash_columns("s."),
+            rule_columns("r.")
         );
         let mut statement = self.database.connection.prepare(&sql).map_err(fail)?;
         let mut rows = statement.query(params![domain]).map_err(fail)?;
@@ -172,5 +202,6 @@ fn read_subscriber(row: &Row<'_>) -> rusqlite::Result<Subscriber> {
         domain: row.get(first + 1)?,
         created: row.get(first + 2)?,
         modified: row.get(first + 3)?,
+        rules: read_rules(row, first + 4)?,
     })
 }

@@ -8,6 +8,7 @@
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
+use call_forwarding::Rules;
 use location::{Removals, Result, StoreError};
 use rusqlite::{Connection, ErrorCode, Row, Transaction, TransactionBehavior, params};
 use sip_auth::Credentials;
@@ -16,6 +17,7 @@ use crate::cache::UserKey;
 use crate::source::{Known, SubscriberSource};
 use crate::sqlite::database::{Database, Patience};
 use crate::sqlite::removed::{newest_change, removed_after};
+use crate::sqlite::rules::{read_rules, rule_columns};
 use crate::sqlite::subscribers::{hash_columns, read_hashes, upsert};
 use crate::user::{HASH_COLUMNS, UserName, aor, hash_password};
 
@@ -55,6 +57,7 @@ pub(crate) struct Watch {
 struct Sql {
     all: String,
     changed: String,
+    rules: String,
 }
 
 impl Watch {
@@ -64,10 +67,13 @@ impl Watch {
         let sql = Sql {
             all: format!("SELECT {columns}, s.password, s.username, s.domain FROM subscriber s"),
             changed: format!(
-                "SELECT {columns}, s.password, c.username, c.domain, c.id, s.id, c.unbound FROM subscriber_change c
+                "SELECT {columns}, s.password, c.username, c.domain, c.id, s.id, c.unbound, {} FROM subscriber_change c
                  LEFT JOIN subscriber s ON s.username = c.username AND s.domain = c.domain
-                 WHERE c.id > ?1 ORDER BY c.id LIMIT ?2"
+                 LEFT JOIN user_rules r ON r.username = c.username AND r.domain = c.domain
+                 WHERE c.id > ?1 ORDER BY c.id LIMIT ?2",
+                rule_columns("r.")
             ),
+            rules: format!("SELECT r.username, r.domain, {} FROM user_rules r", rule_columns("r.")),
         };
         let database = Database::open(dir, Patience::SERVER)?;
         Ok(Watch {
@@ -140,6 +146,7 @@ impl Watch {
                 if there.is_some() && row.get_ref(first + 5)?.as_i64().unwrap_or(0) != 0 {
                     change.unbound = Some(aor_of(row)?);
                 }
+                change.rules = read_rules(row, first + 6)?;
                 changes.push(change);
             }
         }
@@ -148,6 +155,12 @@ impl Watch {
         self.last = last;
         // Before anyone who was made anew may register: that must not be taken for older than his removal.
         self.say_applied();
+        for change in &mut changes {
+            let rules = std::mem::take(&mut change.rules);
+            if change.credentials.is_some() {
+                to.set_rules(change.key, rules);
+            }
+        }
         self.apply(to, changes);
         Ok(count)
     }
@@ -196,6 +209,7 @@ impl Watch {
                 }
             }
         }
+        self.load_rules(to, &transaction)?;
         transaction.commit()?;
         (self.unread, self.schema_version) = (false, schema_version);
         self.apply(to, clear);
@@ -203,6 +217,22 @@ impl Watch {
             keys.sort_unstable();
             to.forget_all_but(&keys);
         }
+        Ok(())
+    }
+
+    /// Reads the rules of all users.
+    fn load_rules(&self, to: &Known, transaction: &Connection) -> rusqlite::Result<()> {
+        let mut keys = Vec::new();
+        let mut statement = transaction.prepare(&self.sql.rules)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let text = |at| Ok::<_, rusqlite::Error>(row.get_ref(at)?.as_bytes().unwrap_or_default());
+            let key = to.key(text(0)?, text(1)?);
+            to.set_rules(key, read_rules(row, 2)?);
+            keys.push(key.name);
+        }
+        keys.sort_unstable();
+        to.forget_rules_of_all_but(&keys);
         Ok(())
     }
 
@@ -327,6 +357,8 @@ struct UserChange {
     unbound: Option<Vec<u8>>,
     /// The row held a clear password: its name, and the hashes to write in its place.
     clear: Option<(UserName, Credentials)>,
+    /// What it has set for calls to it; read with single users only.
+    rules: Rules,
 }
 
 /// Reads the hash columns, the password column and the name, in this order.
@@ -336,14 +368,16 @@ fn read_change(row: &Row<'_>, to: &Known, there: bool) -> rusqlite::Result<UserC
     let (user, domain) = (text(first + 1)?, text(first + 2)?);
     let key = to.key(user, domain);
     if !there {
-        return Ok(UserChange { key, credentials: None, aor: aor_of(row)?, unbound: None, clear: None });
+        let (aor, rules) = (aor_of(row)?, Rules::default());
+        return Ok(UserChange { key, credentials: None, aor, unbound: None, clear: None, rules });
     }
     let mut credentials = read_hashes(row, 0)?;
     let clear = clear_password(text(first)?, user, domain);
     if let Some((_, made)) = &clear {
         credentials = made.clone();
     }
-    Ok(UserChange { key, credentials: Some(credentials), aor: Vec::new(), unbound: None, clear })
+    let (aor, rules) = (Vec::new(), Rules::default());
+    Ok(UserChange { key, credentials: Some(credentials), aor, unbound: None, clear, rules })
 }
 
 /// The address of record of a row as [`read_change`] has it.

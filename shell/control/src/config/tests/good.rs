@@ -402,6 +402,7 @@ fn defaults_of_the_file_are_those_of_the_core() {
     same(&Proxy::default().settings(&Timers::default()), &sip_node::Proxy::default());
     same(&Trunk::default().settings(), &sip_node::Trunk::default());
     same(&Voicemail::default().settings(), &sip_node::Voicemail::default());
+    same(&Forwarding::default().settings(), &sip_node::CallForwarding::default());
     same(&Emergency::default().settings(), &sip_node::Emergency::default());
     same(&Registrar::default().settings(), &sip_registrar::Config::default());
     let workers = sip_node::OverloadRules::default().workers;

@@ -60,6 +60,13 @@ on = ["busy", "no-answer"]
 no_answer_timeout = "1500ms"
 silent_after = "2500ms"
 
+[forwarding]
+limit = 3
+ring_time = 25
+do_not_disturb = "unavailable"
+diversion = false
+history_info = false
+
 [emergency]
 targets = ["sip:192.0.2.30", "sip:psap.example.net"]
 numbers = ["112", "+112", "15"]

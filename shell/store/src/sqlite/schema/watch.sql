@@ -35,6 +35,21 @@ WHEN NEW.id IS NOT OLD.id BEGIN
     SELECT username, domain FROM subscriber WHERE id = NEW.id;
 END;
 
+-- Rules of users are read again with the user.
+CREATE TRIGGER IF NOT EXISTS user_rules_inserted AFTER INSERT ON user_rules BEGIN
+  INSERT INTO subscriber_change (username, domain) VALUES (NEW.username, NEW.domain);
+END;
+
+CREATE TRIGGER IF NOT EXISTS user_rules_deleted AFTER DELETE ON user_rules BEGIN
+  INSERT INTO subscriber_change (username, domain) VALUES (OLD.username, OLD.domain);
+END;
+
+CREATE TRIGGER IF NOT EXISTS user_rules_updated AFTER UPDATE ON user_rules BEGIN
+  INSERT INTO subscriber_change (username, domain) VALUES (OLD.username, OLD.domain);
+  INSERT INTO subscriber_change (username, domain) SELECT NEW.username, NEW.domain
+    WHERE NEW.username IS NOT OLD.username OR NEW.domain IS NOT OLD.domain;
+END;
+
 -- Bounds the log while no server runs. A server that finds a gap reads the whole table again.
 CREATE TRIGGER IF NOT EXISTS subscriber_change_bounded AFTER INSERT ON subscriber_change
 WHEN NEW.id % 1000 = 0 BEGIN
