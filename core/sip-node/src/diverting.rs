@@ -1,6 +1,6 @@
 //! A call to users who have rules for it: its present callee, and how it came there.
 
-use crate::site::Aor;
+use crate::aor::Aor;
 use call_forwarding::{Chain, Hop, Reason, Rules};
 use sip_proxy::context::Reroute;
 use std::sync::Arc;
