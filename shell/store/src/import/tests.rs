@@ -286,6 +286,8 @@ fn what_is_exported_comes_back_the_same() {
     let mut source = Subscribers::open(from.path()).unwrap();
     source.add(&UserName::parse("alice@example.com").unwrap(), "secret").unwrap();
     source.add(&UserName::parse("b,o;'b@example.com").unwrap(), "x").unwrap();
+    let rules = read_rules(["+49", "", "bob", "", "1 2", "25", "1"]).unwrap();
+    source.set_rules(&UserName::parse("alice@example.com").unwrap(), rules).unwrap();
     let mut text = Vec::new();
     assert_eq!(source.export(&mut text).unwrap(), 2);
     let mut target = Subscribers::open(to.path()).unwrap();
@@ -324,4 +326,21 @@ proptest! {
             prop_assert_eq!(subscribers.count().unwrap(), report.written);
         }
     }
+}
+
+#[test]
+fn rules_come_in_with_their_columns_and_stay_without() {
+    let temp = TempDir::new();
+    let mut subscribers = Subscribers::open(temp.path()).unwrap();
+    let alice = UserName::parse("alice@example.com").unwrap();
+    let text = "username,domain,password,forward_busy,ring_time\nalice,example.com,x,+49,25\n";
+    assert_eq!(import(&mut subscribers, text).unwrap().written, 1);
+    let wanted = read_rules(["", "+49", "", "", "", "25", ""]).unwrap();
+    assert_eq!(subscribers.rules(&alice).unwrap(), Some(wanted.clone()));
+    import(&mut subscribers, "username,domain,password\nalice,example.com,y\n").unwrap();
+    assert_eq!(subscribers.rules(&alice).unwrap(), Some(wanted));
+    import(&mut subscribers, "username,domain,password,forward_busy\nalice,example.com,y,\n").unwrap();
+    assert_eq!(subscribers.rules(&alice).unwrap(), Some(Rules::default()));
+    let report = import(&mut subscribers, "username,domain,password,ring_time\nalice,example.com,y,soon\n").unwrap();
+    assert!(report.bad_lines[0].problem.contains("ring_time"), "{:?}", report.bad_lines);
 }

@@ -459,3 +459,70 @@ fn who_is_missing_is_looked_for_when_nobody_writes() {
     looks(&mut watch);
     assert_eq!(*removed.lock().unwrap(), ["gone@example.com"]);
 }
+
+/// Where all calls of a user go, as the cache has it.
+fn always(cache: &CredentialCache, user: &str) -> Option<String> {
+    let rules = cache.rules(user.as_bytes(), b"Example.com")?;
+    rules.target(call_forwarding::When::Always).map(str::to_owned)
+}
+
+fn to(target: &str) -> Rules {
+    let mut rules = Rules::default();
+    rules.set_target(call_forwarding::When::Always, target).unwrap();
+    rules
+}
+
+#[test]
+fn rules_of_users_are_loaded_and_changes_follow() {
+    let temp = TempDir::new();
+    let mut subscribers = Subscribers::open(temp.path()).unwrap();
+    for user in ["alice", "bob"] {
+        subscribers.add(&name(&format!("{user}@example.com")), "x").unwrap();
+    }
+    assert!(subscribers.set_rules(&name("alice@example.com"), to("+49")).unwrap());
+    assert!(!subscribers.set_rules(&name("nobody@example.com"), to("+49")).unwrap());
+    let (mut watch, cache, removed) = watch(&temp);
+    assert_eq!((always(&cache, "alice"), always(&cache, "bob")), (Some("+49".into()), None));
+    subscribers.set_rules(&name("alice@example.com"), to("+50")).unwrap();
+    subscribers.set_rules(&name("bob@example.com"), to("alice")).unwrap();
+    watch.poll().unwrap();
+    assert_eq!((always(&cache, "alice"), always(&cache, "bob")), (Some("+50".into()), Some("alice".into())));
+    // Another password leaves them.
+    subscribers.add(&name("bob@example.com"), "y").unwrap();
+    subscribers.set_rules(&name("alice@example.com"), Rules::default()).unwrap();
+    watch.poll().unwrap();
+    assert_eq!((always(&cache, "alice"), always(&cache, "bob")), (None, Some("alice".into())));
+    assert!(cache.has_rules() && removed.lock().unwrap().is_empty());
+    // They go with the user, and do not come back.
+    subscribers.remove(&name("bob@example.com")).unwrap();
+    subscribers.add(&name("bob@example.com"), "z").unwrap();
+    watch.poll().unwrap();
+    assert_eq!(always(&cache, "bob"), None);
+    assert!(!cache.has_rules());
+}
+
+#[test]
+fn rules_written_by_hand_are_followed_as_far_as_they_are_right() {
+    let temp = TempDir::new();
+    let mut subscribers = Subscribers::open(temp.path()).unwrap();
+    subscribers.add(&name("alice@example.com"), "x").unwrap();
+    let (mut watch, cache, _) = watch(&temp);
+    let sql = foreign(&temp);
+    sql.execute_batch(
+        "INSERT INTO user_rules (username, domain, forward_always, forward_busy, ring_time)
+         VALUES ('alice', 'example.com', '+49', 'not this', 4711);
+         INSERT INTO user_rules (username, domain, forward_always) VALUES ('nobody', 'example.com', '+49')",
+    )
+    .unwrap();
+    watch.poll().unwrap();
+    let rules = cache.rules(b"alice", b"example.com").unwrap();
+    assert_eq!((*rules).clone(), to("+49"));
+    assert_eq!(always(&cache, "nobody"), None, "there is no such user");
+    // All is read again where changes are missing from the log.
+    sql.execute_batch("UPDATE user_rules SET forward_always = '+50'; DELETE FROM subscriber_change").unwrap();
+    watch.poll().unwrap();
+    assert_eq!(always(&cache, "alice"), Some("+50".into()));
+    sql.execute_batch("DELETE FROM user_rules; DELETE FROM subscriber_change").unwrap();
+    watch.poll().unwrap();
+    assert_eq!(always(&cache, "alice"), None);
+}
