@@ -95,8 +95,8 @@ impl Diverting {
         set.fold(Reroute::NEVER, |all, (_, reroute)| all.and(reroute))
     }
 
-    /// How long the targets of the present callee ring, milliseconds; 0: until timer C. `default`: if the call
-    /// is forwarded when nobody answers, and nothing else says when.
+    /// How long the targets of the present callee ring, milliseconds; 0: until timer C. `default`: if the
+    /// call is forwarded when nobody answers, and nothing else says when.
     pub fn ring_ms(&self, default: u32) -> u32 {
         match self.rules.ring_time() {
             Some(seconds) => u32::from(seconds) * 1_000,

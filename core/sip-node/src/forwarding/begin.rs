@@ -1,8 +1,8 @@
 //! From an admitted request to a response context with its first branches (RFC 3261 section 16.6).
 
 use super::Forwarder;
-use super::stages::{add_targets, enter};
 use super::proxied::{Edits, Proxied, Recording, Upstream};
+use super::stages::{add_targets, enter};
 use crate::admitted::Admitted;
 use crate::overload::knows;
 use crate::routing::{TargetSet, is_recorded};

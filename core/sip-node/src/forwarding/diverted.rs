@@ -48,7 +48,8 @@ impl Forwarder {
         if let Some(mut call) = p.edits.diverting.take() {
             let setup = Setup { now: step.now, flow: p.upstream.source, request, called: None };
             let before = call.chain().hops().len();
-            let plan = Diverter::new(step.router()).advance(&mut call, Some((reason_of(reason), cause)), &setup);
+            let plan =
+                Diverter::new(step.router()).advance(&mut call, Some((reason_of(reason), cause)), &setup);
             if let Plan::Forward(found) = plan {
                 enter(step, p, &call);
                 step.record_forwardings(

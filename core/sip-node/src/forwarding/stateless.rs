@@ -236,7 +236,8 @@ impl Forwarder {
         let splices = &mut *step.splices;
         edit_request(request, &outgoing, splices);
         if let Some(rules) = &target.headers {
-            let sender = Sender { source: from, role: a.caller.role, account: a.caller.account.as_ref(), forwards: false };
+            let (role, account) = (a.caller.role, a.caller.account.as_ref());
+            let sender = Sender { source: from, role, account, forwards: false };
             step.site.rules().edit(rules, &sender, request, splices);
         }
         step.out.deliver(hop, 0, delivery, |buf| splices.apply(request.bytes(), buf));

@@ -142,9 +142,7 @@ impl<'a, S: Services> Diverter<'a, S> {
         let led: Option<Trail> = call.chain().to().map(|_| call.chain().hops().into());
         let plan = match (call.chain().hops().last(), setup.called) {
             (Some(hop), _) => self.on_behalf(&hop.by, &hop.to, setup),
-            (None, Some(a)) => {
-                self.0.plan_into(&mut Vec::new(), setup.now, setup.flow, setup.request, a)
-            }
+            (None, Some(a)) => self.0.plan_into(&mut Vec::new(), setup.now, setup.flow, setup.request, a),
             (None, None) => Plan::Offline,
         };
         let mut found = Found::default();

@@ -341,6 +341,7 @@ fn rules_come_in_with_their_columns_and_stay_without() {
     assert_eq!(subscribers.rules(&alice).unwrap(), Some(wanted));
     import(&mut subscribers, "username,domain,password,forward_busy\nalice,example.com,y,\n").unwrap();
     assert_eq!(subscribers.rules(&alice).unwrap(), Some(Rules::default()));
-    let report = import(&mut subscribers, "username,domain,password,ring_time\nalice,example.com,y,soon\n").unwrap();
+    let report =
+        import(&mut subscribers, "username,domain,password,ring_time\nalice,example.com,y,soon\n").unwrap();
     assert!(report.bad_lines[0].problem.contains("ring_time"), "{:?}", report.bad_lines);
 }
