@@ -91,7 +91,7 @@ impl RuleTable {
 ///
 /// # Errors
 /// What is wrong with which column.
-pub fn read_rules(texts: [&str; RULE_COLUMNS.len()]) -> std::result::Result<Rules, String> {
+pub fn read_rules(texts: [&str; RULE_COLUMNS.len()]) -> Result<Rules, String> {
     let mut rules = Rules::default();
     let [targets @ .., also, ring_time, quiet] = texts;
     let wrong = |column: usize| {
