@@ -14,9 +14,8 @@ say() { printf 'image: %s\n' "$*" >&2; }
 
 authorities=/etc/ssl/certs/ca-certificates.crt
 [ -e "$authorities" ] || { say "there is no $authorities: apt-get install ca-certificates"; exit 1; }
-rm -rf "$out/root"
-mkdir -p "$out/root"/{usr/bin,etc/strowger,etc/ssl/certs,tmp}
-install -d -m 0700 "$out/root/var/lib/strowger"
+rm -rf "$out/root" "$out/root.tar"
+mkdir -p "$out/root"/{usr/bin,etc/strowger,etc/ssl/certs,tmp,var/lib/strowger}
 cp deploy/image/Containerfile "$out/"
 # Without debugging symbols; the built program keeps them.
 strip -o "$out/root/usr/bin/strowger" "$program"
@@ -28,8 +27,11 @@ cp deploy/packaged.toml "$out/root/etc/strowger/strowger.toml"
 printf 'root:x:0:0::/:/\nstrowger:x:5060:5060::/var/lib/strowger:/\n' >"$out/root/etc/passwd"
 printf 'root:x:0:\nstrowger:x:5060:\n' >"$out/root/etc/group"
 printf 'hosts: files dns\n' >"$out/root/etc/nsswitch.conf"
-if [ "$(id -u)" = 0 ]; then chown -R 5060:5060 "$out/root/var/lib/strowger"; else chmod 0777 "$out/root/var/lib/strowger"; fi
-chmod 1777 "$out/root/tmp"
+# An archive has owners and modes, also where neither root nor the builder of images would set them.
+data=./var/lib/strowger
+tar -C "$out/root" --owner=0 --group=0 --mode=u=rwX,go=rX --exclude="$data" --exclude=./tmp -cf "$out/root.tar" .
+tar -C "$out/root" --owner=0 --group=0 --mode=1777 -rf "$out/root.tar" ./tmp
+tar -C "$out/root" --owner=5060 --group=5060 --mode=0700 -rf "$out/root.tar" "$data"
 
 for builder in docker podman buildah; do
     command -v "$builder" >/dev/null && "$builder" info >/dev/null 2>&1 || continue

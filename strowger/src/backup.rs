@@ -6,11 +6,13 @@ use crate::{fail, file};
 use control::config::Overrides;
 use control::say;
 use serving::absolute;
-use std::fs::{self, OpenOptions};
-use std::io;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread;
 
 /// The data directory that the options mean.
 fn data_dir(data: &DataDir) -> Result<PathBuf, ExitCode> {
@@ -25,7 +27,7 @@ pub fn write(file: &Path, data: &DataDir) -> ExitCode {
         Err(code) => return code,
     };
     let written = match file.to_str() {
-        Some("-") => store::backup(&dir, io::stdout().lock(), file).map_err(|error| error.to_string()),
+        Some("-") => copy_as_owner(file, &dir, io::stdout()),
         _ => whole(file, &dir),
     };
     match written {
@@ -36,6 +38,21 @@ pub fn write(file: &Path, data: &DataDir) -> ExitCode {
         }
         Err(error) => fail(&error),
     }
+}
+
+/// Copies `dir` into `output` as the user who owns `dir`: root must not follow links that this user makes
+/// there.
+fn copy_as_owner(file: &Path, dir: &Path, output: impl Write + Send) -> Result<u64, String> {
+    let copy = || {
+        become_owner(dir).map_err(|error| no_owner(dir, &error))?;
+        store::backup(dir, output, file).map_err(|error| error.to_string())
+    };
+    // Only this thread becomes that user; what it opened before stays open.
+    thread::scope(|scope| scope.spawn(copy).join()).unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+fn no_owner(dir: &Path, error: &io::Error) -> String {
+    format!("cannot become the owner of {}: {error}; run this as that user", dir.display())
 }
 
 /// Writes under another name, so that an earlier copy of this name stays if this one fails.
@@ -49,16 +66,20 @@ fn whole(file: &Path, dir: &Path) -> Result<u64, String> {
             file.display()
         )
     };
-    let output = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&part)
-        .map_err(problem)?;
-    let written = store::backup(dir, &output, file).map_err(|error| error.to_string()).and_then(|count| {
-        output.sync_all().and_then(|()| fs::rename(&part, file)).map_err(problem).map(|()| count)
-    });
+    // One that is there may be another user's, or a link.
+    match fs::remove_file(&part) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(problem(error)),
+        _ => {}
+    }
+    let output = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part).map_err(problem)?;
+    let named = || {
+        output.sync_all()?;
+        fs::rename(&part, file)?;
+        File::open(file.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new(".")))?
+            .sync_all()
+    };
+    let written =
+        copy_as_owner(file, dir, &output).and_then(|count| named().map_err(problem).map(|()| count));
     if written.is_err() {
         let _ = fs::remove_file(&part);
     }
@@ -82,9 +103,7 @@ pub fn read(file: &Path, data: &DataDir, replace: bool) -> ExitCode {
         }
     };
     let restored = become_owner(&dir)
-        .map_err(|error| {
-            format!("cannot become the owner of {}: {error}; run this as that user", dir.display())
-        })
+        .map_err(|error| no_owner(&dir, &error))
         .and_then(|()| store::restore(&dir, input, file, replace).map_err(|error| error.to_string()));
     match restored {
         Ok(restored) => {

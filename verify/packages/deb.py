@@ -192,6 +192,14 @@ def main():
         machine.run('strowger', 'restore', '/root/copy.tar.gz', '--data-dir', '/root/restored')
         must('bob@example.com' in machine.run('strowger', 'user', 'list', '--data-dir', '/root/restored'), 'the copy has no bob')
         machine.run('rm', '-r', '/root/copy.tar.gz', '/root/restored')
+        # Root copies as the user of the service: a link to a file that this user cannot read is not followed.
+        secret, aside = DATA + '/secret', DATA + '/secret.aside'
+        machine.run('mv', secret, aside)
+        machine.run('ln', '-s', '/etc/shadow', secret)
+        said = machine.run('strowger', 'backup', '/root/copy.tar.gz', check=False)
+        must('Permission denied' in said, 'a backup with a link to /etc/shadow said', said)
+        must(not os.path.exists(machine.path('/root/copy.tar.gz')), 'there is a copy of /etc/shadow')
+        machine.run('mv', aside, secret)
         # An upgrade keeps what the operator changed and what the server stored.
         with open(machine.path(CONFIGURATION), 'a') as out:
             out.write('domains = ["example.com"]\n')

@@ -20,6 +20,7 @@ use crate::args::{
     CompareArgs, ExperimentArgs, LabCommand, LabServer, Output, PlanArgs, ReportArgs, RunArgs,
 };
 use crate::associations::{NO_SCTP, kernel_has_sctp};
+use crate::programs::located;
 use crate::serve::{self, Role};
 use crate::session::{self, Asked, Work};
 use crate::{emulated, history, leftovers, lock, network, relay, reproduce, sink};
@@ -163,10 +164,33 @@ fn plan(args: &PlanArgs) -> Result<u8, String> {
     if args.output == Output::Text && needs_sctp(&experiment) && !kernel_has_sctp() {
         say::out(format_args!("\nIt cannot be run here: {NO_SCTP}\n"));
     }
+    if let Some(missing) = missing_programs(&experiment).filter(|_| args.output == Output::Text) {
+        say::out(format_args!("\nIt cannot be run here:\n{missing}\n"));
+    }
     if args.show_origin {
         say::out(format_args!("\n{}", experiment.settings_text()));
     }
     Ok(0)
+}
+
+/// The programs that an experiment names and that are not here, each with where it is named. Nothing if there
+/// are none.
+fn missing_programs(experiment: &Experiment) -> Option<String> {
+    let systems = experiment.setups().iter().flat_map(|setup| &setup.systems);
+    let named: BTreeMap<&String, PathBuf> =
+        systems.filter_map(|(name, system)| Some((name, located(system.binary.as_deref()?)))).collect();
+    let missing = named.iter().filter(|(_, program)| !program.is_file());
+    let lines = missing.map(|(name, program)| {
+        let key = format!("system.{name}.binary");
+        let origin = experiment.settings().iter().find(|setting| setting.key == key);
+        let place = origin.map(|setting| format!("{}: ", setting.origin)).unwrap_or_default();
+        format!(
+            "{place}there is no file {}: build it, or correct `binary` of [system.{name}]",
+            program.display()
+        )
+    });
+    let lines: Vec<String> = lines.collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
 /// Whether a system has sockets of SCTP.
@@ -217,6 +241,9 @@ fn run_experiment(args: &RunArgs) -> Result<u8, String> {
     let plan = experiment.plan().map_err(lines)?;
     if needs_sctp(&experiment) && !kernel_has_sctp() {
         return Err(format!("{}: {NO_SCTP}", args.experiment.file.display()));
+    }
+    if let Some(missing) = missing_programs(&experiment) {
+        return Err(missing);
     }
     possible(&experiment)?;
     let out = args.out.clone().unwrap_or_else(|| folder_of(&args.experiment.file));

@@ -66,7 +66,11 @@ pub fn screen(record: &mut RunRecord, seen: &Seen<'_>, tolerance: &Tolerance) {
         other if other.is_of_system() => 3,
         _ => 2,
     });
-    record.screened.of_system = ended || seen.is_gone || found.iter().any(|fact| fact.is_of_system());
+    // Beside a late generator nobody can tell why calls failed.
+    let is_late =
+        found.iter().any(|fact| matches!(fact, Fact::GeneratorVoid { .. } | Fact::GeneratorLate { .. }));
+    let is_of_system = !is_late && found.iter().any(|fact| fact.is_of_system());
+    record.screened.of_system = ended || seen.is_gone || is_of_system;
     let mut void = Vec::new();
     for fact in found {
         match only(fact).as_slice() {
@@ -221,6 +225,19 @@ mod tests {
         let mut record = RunRecord { load: record.load, ..RunRecord::default() };
         screen(&mut record, &seen(""), &Tolerance { errors: 0.09, ..Tolerance::default() });
         assert!(record.counts_for(Measure::CpuPerCall));
+    }
+
+    #[test]
+    fn failures_beside_a_late_generator_are_not_the_systems() {
+        let mut record = RunRecord::default();
+        for (key, value) in [("calls.begun", 100.0), ("calls.failed", 9.0)] {
+            let (key, value) = (key.to_owned(), Some(value));
+            record.load.metrics.push(MetricRow { key, value, ..MetricRow::default() });
+        }
+        record.load.verdict.word = "VOID".to_owned();
+        record.load.verdict.why = vec!["lateness 12 ms".to_owned()];
+        screen(&mut record, &seen(""), &Tolerance::default());
+        assert!(!record.screened.of_system, "{:?}", record.screened);
     }
 
     #[test]

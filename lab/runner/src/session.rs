@@ -145,6 +145,12 @@ pub fn run(
             }
         }
         let block_ends = runs.peek().is_none_or(|(_, next)| next.block() != run.block());
+        if block_ends && run.block() == 1 && done.values().all(|done| !done.record.screened.void.is_empty()) {
+            tell(
+                "every run of the first block is void: stop other programs on this machine or lower the rate; Ctrl-C ends \
+                 the experiment",
+            );
+        }
         if block_ends && ending(work, &done).is_some_and(|look| !look.last) {
             tell("all claims are decided: no further block");
             break;
@@ -171,6 +177,7 @@ fn concluded(work: &Work, done: &BTreeMap<String, Done>) -> Outcome {
         let mut outcome = judged(work, done, look);
         outcome.looks = looks(work, look.blocks);
         outcome.notes.extend(extended(work));
+        outcome.notes.extend(after_void(&outcome));
         return outcome;
     }
     let blocks = done.values().map(|done| done.record.run.block).max().unwrap_or(0);
@@ -185,6 +192,18 @@ fn concluded(work: &Work, done: &BTreeMap<String, Done>) -> Outcome {
     outcome.reason = format!("stopped before its end; until then {}: {}", outcome.verdict, outcome.reason);
     outcome.verdict = "STOPPED".to_owned();
     outcome
+}
+
+/// What to do where too few runs count. The same command keeps void runs.
+fn after_void(outcome: &Outcome) -> Option<String> {
+    let void = outcome.runs.iter().filter(|run| !run.void.is_empty()).count();
+    (outcome.verdict == "VOID" && void > 0).then(|| {
+        format!(
+            "{void} of {} runs are void and stay so: for new ones, run it with another --out; for more blocks, with \
+             --set repetitions=N",
+            outcome.runs.len()
+        )
+    })
 }
 
 /// Blocks of the plan that are there without a gap.

@@ -238,7 +238,7 @@ fn unsteady_runs_biased_controls_and_failing_systems_are_named() {
     let note = |words: &str| found.notes.iter().any(|note| note.contains(words));
     assert!(note("3 of 36 runs were never steady before their measurement: "), "{:?}", found.notes);
     assert!(note("cpu/call of A: the same build differs from itself by"), "{:?}", found.notes);
-    assert!(note("3 of 12 runs of B are void by its own fault"), "{:?}", found.notes);
+    assert!(note("3 of 12 runs of B are void because it failed calls or ended"), "{:?}", found.notes);
     let unsteady = found.runs.iter().filter(|run| run.steady == Some(false));
     assert!(unsteady.clone().count() == 3 && unsteady.clone().all(|run| run.block == 3));
     let spread = found.controls.iter().find(|control| control.quantity == "cpu/call");

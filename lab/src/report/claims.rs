@@ -70,12 +70,14 @@ pub(super) fn why(claim: &ClaimOutcome) -> String {
         }
         out.push_str(&text);
     };
-    add(super::words::count(claim.blocks, "block"));
+    if claim.interval.is_some() {
+        add(super::words::count(claim.blocks, "block"));
+    }
     if claim.floor_percent.is_some() {
         add(format!("the least difference that may be claimed is {}", percent(claim.floor_percent)));
     }
     if let Some(more) = claim.more {
-        add(format!("about {more} more may decide"));
+        add(format!("about {more} more blocks may decide"));
     }
     out
 }
@@ -92,7 +94,7 @@ pub(super) fn controls(p: &mut Page, outcome: &Outcome) {
     if outcome.controls.is_empty() {
         p.element(
             "p",
-            "No system was measured twice in a block, so nothing says which difference the machine shows by itself.",
+            "No block counts in which a system ran twice, so the noise of the machine is not known.",
         );
         return;
     }

@@ -48,13 +48,26 @@ pub(super) fn wrong(
     counters(p, combinations);
     flows(p, records);
     if p.out.len() == before {
-        p.element("p", "Nothing: every run counts, no call failed, and no run has a note.");
+        p.element(
+            "p",
+            match records.is_empty() {
+                true => "There are no runs.",
+                false => "Nothing: every run counts, no call failed, and no run has a note.",
+            },
+        );
     }
 }
 
 /// The same words with other numbers are one reason.
 fn say(all: &mut Said, text: &str, run: &str) {
-    let key: String = short(text).chars().map(|c| if c.is_ascii_digit() { '#' } else { c }).collect();
+    let mut key = String::new();
+    for part in short(text).split_inclusive(|c: char| !c.is_ascii_digit() && c != '.') {
+        let number = part.trim_end_matches(|c: char| !c.is_ascii_digit() && c != '.');
+        if !number.is_empty() {
+            key.push('#');
+        }
+        key.push_str(&part[number.len()..]);
+    }
     let entry = all.entry(key).or_insert_with(|| (0, format!("{}\n{}", short(text), short(run))));
     entry.0 += 1;
 }

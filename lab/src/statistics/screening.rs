@@ -224,8 +224,8 @@ pub fn unequal(systems: &[Failures]) -> Option<String> {
     let best = systems.iter().min_by(|a, b| share(a).total_cmp(&share(b)))?;
     (share(&worst) > 0.1 && share(&worst) > 2.0 * share(&best)).then(|| {
         format!(
-            "{} of {} runs of {worst_name} are void by its own fault, and {} of {} of {}: the valid runs favour \
-             {worst_name}",
+            "{} of {} runs of {worst_name} are void because it failed calls or ended, and {} of {} of {}: the runs of \
+             {worst_name} that count are its better ones",
             worst.void,
             worst.runs,
             best.void,
@@ -329,7 +329,8 @@ mod tests {
         let found = unequal(&[of("old", 0), of("new", 3)]).unwrap();
         assert_eq!(
             found,
-            "3 of 10 runs of new are void by its own fault, and 0 of 10 of old: the valid runs favour new"
+            "3 of 10 runs of new are void because it failed calls or ended, and 0 of 10 of old: the runs of new that \
+             count are its better ones"
         );
         assert_eq!(unequal(&[of("old", 2), of("new", 3)]), None);
         assert_eq!(unequal(&[]), None);

@@ -136,7 +136,10 @@ impl Book {
         let _ = fs::remove_file(&new);
         let mut file = regular_file::append(&new)?;
         file.write_all(&bytes)?;
+        // Calls that are open are in this file only: it must be on the disk before the one before it goes.
+        file.sync_data()?;
         fs::rename(&new, &at)?;
+        File::open(folder)?.sync_all()?;
         let (folder, size, outputs) = (folder.to_owned(), bytes.len() as u64, outputs.to_owned());
         Ok(Book { folder, number, file, size, records: 0, began: size, outputs })
     }

@@ -131,7 +131,7 @@ impl Poster {
                     self.counts.refused.fetch_add(1, Ordering::Relaxed);
                     self.counts.unsent.store(true, Ordering::Relaxed);
                     if !std::mem::replace(&mut self.troubled, true) {
-                        log_events::records::call_records_unsent(&self.url, &why);
+                        log_events::records::call_records_unsent(without_query(&self.url), &why);
                     }
                     let pause = again;
                     again = (2 * again).min(AGAIN_MOST);
@@ -172,7 +172,7 @@ impl Poster {
                 self.counts.sent.fetch_add(records as u64, Ordering::Relaxed);
                 self.counts.unsent.store(false, Ordering::Relaxed);
                 if std::mem::replace(&mut self.troubled, false) {
-                    log_events::records::call_records_sent_again(&self.url);
+                    log_events::records::call_records_sent_again(without_query(&self.url));
                 }
                 (self.lines, self.row) = ((2 * self.lines).min(LINES), 0);
                 self.advance(batch.len())?;
@@ -285,6 +285,11 @@ fn agent(url: &str) -> io::Result<ureq::Agent> {
         config = config.tls_config(tls);
     }
     Ok(config.build().into())
+}
+
+/// A URL as logs show it: its query may hold a key.
+pub fn without_query(url: &str) -> &str {
+    url.split_once(['?', '#']).map_or(url, |(place, _)| place)
 }
 
 #[cfg(test)]

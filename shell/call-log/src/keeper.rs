@@ -205,17 +205,16 @@ fn rings(
             Some(position) => reader.release(*position),
             None => {}
         }
-        // After a power cut a ring may hold bytes that are no events.
-        let mut waiting = Vec::new();
-        reader.read(reader.position(), TAKEN, &mut waiting);
-        if whole_frames(&waiting) == 0 {
-            reader.release(u64::MAX);
-        }
+        // After a power cut a ring may hold bytes that are no events: some of its pages are on the disk.
+        let (position, mut waiting) = (reader.position(), Vec::new());
+        let end = reader.read(position, usize::MAX, &mut waiting);
+        let whole = position + whole_frames(&waiting) as u64;
+        let gap = (whole < end).then_some((whole, end));
         if number < options.workers {
             writers.push(writer);
         }
         let left = (number >= options.workers).then_some(path);
-        rings.push(Ring { number, reader, left });
+        rings.push(Ring { number, reader, left, gap });
     }
     Ok((rings, writers))
 }
@@ -238,6 +237,8 @@ struct Ring {
     reader: Reader,
     /// The file of a worker that there is no more.
     left: Option<PathBuf>,
+    /// From where to where there are no events.
+    gap: Option<(u64, u64)>,
 }
 
 /// The names of outputs in the book.
@@ -324,9 +325,19 @@ impl Keeper {
 
     /// Takes events from a ring into book and ledger. Whether there were any.
     fn take(&mut self, at: usize) -> io::Result<bool> {
-        let Some(ring) = self.rings.get(at) else { return Ok(false) };
+        let Some(ring) = self.rings.get_mut(at) else { return Ok(false) };
         let (from, mut bytes) = (ring.reader.position(), Vec::new());
-        ring.reader.read(from, TAKEN, &mut bytes);
+        let most = match ring.gap {
+            Some((gap, end)) if gap == from => {
+                ring.reader.release(end);
+                ring.gap = None;
+                self.shared.counts.lost.fetch_add(1, Ordering::Relaxed);
+                return Ok(true);
+            }
+            Some((gap, _)) => usize::try_from(gap - from).unwrap_or(TAKEN).min(TAKEN),
+            None => TAKEN,
+        };
+        ring.reader.read(from, most, &mut bytes);
         bytes.truncate(whole_frames(&bytes));
         if bytes.is_empty() {
             if let Some(path) = &ring.left {

@@ -28,7 +28,7 @@ mod teller;
 
 pub use clock::Sources;
 pub use counts::Counts;
-pub use http::HttpOptions;
+pub use http::{HttpOptions, without_query};
 pub use keeper::{CallLog, Options, RING_BYTES, Remote};
 pub use line::Format;
 pub use output::{FileOptions, Rotation};

@@ -42,8 +42,13 @@ pub fn backup(dir: &Path, output: impl Write, name: &Path) -> Result<u64> {
     archive.mode(tar::HeaderMode::Deterministic);
     archive.append_path_with_name(&draft.path, DATABASE_FILE).map_err(fail)?;
     let secret = dir.join(SECRET_FILE);
-    match fs::metadata(&secret) {
-        Ok(_) => archive.append_path_with_name(&secret, SECRET_FILE).map_err(fail)?,
+    match regular_file::read(&secret, MOST_SECRET) {
+        Ok(bytes) => {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(bytes.len() as u64);
+            header.set_mode(0o600);
+            archive.append_data(&mut header, SECRET_FILE, &bytes[..]).map_err(fail)?;
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(StoreError::io(&secret, "read it", &error)),
     }

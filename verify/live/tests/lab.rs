@@ -241,6 +241,20 @@ fn errors_of_an_experiment_are_all_said_with_their_places() {
 }
 
 #[test]
+fn program_that_is_not_there_is_named_before_the_first_run() {
+    let (file, out) =
+        experiment("missing", &short("[system.A]\n[system.B]\nbinary = \"/no/such/program\"\n"));
+    let done = lab(&["run", SHARED, "--out"], &[&out, &file]);
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(2), "{said}");
+    assert!(said.contains("experiment.toml:7:") && said.contains("`binary` of [system.B]"), "{said}");
+    assert!(!out.exists(), "there is a folder without a run");
+    let planned = lab(&["plan"], &[&file]);
+    let said = String::from_utf8_lossy(&planned.stdout);
+    assert!(planned.status.success() && said.contains("It cannot be run here"), "{said}");
+}
+
+#[test]
 fn server_that_is_killed_and_comes_back_is_no_void_run() {
     // Calls that the kill ends are not waited for.
     let hasty = CALM.replace("options = [", "options = [\"--nd\", \"--recv-timeout\", \"2000\", ");

@@ -283,6 +283,30 @@ fn ring_that_is_made_anew_is_read_from_its_beginning() {
 }
 
 #[test]
+fn bytes_that_are_no_events_do_not_hold_up_the_next_ones() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = options(folder.path(), 1);
+    let (log, _) = CallLog::start(&options).expect("it starts");
+    log.close();
+    // After a power cut: a page with events is on the disk, the next one is not.
+    let (mut writer, ..) = ring::open(&folder.path().join("records/ring.0"), 1).expect("the ring");
+    let what = What::Ended(Ended { by: Party::Caller, dialog: 2, ago: 0 });
+    let mut bytes = Vec::new();
+    let event = call_records::Event { name: CallName::NONE, at: now(), ahead: 0, what };
+    call_records::frame::write(&event, &mut bytes);
+    bytes.extend([0; 4_096]);
+    assert!(writer.append(&bytes));
+    drop(writer);
+    let (log, mut tellers) = CallLog::start(&options).expect("it starts");
+    begin(&mut tellers[0], 1);
+    answer(&mut tellers[0], 1);
+    end(&mut tellers[0], 1);
+    until("the call is written", || log.counts().records() == 1);
+    assert!(log.counts().lost() > 0);
+    log.close();
+}
+
+#[test]
 fn times_of_a_call_are_those_of_a_clock_that_nobody_sets() {
     fn ahead() -> u64 {
         now() + 3_600_000_000

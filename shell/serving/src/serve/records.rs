@@ -6,6 +6,7 @@ use crate::memory::Room;
 use crate::startup::Failure;
 use call_log::{
     CallLog, Counts, FileOptions, Format, HttpOptions, Options, RING_BYTES, Rotation, Sources, Teller,
+    without_query,
 };
 use call_records::Limits;
 use control::config::{Config, RecordFormat};
@@ -66,7 +67,8 @@ pub(super) fn start(
     };
     let (log, tellers) = CallLog::start(&options)?;
     let file = options.file.as_ref().map(|file| file.path.display().to_string());
-    let places: Vec<String> = file.into_iter().chain(records.url.clone()).collect();
+    let places: Vec<String> =
+        file.into_iter().chain(records.url.as_deref().map(|url| without_query(url).to_owned())).collect();
     log_events::records::call_records_kept(&places.join(" "), log.counts().open());
     Ok((Some(log), tellers.into_iter().map(Some).collect()))
 }

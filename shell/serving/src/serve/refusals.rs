@@ -17,6 +17,7 @@ const OF_ONE_SOURCE: u16 = 100;
 const TEXT: usize = 96;
 
 /// One refusal, or the last of several of one source.
+#[derive(Clone)]
 struct Kept {
     at: Time,
     source: IpAddr,
@@ -94,8 +95,9 @@ impl Refusals {
     pub fn list(&self, now: Time, filter: &RefusedFilter, most: usize) -> Vec<RefusedRequest> {
         let mut found = Vec::new();
         for (worker, ring) in self.rings.iter().enumerate() {
-            let ring = lock(ring);
-            found.extend(ring.kept.iter().filter_map(|kept| {
+            // The worker must not wait for the comparison of texts.
+            let copy = lock(ring).kept.clone();
+            found.extend(copy.iter().filter_map(|kept| {
                 let about = String::from_utf8_lossy(&kept.about[..usize::from(kept.length)]);
                 let ago = now.since(kept.at);
                 filter
