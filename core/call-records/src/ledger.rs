@@ -2,10 +2,10 @@
 
 mod refusals;
 
-use crate::event::{Answered, Began, Event, Failed, NO_BRANCH, NO_DIALOG, Party, Tried, What};
+use crate::event::{Answered, Began, Ended, Event, Failed, NO_BRANCH, NO_DIALOG, Party, Tried, What};
 use crate::name::CallName;
 use crate::record::{Callee, Record, Source, TARGETS_MAX};
-use crate::session::{GRACE, Session, Sessions};
+use crate::session::{GRACE, SESSION_MAX, Session, Sessions};
 use core::time::Duration;
 use refusals::Refusals;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -36,10 +36,13 @@ pub struct Limits {
     /// Time after the answer, or after the last that was heard of the call, after which a call without
     /// session timer is closed whose end nobody has seen. `None`: never.
     pub session: Option<Duration>,
-    /// How long a call that has failed may still be answered if a callee was given up: until its server
-    /// transaction and those of its branches are over (RFC 3261 section 16.7 step 5). For as long a repeated
-    /// INVITE belongs to its call.
+    /// How long a call that has failed may still be answered if a callee was given up: until the transactions
+    /// of its branches are over (RFC 3261 section 16.7 step 5). A CANCEL that waits for a provisional
+    /// response gives them twice 64*T1 (sections 9.1 and 17.1.1.2).
     pub late: Duration,
+    /// How long an INVITE that is repeated belongs to its call, and is the one that was refused: until its
+    /// server transaction is over, 64*T1.
+    pub repeated: Duration,
 }
 
 impl Limits {
@@ -59,6 +62,8 @@ struct Open {
     ways: Vec<(u16, Vec<u8>)>,
     /// Dialogs that were answered and not ended.
     dialogs: Vec<u64>,
+    /// The last ones that have ended: their 2xx may come again.
+    ended: Vec<u64>,
     /// Their session timers.
     sessions: Sessions,
     /// When it is lost: its entry in `Ledger::timed`.
@@ -135,12 +140,13 @@ impl Ledger {
         let live = || self.queue.iter().filter_map(|(_, id)| Some((*id, self.open.get(id)?)));
         let owns = |id: u64, open: &Open| self.names.get(&open.record.name) == Some(&id);
         // A name is of the call that is told last with it.
+        let is_over = |dialog: u64| !self.dialogs.contains_key(&dialog);
         for (_, open) in live().filter(|(id, open)| !owns(*id, open)) {
-            open.events(each);
+            open.events(is_over, each);
             let (name, at, ahead) = (open.record.name, open.heard, open.ahead);
             each(&Event { name, at, ahead, what: What::Detached });
         }
-        live().filter(|(id, open)| owns(*id, open)).for_each(|(_, open)| open.events(each));
+        live().filter(|(id, open)| owns(*id, open)).for_each(|(_, open)| open.events(is_over, each));
     }
 
     /// Whether [`Ledger::expire`] would close a call at `now`, or look at one.
@@ -191,7 +197,7 @@ impl Ledger {
         match what {
             What::Began(began) => self.begin(name, (at, ahead), &began, done),
             What::Refused(began, status) => {
-                let kept = micros(self.limits.late);
+                let kept = micros(self.limits.repeated);
                 if self.refusals.is_new(name, at, kept) {
                     let record =
                         Record { status, ended_by: Party::Server, ..fresh(name, at, Source::of(&began)) };
@@ -296,6 +302,7 @@ impl Ledger {
 
     /// A session timer was set, or taken away.
     fn refresh(&mut self, session: Session) {
+        let session = Session { seconds: session.seconds.min(SESSION_MAX), ..session };
         // A dialog that is not answered yet gets its session timer with the answer.
         let Some(id) = self.of_dialog(session.dialog) else { return };
         if let Some(open) = self.open.get_mut(&id) {
@@ -333,6 +340,7 @@ impl Ledger {
         self.dialogs.remove(&dialog);
         let Some(open) = self.open.get_mut(&id) else { return };
         open.dialogs.retain(|other| *other != dialog);
+        open.note_ended(dialog);
         open.sessions.remove(dialog);
         open.record.ended_by = by;
         open.heard = open.heard.max(at);
@@ -350,7 +358,7 @@ impl Ledger {
             if let Some(failed) = open.failed {
                 // The caller tries again.
                 self.close(id, failed, done);
-            } else if open.is_repeated(at, &source, self.limits.late) {
+            } else if open.is_repeated(at, &source, self.limits.repeated) {
                 open.record.joined = open.record.joined.saturating_add(1);
                 return;
             }
@@ -377,6 +385,7 @@ impl Ledger {
             ahead,
             ways: Vec::new(),
             dialogs: Vec::new(),
+            ended: Vec::new(),
             sessions: Sessions::default(),
             due: None,
             within,
@@ -506,14 +515,24 @@ impl Open {
             }
             self.bytes += record.callee.length();
         }
-        let new = self.dialogs.len() < DIALOGS_MAX && !self.dialogs.contains(&answered.dialog);
+        let known = self.dialogs.contains(&answered.dialog) || self.ended.contains(&answered.dialog);
+        let new = self.dialogs.len() < DIALOGS_MAX && !known;
         if new {
             self.dialogs.push(answered.dialog);
         }
         new.then_some(answered.dialog)
     }
 
-    fn events(&self, each: &mut dyn FnMut(&Event<'_>)) {
+    /// Keeps a dialog in mind that has ended.
+    fn note_ended(&mut self, dialog: u64) {
+        if self.ended.len() >= DIALOGS_MAX {
+            self.ended.remove(0);
+        }
+        self.ended.push(dialog);
+    }
+
+    /// Tells of the call. `is_over`: whether no call has this dialog.
+    fn events(&self, is_over: impl Fn(u64) -> bool, each: &mut dyn FnMut(&Event<'_>)) {
         let record = &self.record;
         let mut say =
             |at: u64, what: What<'_>| each(&Event { name: record.name, at, ahead: self.ahead, what });
@@ -533,11 +552,18 @@ impl Open {
             say(at, What::Rang);
         }
         if let Some(at) = record.answered {
-            // Only the first one says who has answered.
             let none = Callee::default();
-            let callees = std::iter::once(&record.callee).chain(std::iter::repeat(&none));
-            for (dialog, callee) in self.dialogs.iter().zip(callees) {
-                say(at, What::Answered(callee.answered(record.status, *dialog)));
+            let mut dialogs = self.dialogs.iter();
+            // The first one says who has answered, and keeps the call open until the ended ones are told.
+            if let Some(dialog) = dialogs.next() {
+                say(at, What::Answered(record.callee.answered(record.status, *dialog)));
+            }
+            for dialog in self.ended.iter().copied().filter(|dialog| is_over(*dialog)) {
+                say(at, What::Answered(none.answered(record.status, dialog)));
+                say(at, What::Ended(Ended { by: record.ended_by, dialog, ago: 0 }));
+            }
+            for dialog in dialogs {
+                say(at, What::Answered(none.answered(record.status, *dialog)));
             }
         }
         for Session { dialog, at, seconds } in self.sessions.all() {

@@ -22,3 +22,4 @@ pub use event::{
 pub use ledger::{Ledger, Limits};
 pub use name::{CallName, Invite, Namer};
 pub use record::{Callee, Record, Source};
+pub use session::SESSION_MAX;

@@ -6,6 +6,10 @@ use core::time::Duration;
 /// last moment, and its response repeated for 64*T1 (RFC 3261 section 13.3.1.4).
 pub(crate) const GRACE: Duration = Duration::from_secs(32);
 
+/// The longest session interval that counts, seconds: the longest that a proxy here asks for. A longer one of
+/// a callee would keep a call open for ever whose end was not seen.
+pub const SESSION_MAX: u32 = 65_535;
+
 /// The session interval of a dialog.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Session {

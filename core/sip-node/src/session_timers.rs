@@ -8,7 +8,7 @@ use crate::emergency::is_urgent;
 use crate::records::Recorded;
 use crate::services::Services;
 use crate::step::Step;
-use call_records::{CallName, What};
+use call_records::{CallName, SESSION_MAX, What};
 use core::net::SocketAddr;
 use sip_message::{Message, Method, push_u64};
 use sip_proxy::session_timer::{Asked, Decision, Policy, agreed, missing, refreshes};
@@ -112,5 +112,5 @@ impl<S: Services> Step<'_, S> {
 
 /// The session interval of a 2xx, seconds; 0: none. `confirmed`: what was added to it, or 0.
 fn interval(response: &Message<'_>, confirmed: u16) -> u32 {
-    if confirmed > 0 { confirmed.into() } else { agreed(response).unwrap_or(0) }
+    if confirmed > 0 { confirmed.into() } else { agreed(response).unwrap_or(0).min(SESSION_MAX) }
 }

@@ -307,7 +307,8 @@ fn block(kind: u8, (ring, number): (u16, u64), content: &[u8], out: &mut Vec<u8>
 fn limits_bytes(limits: Limits) -> Vec<u8> {
     let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     let session = limits.session.map_or(u64::MAX, micros);
-    let numbers = [limits.calls as u64, micros(limits.setup), session, micros(limits.late)];
+    let (late, repeated) = (micros(limits.late), micros(limits.repeated));
+    let numbers = [limits.calls as u64, micros(limits.setup), session, late, repeated];
     numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
@@ -316,12 +317,16 @@ fn limits_of(bytes: &[u8]) -> Option<Limits> {
     let (setup, rest) = rest.split_first_chunk::<8>()?;
     let (session, rest) = rest.split_first_chunk::<8>()?;
     let session = u64::from_le_bytes(*session);
-    let late = rest.first_chunk::<8>().map(|late| Duration::from_micros(u64::from_le_bytes(*late)));
+    // Older versions have written less.
+    let mut times =
+        rest.as_chunks::<8>().0.iter().map(|time| Duration::from_micros(u64::from_le_bytes(*time)));
+    let late = times.next().unwrap_or(LATE);
     Some(Limits {
         calls: usize::try_from(u64::from_le_bytes(*calls)).unwrap_or(usize::MAX),
         setup: Duration::from_micros(u64::from_le_bytes(*setup)),
         session: (session != u64::MAX).then(|| Duration::from_micros(session)),
-        late: late.unwrap_or(LATE),
+        late,
+        repeated: times.next().unwrap_or(late),
     })
 }
 

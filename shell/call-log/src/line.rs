@@ -223,7 +223,7 @@ pub(crate) mod tests {
     /// A record of a call that was answered.
     pub fn record(number: u64) -> Record {
         let (setup, late) = (Duration::from_secs(9), Duration::from_secs(1));
-        let limits = Limits { calls: 9, setup, session: None, late };
+        let limits = Limits { calls: 9, setup, session: None, late, repeated: late };
         let (mut ledger, mut done) = (Ledger::new(limits), Vec::new());
         let began = Began {
             call_id: b"a\"b,\xff",

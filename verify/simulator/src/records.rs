@@ -15,7 +15,8 @@ const LIMITS: Limits = Limits {
     calls: 100_000,
     setup: Duration::from_secs(900),
     session: Some(Duration::from_secs(24 * 3_600)),
-    late: Duration::from_secs(40),
+    late: Duration::from_secs(72),
+    repeated: Duration::from_secs(40),
 };
 
 /// What one server has recorded.

@@ -1,12 +1,12 @@
 use super::*;
-use crate::event::Ended;
 use proptest::prelude::*;
 
 const LIMITS: Limits = Limits {
     calls: 1_000,
     setup: Duration::from_secs(300),
     session: Some(Duration::from_secs(3_600)),
-    late: Duration::from_secs(40),
+    late: Duration::from_secs(72),
+    repeated: Duration::from_secs(40),
 };
 const SECOND: u64 = 1_000_000;
 
@@ -116,21 +116,22 @@ fn refused_and_cancelled_calls_have_their_status() {
 fn call_that_nobody_answered_may_be_answered_late() {
     let silent = [(SECOND, began()), (9 * SECOND, failed(408, Party::Timeout))];
     let (mut ledger, mut done) = heard(&silent);
-    ledger.expire(48 * SECOND, &mut done);
+    ledger.expire(80 * SECOND, &mut done);
     assert!(done.is_empty(), "an answer may still come");
-    ledger.expire(49 * SECOND, &mut done);
+    ledger.expire(81 * SECOND, &mut done);
     assert_eq!(done.pop().map(|record| (record.status, record.ended)), Some((408, 9 * SECOND)));
 
     // One of two phones was busy, the other one was silent.
     let late = What::Failed(Failed { status: 486, by: Party::Callee, late: true });
     for failed in [failed(408, Party::Timeout), late] {
         let (mut ledger, mut done) = heard(&[(SECOND, began()), (9 * SECOND, failed)]);
-        for (at, what) in [(10, answered(4)), (90, ended(Party::Caller, 4))] {
+        // A CANCEL had waited for as long as the phone was silent.
+        for (at, what) in [(72, answered(4)), (90, ended(Party::Caller, 4))] {
             ledger.expire(at * SECOND, &mut done);
             ledger.apply(&event(7, at * SECOND, what), &mut done);
         }
         let record = done.pop().expect("it is over");
-        assert_eq!((record.status, record.answered, record.ended), (200, Some(10 * SECOND), 90 * SECOND));
+        assert_eq!((record.status, record.answered, record.ended), (200, Some(72 * SECOND), 90 * SECOND));
     }
 
     let (ledger, done) = heard(&[silent[0], silent[1], (10 * SECOND, began())]);
@@ -235,6 +236,44 @@ fn call_with_two_answers_ends_with_the_last_dialog() {
     let [record] = &done[..] else { panic!("{done:?}") };
     assert_eq!((record.answered, record.ended, record.ended_by), (Some(2), 9, Party::Callee));
     assert_eq!(record.callee.tag, b"b1");
+}
+
+#[test]
+fn repeated_answer_of_an_ended_dialog_opens_nothing() {
+    let begun = [(1, began()), (2, answered(1)), (2, answered(2)), (4, ended(Party::Caller, 2))];
+    let (mut told, _) = heard(&begun);
+    for ledger in [&mut told.retold(), &mut told] {
+        let mut done = Vec::new();
+        ledger.apply(&event(7, 5, answered(2)), &mut done);
+        ledger.apply(&event(7, 9, ended(Party::Callee, 1)), &mut done);
+        let [record] = &done[..] else { panic!("{done:?}") };
+        assert_eq!((record.ended, record.ended_by, &record.callee.tag[..]), (9, Party::Callee, &b"b1"[..]));
+        assert!(ledger.is_empty() && ledger.dialogs.is_empty());
+    }
+}
+
+#[test]
+fn call_with_many_forks_ends_with_the_last_one() {
+    let (mut ledger, mut done) = heard(&[(1, began()), (2, answered(1))]);
+    for dialog in 2..20 {
+        ledger.apply(&event(7, 2, answered(dialog)), &mut done);
+        ledger.apply(&event(7, 3, ended(Party::Caller, dialog)), &mut done);
+        ledger = ledger.retold();
+        assert!(ledger.open.values().all(|open| open.ended.len() <= DIALOGS_MAX));
+    }
+    ledger.apply(&event(7, 9, ended(Party::Callee, 1)), &mut done);
+    assert_eq!(done.iter().map(|record| record.ended).collect::<Vec<_>>(), [9]);
+}
+
+#[test]
+fn session_interval_without_measure_is_cut() {
+    let most = u64::from(SESSION_MAX);
+    let (mut ledger, mut done) =
+        heard(&[(SECOND, began()), (2 * SECOND, answered(1)), (2 * SECOND, What::Refreshed(1, u32::MAX))]);
+    ledger.expire((2 + most + 31) * SECOND, &mut done);
+    assert!(done.is_empty());
+    ledger.expire((2 + most + 32) * SECOND, &mut done);
+    assert_eq!(done.iter().map(|record| record.ended).collect::<Vec<_>>(), [(2 + most) * SECOND]);
 }
 
 #[test]

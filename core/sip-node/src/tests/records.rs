@@ -27,7 +27,8 @@ fn said(lab: &Lab) -> (u64, Vec<Record>) {
         calls: 100,
         setup: Duration::from_secs(300),
         session: Some(Duration::from_secs(60)),
-        late: Duration::from_secs(40),
+        late: Duration::from_secs(72),
+        repeated: Duration::from_secs(40),
     };
     let (mut ledger, mut done) = (Ledger::new(limits), Vec::new());
     let said = lab.world.said.borrow();

@@ -63,6 +63,15 @@ fn caller_alone_with_timers_gets_the_interval_confirmed() {
 }
 
 #[test]
+fn interval_without_measure_of_a_callee_is_cut() {
+    let mut lab = lab(|_| {});
+    let (_, answer) = call(&mut lab, &invite(&[]), "Session-Expires: 4000000000;refresher=uas\r\n");
+    assert_eq!(timers(&answer)[0], Some("4000000000;refresher=uas"));
+    let most = call_records::SESSION_MAX;
+    assert_eq!((session(&lab), said(&lab)[0].1), ((most, Life::Live), most));
+}
+
+#[test]
 fn callee_alone_with_timers_refreshes() {
     let mut lab = lab(|_| {});
     let lines = "Session-Expires: 1800;refresher=uas\r\n";

@@ -16,7 +16,8 @@ fn options(folder: &Path, workers: u16) -> Options {
         calls: 100_000,
         setup: Duration::from_secs(300),
         session: Some(Duration::from_secs(3_600)),
-        late: Duration::from_secs(40),
+        late: Duration::from_secs(72),
+        repeated: Duration::from_secs(40),
     };
     Options {
         folder: folder.join("records"),

@@ -17,7 +17,7 @@ use std::time::Duration;
 /// A call without an answer, of which nothing was heard, is over after this: longer than timer C and
 /// voicemail.
 const SETUP: Duration = Duration::from_secs(900);
-/// Beyond 64*T1, in which a callee that was given up may answer: for what is on its way.
+/// Beyond the time that transactions last: for what is on its way.
 const ON_ITS_WAY: Duration = Duration::from_secs(8);
 
 /// Names the start of the system.
@@ -79,7 +79,8 @@ pub(super) fn limits(config: &Config) -> Limits {
         calls: Room::of(&config.limits).calls,
         setup: SETUP,
         session: Some(config.proxy.session_timeout),
-        late: 64 * config.timers.t1 + ON_ITS_WAY,
+        late: 128 * config.timers.t1 + ON_ITS_WAY,
+        repeated: 64 * config.timers.t1 + ON_ITS_WAY,
     }
 }
 
