@@ -13,6 +13,34 @@ enum State {
     Ended,
 }
 
+/// Where an end of a call wants requests within it sent (RFC 3261 section 12.1), or where a request goes:
+/// hashes; 0: nothing is said.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Named {
+    /// Host and port of the first Record-Route, or of the next Route.
+    pub route: u32,
+    /// User, host and port of the Contact, or of the Request-URI.
+    pub contact: u32,
+}
+
+impl Named {
+    /// Takes what the same end says, at first or `again`: its Contact changes, the route set does not
+    /// (section 12.2).
+    pub fn take(&mut self, said: Named, again: bool) {
+        if *self != Named::default() {
+            self.contact = if said.contact == 0 { self.contact } else { said.contact };
+        } else if !again {
+            *self = said;
+        }
+    }
+
+    /// Whether a request goes there. What an end has not said is not compared.
+    pub fn is_followed_by(self, request: Named) -> bool {
+        let contact = self.contact == 0 || self.contact == request.contact;
+        self == Named::default() || contact && self.route == request.route
+    }
+}
+
 /// The dialogs by hashes of Call-ID and callee's tag. An answered one takes the place of an early one; others
 /// that find no place are not noted.
 #[derive(PartialEq, Eq, Default)]
@@ -22,6 +50,7 @@ pub(crate) struct Callees {
     /// Hashes of the addresses that their INVITE went to.
     places: [u32; MOST],
     states: [State; MOST],
+    named: [Named; MOST],
 }
 
 impl Callees {
@@ -58,6 +87,18 @@ impl Callees {
             _ => false,
         };
         self.at(tag, place).is_some_and(lives)
+    }
+
+    /// The callee at this place has said where it wants requests sent: first with its answer, or `again`.
+    pub fn name(&mut self, (tag, place): (u64, u32), named: Named, again: bool) {
+        if let Some(known) = self.at(tag, place).and_then(|at| self.named.get_mut(at)) {
+            known.take(named, again);
+        }
+    }
+
+    /// What it has said. `None`: there is no such dialog.
+    pub fn named(&self, tag: u64, place: u32) -> Option<Named> {
+        self.named.get(self.at(tag, place)?).copied()
     }
 
     /// An early dialog has failed.
@@ -120,9 +161,12 @@ impl Callees {
     }
 
     fn put(&mut self, at: usize, (tag, place): (u64, u32), state: State) {
-        if let (Some(t), Some(p), Some(s)) =
-            (self.tags.get_mut(at), self.places.get_mut(at), self.states.get_mut(at))
+        if let (Some(t), Some(p), Some(s), Some(named)) =
+            (self.tags.get_mut(at), self.places.get_mut(at), self.states.get_mut(at), self.named.get_mut(at))
         {
+            if (*t, *p) != (tag as u32, place) {
+                *named = Named::default();
+            }
             (*t, *p, *s) = (tag as u32, place, state);
         }
     }
@@ -132,7 +176,7 @@ impl Callees {
 mod tests {
     use super::*;
 
-    const _: () = assert!(size_of::<Callees>() == 36);
+    const _: () = assert!(size_of::<Callees>() == 68);
 
     #[test]
     fn answered_dialog_takes_the_place_of_an_early_one() {
@@ -158,6 +202,49 @@ mod tests {
         callees.ring(1, 0);
         assert!(!callees.has(1) && !callees.end(1));
         assert!(callees.end(2) && callees.is_answered());
+    }
+
+    #[test]
+    fn contact_changes_and_route_stays() {
+        let said = |route, contact| Named { route, contact };
+        let mut callees = Callees::default();
+        callees.name((1, 7), said(0, 8), false);
+        assert_eq!(callees.named(1, 7), None, "there is no such dialog");
+        callees.answer(1, 7);
+        callees.answer(2, 7);
+        callees.name((1, 7), said(0, 8), true);
+        assert_eq!(callees.named(1, 7), Some(Named::default()), "nothing was said at first");
+        callees.name((1, 7), said(0, 8), false);
+        callees.name((2, 7), said(5, 8), false);
+        for tag in [1, 2] {
+            callees.name((tag, 7), said(6, 9), true);
+            callees.name((tag, 7), Named::default(), false);
+            callees.answer(tag, 7);
+        }
+        assert_eq!([1, 2].map(|tag| callees.named(tag, 7)), [Some(said(0, 9)), Some(said(5, 9))]);
+        // Another dialog in its slot knows nothing of it.
+        (3..=4).for_each(|tag| callees.answer(tag, 7));
+        callees.end(1);
+        callees.answer(5, 7);
+        assert_eq!((callees.named(1, 7), callees.named(5, 7)), (None, Some(Named::default())));
+    }
+
+    #[test]
+    fn request_follows_what_an_end_has_said() {
+        let said = |route, contact| Named { route, contact };
+        for (end, request, follows) in [
+            (said(0, 0), said(3, 4), true),
+            (said(0, 4), said(0, 4), true),
+            (said(0, 4), said(0, 5), false),
+            (said(0, 4), said(3, 4), false),
+            (said(3, 4), said(3, 4), true),
+            (said(3, 4), said(3, 5), false),
+            (said(3, 4), said(0, 4), false),
+            (said(3, 0), said(3, 5), true),
+            (said(3, 0), said(2, 5), false),
+        ] {
+            assert_eq!(end.is_followed_by(request), follows, "{end:?} {request:?}");
+        }
     }
 
     #[test]

@@ -8,26 +8,25 @@
 //! room, the call that was answered first makes it: that call goes on unseen, and nobody can keep others out
 //! by never hanging up. So the cap holds for calls being set up.
 
+mod judging;
 mod life;
+mod named;
 
 pub use life::Life;
 
-use crate::callees::Callees;
+use crate::callees::{Callees, Named};
 use crate::shortage::Shortage;
-use crate::uris::undotted;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use hashbrown::HashTable;
 use seal::Gathered;
-use sip_message::{Message, Method, Uri, canonical_user};
+use sip_message::{Message, Method};
 use sip_proxy::token::Dialog;
 use sip_transaction::{Payer, Share, TableHash};
 use siphasher::sip::SipHasher13;
 use std::collections::VecDeque;
 use wire::{ConnId, Outbox, Time};
 
-/// How long early dialogs may still be answered after the first one was: 64*T1 (section 13.2.2.4).
-const FORKS: Duration = Duration::from_secs(32);
 /// Nothing is judged for so long after a call was forgotten that may go on.
 const GAP: Duration = Duration::from_secs(24 * 3600);
 /// Longest text kept of a URI or Call-ID.
@@ -63,6 +62,10 @@ struct Entry {
     /// When something of it was seen last.
     seen: Time,
     callees: Callees,
+    /// Where its caller wants requests sent.
+    named: Named,
+    /// A hash of the address of the host that its INVITE came from; 0: not noted.
+    origin: u32,
     /// INVITEs that began it and have not failed: a proxy before this server may send one for each of its
     /// targets. While the call is not answered, each has its part of `ringing`.
     attempts: u8,
@@ -127,6 +130,12 @@ impl DialogKey {
     /// Whether the sender of the request is the one who began the call.
     pub fn by_caller(&self) -> bool {
         self.within.is_none_or(|within| within.by_caller)
+    }
+
+    /// The same of a request that its sender has led elsewhere than to the other end: it says nothing of the
+    /// call.
+    pub const fn astray(self) -> DialogKey {
+        DialogKey { part: Part::Other, from: 0, to: 0, within: self.within }
     }
 
     /// What is kept to recognize further 2xx responses: half a hash, or zero if nothing is to be noted.
@@ -295,6 +304,8 @@ impl Calls {
             since: now,
             seen: now,
             callees: Callees::default(),
+            named: Named::default(),
+            origin: 0,
             attempts: 1,
             session: 0,
             payer,
@@ -349,6 +360,15 @@ impl Calls {
             Part::Invite if status < 200 => entry.callees.ring(callee, place),
             Part::Invite => self.answer(now, key.from, callee, place),
             _ => {}
+        }
+    }
+
+    /// A 2xx went back to a callee that ignores our Record-Route and has sent an INVITE without token to the
+    /// caller, whose call this INVITE has no part in.
+    pub fn came_back(&mut self, now: Time, key: &DialogKey) {
+        self.remove(key.from, None);
+        if let Some(entry) = self.table.find_mut(key.to, |e| e.hash == key.to) {
+            entry.seen = now;
         }
     }
 
@@ -496,71 +516,6 @@ impl Calls {
         self.hash(response.call_id(), response.from_tag()) == key.from
     }
 
-    /// Whether a request belongs to a dialog of a call here, early or answered, whichever end sent it.
-    /// Call-ID, both tags and the URI of the other end must match.
-    pub fn knows(&self, request: &Message<'_>) -> bool {
-        let (from, to) = (
-            self.hash(request.call_id(), request.from_tag()),
-            self.hash(request.call_id(), request.to_tag()),
-        );
-        let name = cut(request.to_uri());
-        let find = |hash: u64| self.table.find(hash, |e| e.hash == hash);
-        find(from).is_some_and(|e| e.callees.has(to) && e.parts().2 == name)
-            || find(to).is_some_and(|e| e.callees.has(from) && e.parts().1 == name)
-    }
-
-    /// Whether the tags of a request without our token say that the callee of a call here has sent it.
-    pub fn is_by_callee(&self, request: &Message<'_>) -> bool {
-        let hash = |tag| self.hash(request.call_id(), tag);
-        let (from, to) = (hash(request.from_tag()), hash(request.to_tag()));
-        let has = |caller: u64, callee: u64| {
-            self.table.find(caller, |e| e.hash == caller).is_some_and(|e| e.callees.has(callee))
-        };
-        !has(from, to) && has(to, from)
-    }
-
-    /// Whether a request has the tags of a dialog of a call here, and users or hosts in From or To that its
-    /// ends do not have: its sender has seen a message of that call.
-    pub fn is_forged(&self, request: &Message<'_>) -> bool {
-        let (from, to) = (
-            self.hash(request.call_id(), request.from_tag()),
-            self.hash(request.call_id(), request.to_tag()),
-        );
-        let (from_name, to_name) = (request.from_uri(), request.to_uri());
-        let find = |hash: u64| self.table.find(hash, |e| e.hash == hash);
-        let forged = |e: &Entry, callee, caller_name: &[u8], callee_name: &[u8]| {
-            let (_, caller, called) = e.parts();
-            e.callees.has(callee) && !(is_name(caller, caller_name) && is_name(called, callee_name))
-        };
-        find(from).is_some_and(|e| forged(e, to, from_name, to_name))
-            || find(to).is_some_and(|e| forged(e, from, to_name, from_name))
-    }
-
-    /// Whether this table knows all calls that the token may be of. It knows those that it named itself in,
-    /// and after a day all that have seen a message since. `others`: other servers may have begun it.
-    fn judges(&self, now: Time, dialog: &Dialog, others: bool) -> bool {
-        let old = others || self.since.is_none_or(|since| now < since + self.forget.max(GAP));
-        now >= self.gaps_until && (dialog.keeper == self.keeper || !old)
-    }
-
-    /// Whether a request with our token belongs to no dialog, as far as this table knows its calls.
-    pub fn denies(&self, now: Time, request: &Message<'_>, dialog: &Dialog, others: bool) -> bool {
-        if !self.judges(now, dialog, others) {
-            return false;
-        }
-        let (from, to) = (
-            self.hash(request.call_id(), request.from_tag()),
-            self.hash(request.call_id(), request.to_tag()),
-        );
-        let (caller, callee) = if dialog.by_caller { (from, to) } else { (to, from) };
-        let place = self.place(dialog.callee().remote);
-        let lives = |e: &Entry| {
-            let early = !e.callees.is_answered() || now < e.since + FORKS;
-            e.callees.has_at(callee, place, early)
-        };
-        !self.table.find(caller, |e| e.hash == caller).is_some_and(lives)
-    }
-
     /// A hash of an address. Phones and a gateway may be at different ports of one.
     fn place(&self, at: SocketAddr) -> u32 {
         let mut text = [0; 18];
@@ -680,16 +635,6 @@ impl Entry {
             life: Life::of(self.session, self.seen, now),
         }
     }
-}
-
-/// Whether a URI names who a kept one does, however it is written.
-fn is_name(kept: &[u8], uri: &[u8]) -> bool {
-    if kept == cut(uri) {
-        return true;
-    }
-    let (Ok(kept), Ok(uri)) = (Uri::parse(kept), Uri::parse(uri)) else { return false };
-    let [kept_user, user] = [&kept, &uri].map(|uri| canonical_user(uri.user.unwrap_or(b"")));
-    kept_user == user && undotted(kept.host).eq_ignore_ascii_case(undotted(uri.host))
 }
 
 fn cut(text: &[u8]) -> &[u8] {

@@ -39,6 +39,7 @@ mod random;
 mod recent_responses;
 mod records;
 mod registrar;
+mod remote_targets;
 mod replies;
 mod routing;
 mod server_side;

@@ -6,6 +6,7 @@
 
 use crate::admitted::Admitted;
 use crate::calls::DialogKey;
+use crate::remote_targets::Reached;
 use crate::services::Services;
 use crate::step::Step;
 use call_forwarding::Hop;
@@ -34,8 +35,8 @@ pub(crate) struct Ending {
     /// The dialog. Not known of a caller's BYE without our token before it is answered: the dialog is one
     /// with the callee that it is sent to.
     dialog: Option<u64>,
-    /// It had our token.
-    proven: bool,
+    /// It was sent to the other end, as our token names it.
+    there: bool,
     came: Time,
 }
 
@@ -47,6 +48,14 @@ impl Recorded {
             Recorded::Within(_) | Recorded::End(_) => None,
         }
     }
+
+    /// The request was sent to the other end of its dialog.
+    pub const fn sent_to_end(self) -> Recorded {
+        match self {
+            Recorded::End(ending) => Recorded::End(Ending { there: true, ..ending }),
+            Recorded::Call(_) | Recorded::Within(_) => self,
+        }
+    }
 }
 
 /// A branch of an INVITE.
@@ -55,6 +64,8 @@ pub(crate) struct Sent<'a> {
     pub branch: BranchId,
     /// Where it went.
     pub to: SocketAddr,
+    /// Where the INVITE came from.
+    pub source: SocketAddr,
     /// Its Request-URI; empty if that is forgotten.
     pub uri: &'a [u8],
     /// The name of its trunk; else empty.
@@ -97,7 +108,7 @@ impl<S: Services> Step<'_, S> {
         };
         let by = if by_caller { Party::Caller } else { Party::Callee };
         let dialog_of = callee.map(|callee| self.dialog_of(request, by_caller, callee));
-        Ending { by, dialog: dialog_of, proven: dialog.is_some(), came: self.now }
+        Ending { by, dialog: dialog_of, there: false, came: self.now }
     }
 
     /// The number of the dialog of a request or response whose From is the caller's, or the callee's.
@@ -105,6 +116,36 @@ impl<S: Services> Step<'_, S> {
         let (from, to) = (message.from_tag(), message.to_tag());
         let tags = if from_caller { [from, to] } else { [to, from] };
         self.site.namer().dialog(message.call_id(), tags, callee)
+    }
+
+    /// The dialog that a 2xx to an INVITE without our token sets up with its callee. Or the one that the
+    /// INVITE is within: of a callee that ignores our Record-Route, to the caller. What is dialled over a
+    /// trunk is a call of its own.
+    pub(crate) fn dialog_set_up(&self, response: &Message<'_>, key: &DialogKey, sent: &Sent<'_>) -> u64 {
+        // Whose target is forgotten may have gone over a trunk.
+        let dialled = sent.uri.is_empty() || !sent.trunk.is_empty();
+        match !dialled && self.calls.is_back_to_caller(key, sent.to, sent.uri) {
+            true => self.dialog_of(response, false, sent.source),
+            false => self.dialog_of(response, true, sent.to),
+        }
+    }
+
+    /// Where a request without our token went: to this address, with this Request-URI. Only for a callee's
+    /// BYE is it known whether that is the other end.
+    pub(crate) fn reached_without_token(
+        &self,
+        recorded: Option<Recorded>,
+        key: &DialogKey,
+        (to, uri): (SocketAddr, &[u8]),
+    ) -> Reached {
+        match recorded {
+            Some(Recorded::End(Ending { by: Party::Callee, .. }))
+                if !self.calls.is_back_to_caller(key, to, uri) =>
+            {
+                Reached::Astray
+            }
+            _ => Reached::Near,
+        }
     }
 
     /// The name of the call of an INVITE that was sent with this Via, or of a response to it.
@@ -197,7 +238,12 @@ impl<S: Services> Step<'_, S> {
 
     /// A request got this final response other than 2xx, of this server. `late`: a callee may answer yet.
     pub(crate) fn record_failed(&self, recorded: Option<Recorded>, status: u16, late: bool) {
-        let by = if status == 408 { Party::Timeout } else { Party::Server };
+        let by = match status {
+            408 => Party::Timeout,
+            // A CANCEL: for nothing else does this server answer so (RFC 3261 section 21.4.25).
+            487 => Party::Caller,
+            _ => Party::Server,
+        };
         self.record_concluded(recorded, status, (by, late));
     }
 
@@ -210,24 +256,21 @@ impl<S: Services> Step<'_, S> {
     ) {
         match recorded {
             Some(Recorded::Call(name)) if status >= 300 => {
-                // A CANCEL, as nothing else is answered so (RFC 3261 section 21.4.23).
-                let by = if status == 487 { Party::Caller } else { by };
                 self.record(name, What::Failed(Failed { status, by, late }));
             }
             Some(Recorded::Within(dialog)) if matches!(status, 200..=299) => {
                 self.record(CallName::NONE, What::Lives(dialog));
             }
-            Some(Recorded::End(ending)) if ends(status, ending.proven) => self.record_ended(&ending),
+            Some(Recorded::End(ending)) if ends(status, ending.there) => self.record_ended(&ending),
             Some(Recorded::Call(_) | Recorded::Within(_) | Recorded::End(_)) | None => {}
         }
     }
 
     /// A request was answered by this server, and no target of it has said anything. A call is over for the
-    /// one who hung up if the other end cannot be reached. A BYE that was not sent at all, such as one whose
-    /// Max-Breadth is 0, has another status and ends nothing.
+    /// one who hung up if the other end cannot be reached. A BYE that was not sent there ends nothing.
     pub(crate) fn record_unreached(&self, recorded: Option<Recorded>, status: u16, late: bool) {
         match recorded {
-            Some(Recorded::End(ending)) if ending.proven && matches!(status, 408 | 480 | 500 | 503) => {
+            Some(Recorded::End(ending)) if ending.there && matches!(status, 408 | 480 | 500 | 503) => {
                 self.record_ended(&ending);
             }
             _ => self.record_failed(recorded, status, late),
@@ -282,7 +325,7 @@ impl<S: Services> Step<'_, S> {
         push_codec(response, &mut codec);
         let answered = Answered {
             status,
-            dialog: self.dialog_of(response, true, sent.to),
+            dialog: self.dialog_set_up(response, key, sent),
             branch: sent.number(),
             callee_tag: response.to_tag(),
             target: sent.uri,
@@ -317,9 +360,9 @@ impl<S: Services> Step<'_, S> {
 
 /// Whether a BYE that was answered so has ended its dialog (RFC 3261 section 15.1.1): the other end has taken
 /// it, or does not know the dialog, or is silent. What is refused, such as one with an old sequence number,
-/// ends nothing. Without our token the request may have gone anywhere.
-const fn ends(status: u16, proven: bool) -> bool {
-    matches!(status, 200..=299) || proven && matches!(status, 408 | 481)
+/// ends nothing. `there`: it went to the other end. Elsewhere silence and ignorance say nothing.
+const fn ends(status: u16, there: bool) -> bool {
+    matches!(status, 200..=299) || there && matches!(status, 408 | 481)
 }
 
 /// The first `m=` line of a session description, and the `a=rtpmap` line of its first format if it has one

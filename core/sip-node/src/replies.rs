@@ -50,15 +50,13 @@ impl<S: Services> Step<'_, S> {
         (status, reason): (u16, &[u8]),
         extra: &[u8],
     ) {
-        let recorded = self.recorded(flow, request, a.dialog.as_ref());
-        let call = recorded.and_then(Recorded::call);
+        // Within a dialog this says nothing of the call: the other end has heard nothing of it.
+        let call = self.recorded(flow, request, a.dialog.as_ref()).and_then(Recorded::call);
         let stranger = a.caller.role == Role::Stranger;
         // A second record for each retransmission would be wrong too.
         let kept = call.filter(|_| !stranger);
-        match call {
-            Some(name) if stranger => self.record_stranger(flow, request, a, (name, status)),
-            Some(_) => {}
-            None => self.record_failed(recorded, status, false),
+        if let Some(name) = call.filter(|_| stranger) {
+            self.record_stranger(flow, request, a, (name, status));
         }
         if kept.is_none() && a.caller.realm.is_none() {
             return self.refuse(flow, request, status, reason, extra);

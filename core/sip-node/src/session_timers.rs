@@ -5,11 +5,10 @@
 use crate::admitted::Admitted;
 use crate::calls::DialogKey;
 use crate::emergency::is_urgent;
-use crate::records::Recorded;
+use crate::records::{Recorded, Sent};
 use crate::services::Services;
 use crate::step::Step;
 use call_records::{CallName, SESSION_MAX, What};
-use core::net::SocketAddr;
 use sip_message::{Message, Method, push_u64};
 use sip_proxy::session_timer::{Asked, Decision, Policy, agreed, missing, refreshes};
 use sip_transaction::Prepared;
@@ -86,20 +85,20 @@ impl<S: Services> Step<'_, S> {
         }
     }
 
-    /// The same for the record of the call, after its answer was recorded. `to`: where the request went.
+    /// The same for the record of the call, after its answer was recorded.
     #[inline]
     pub(crate) fn record_session(
         &self,
         response: &Message<'_>,
         key: &DialogKey,
         recorded: Option<Recorded>,
-        (to, to_confirm): (SocketAddr, u16),
+        (sent, to_confirm): (&Sent<'_>, u16),
     ) {
         if self.site.settings().proxy.session.is_none() || !refreshes(response) || !key.is_of_call() {
             return;
         }
         let dialog = match recorded {
-            Some(Recorded::Call(_)) => self.dialog_of(response, true, to),
+            Some(Recorded::Call(_)) => self.dialog_set_up(response, key, sent),
             Some(Recorded::Within(dialog)) => dialog,
             Some(Recorded::End(_)) | None => return,
         };

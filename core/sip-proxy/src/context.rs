@@ -245,7 +245,10 @@ impl Context {
             match b.state {
                 // Timer C (16.8): a branch that answered is cancelled, and has to end by itself.
                 State::Running if b.has(flag::WATCHED) => self.report_silence(now, id, out),
-                State::Running if b.has(flag::PROVISIONAL) => self.cancel(now, slot, out),
+                State::Running if b.has(flag::PROVISIONAL) => {
+                    self.expire(slot);
+                    self.cancel(now, slot, out);
+                }
                 State::Running => self.give_up(id, out),
                 _ => self.end(id, 408, true, out),
             }
@@ -289,6 +292,11 @@ impl Context {
     /// Whether the caller cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.has(bit::CANCELLED)
+    }
+
+    /// Whether the best response is that of a branch which was cancelled because it had rung for too long.
+    pub fn is_expired(&self) -> bool {
+        self.branches.as_slice().get(usize::from(self.best)).is_some_and(|b| b.has(flag::EXPIRED))
     }
 
     /// Whether a branch counts as ended although no final response came: a 2xx still may.
@@ -479,6 +487,12 @@ impl Context {
                 b.deadline = patience;
             }
             out.push(Action::CancelBranch(id_of(slot, b)));
+        }
+    }
+
+    fn expire(&mut self, slot: usize) {
+        if let Some(b) = self.branches.as_mut_slice().get_mut(slot) {
+            b.flags |= flag::EXPIRED;
         }
     }
 

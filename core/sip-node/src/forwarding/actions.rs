@@ -154,8 +154,9 @@ fn pass_back<S: Services>(
     if !relay(step, back, response) {
         return false;
     }
-    step.record_response(response, &p.upstream.key, p.upstream.recorded, &p.sent(branch, to));
-    step.record_session(response, &p.upstream.key, p.upstream.recorded, (to, to_confirm));
+    let (key, recorded, sent) = (&p.upstream.key, p.upstream.recorded, p.sent(branch, to));
+    step.record_response(response, key, recorded, &sent);
+    step.record_session(response, key, recorded, (&sent, to_confirm));
     true
 }
 

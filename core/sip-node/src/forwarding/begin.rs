@@ -38,6 +38,7 @@ impl Forwarder {
         let mut proxied = self.proxied_request(step, flow, request, a, server);
         if server.is_new_call {
             step.calls.begin(step.now, &proxied.upstream.key, request, server.payer);
+            step.note_caller(flow, request, &proxied.upstream.key);
         }
         step.layer.set_user(server.id, proxied.id.as_u64());
         self.proxied.hold(step.layer, &mut proxied, request.bytes());
@@ -97,6 +98,7 @@ impl Forwarder {
             knows_oc: knows(request.via().raw),
             key: step.calls.key(step.now, flow.remote, request, a.dialog.as_ref(), others),
             recorded: server.recorded,
+            led_from: step.led_from(request, a),
         };
         let now = step.now;
         self.proxied.create(|id, buffers| {

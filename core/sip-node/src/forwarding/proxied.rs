@@ -154,6 +154,8 @@ pub(crate) struct Upstream {
     pub key: DialogKey,
     /// What it has to do with the record of a call.
     pub recorded: Option<Recorded>,
+    /// The other end of its dialog, if its sender leads it elsewhere.
+    pub led_from: Option<SocketAddr>,
 }
 
 impl Upstream {
@@ -401,7 +403,8 @@ impl Proxied {
         let target = self.target(branch);
         let trunk = target.and_then(|target| target.trunk.as_ref()).and_then(TrunkRef::get);
         let uri = target.map_or(&b""[..], |target| self.text(&target.uri));
-        Sent { branch, to, uri, trunk: trunk.map_or(b"", |trunk| &trunk.name) }
+        let source = self.upstream.source.remote;
+        Sent { branch, to, source, uri, trunk: trunk.map_or(b"", |trunk| &trunk.name) }
     }
 
     /// Whether our Record-Route goes into the request of a branch.

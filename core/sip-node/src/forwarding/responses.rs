@@ -99,25 +99,25 @@ impl Forwarder {
         response: &Message<'_>,
     ) {
         // Its target is forgotten.
-        let sent = Sent { branch, to: asked.remote, uri: b"", trunk: b"" };
+        let (to, source) = (asked.remote, proxied.upstream.source.remote);
+        let sent = Sent { branch, to, source, uri: b"", trunk: b"" };
+        let to_confirm = proxied.edits.session.to_confirm();
         if relay(step, proxied.back(branch, asked.remote), response) {
             let upstream = &proxied.upstream;
             step.record_response(response, &upstream.key, upstream.recorded, &sent);
-            let asked = (sent.to, proxied.edits.session.to_confirm());
-            return step.record_session(response, &upstream.key, upstream.recorded, asked);
+            return step.record_session(response, &upstream.key, upstream.recorded, (&sent, to_confirm));
         }
         if relay_late(step, proxied, branch, response) {
             let callee = proxied.back(branch, asked.remote).place;
             let first = !mem::replace(&mut proxied.accepted, true);
-            if proxied.recorded {
-                let key = &proxied.upstream.key;
-                step.calls.answered_late(step.now, response, key, callee, first);
-            }
-            step.record_response(response, &proxied.upstream.key, proxied.upstream.recorded, &sent);
-            let to_confirm = proxied.edits.session.to_confirm();
             let upstream = &proxied.upstream;
+            if proxied.recorded {
+                step.calls.answered_late(step.now, response, &upstream.key, callee, first);
+                step.note_answerer(response, &upstream.key, callee);
+            }
+            step.record_response(response, &upstream.key, upstream.recorded, &sent);
             step.note_session(response, &upstream.key, missing(response, to_confirm));
-            step.record_session(response, &upstream.key, upstream.recorded, (sent.to, to_confirm));
+            step.record_session(response, &upstream.key, upstream.recorded, (&sent, to_confirm));
         }
     }
 
@@ -134,12 +134,13 @@ impl Forwarder {
         if (200..300).contains(&response.status())
             && let Some(back) = self.proxied.back(id, branch, asked.remote, key)
         {
-            let (key, asked_for) = (back.key, (asked.remote, back.session));
+            let (key, to_confirm) = (back.key, back.session);
             if relay(step, back, response) {
-                let sent = Sent { branch, to: asked.remote, uri: b"", trunk: b"" };
+                // Where the INVITE came from is forgotten, too. Only one within a call had to know it.
+                let sent = Sent { branch, to: asked.remote, source: asked.remote, uri: b"", trunk: b"" };
                 let recorded = step.recorded_of_further(response);
                 step.record_response(response, &key, recorded, &sent);
-                step.record_session(response, &key, recorded, asked_for);
+                step.record_session(response, &key, recorded, (&sent, to_confirm));
             }
         }
     }

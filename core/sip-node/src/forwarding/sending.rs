@@ -7,6 +7,8 @@ use super::proxied::{Branch, Proxied, Reach, StoredTarget};
 use super::silence::{sort_hops, watch_branch};
 use crate::emergency::is_urgent;
 use crate::overload::Category;
+use crate::records::Recorded;
+use crate::remote_targets::{Reached, reached};
 use crate::routing::is_dialled_never;
 use crate::services::{Counter, Services};
 use crate::site::{Aor, OC, Sender, Site, callee_end, caller_end};
@@ -119,7 +121,7 @@ impl Forwarder {
                 });
             }
         }
-        step.record_tried(p.upstream.recorded, &p.sent(branch.id, flow.remote));
+        note_sent(step, p, branch.id, flow, request);
         *step.scratch = lines;
         if p.target(branch.id).is_some_and(|target| target.elsewhere) && !step.site.has_heard(flow.remote) {
             step.layer.spare(client);
@@ -219,6 +221,37 @@ impl Forwarder {
         };
         p.push_target(target);
         self.start_branch(step, p, branch, request, actions);
+    }
+}
+
+/// Notes where a request went, for the record of its call. One that its sender has led elsewhere than to the
+/// other end of its dialog says nothing of the call.
+fn note_sent<S: Services>(
+    step: &mut Step<'_, S>,
+    p: &mut Proxied,
+    branch: BranchId,
+    flow: Flow,
+    request: &Message<'_>,
+) {
+    let upstream = &p.upstream;
+    let reached = match (upstream.key.is_within(), upstream.led_from) {
+        (true, None) => Reached::End,
+        (true, Some(end)) => reached(step.site, end, flow.remote),
+        (false, _) => {
+            let uri = p.target(branch).map_or(&b""[..], |target| p.text(&target.uri));
+            step.reached_without_token(upstream.recorded, &upstream.key, (flow.remote, uri))
+        }
+    };
+    match reached {
+        Reached::End => {
+            p.upstream.recorded = p.upstream.recorded.map(Recorded::sent_to_end);
+            step.note_sender(request, &p.upstream.key);
+        }
+        Reached::Near => step.record_tried(p.upstream.recorded, &p.sent(branch, flow.remote)),
+        Reached::Astray => {
+            p.upstream.recorded = None;
+            p.upstream.key = p.upstream.key.astray();
+        }
     }
 }
 

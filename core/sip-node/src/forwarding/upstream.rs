@@ -37,6 +37,7 @@ pub(super) fn relay<S: Services>(step: &mut Step<'_, S>, back: Back, response: &
         step.site.services().count(Counter::Relayed);
         if matches!(response.method(), Method::Invite | Method::Update) {
             step.calls.responded(step.now, status, response, &back.key, back.place);
+            step.note_answerer(response, &back.key, back.place);
             step.note_session(response, &back.key, confirmed);
         }
         // What was withheld was not queued; to streams nothing is withheld.
@@ -111,7 +112,7 @@ pub(super) fn concluded<S: Services>(step: &mut Step<'_, S>, p: &Proxied, status
     if status < 200 {
         return;
     }
-    step.record_concluded(p.upstream.recorded, status, (Party::Callee, p.context.gave_up()));
+    step.record_concluded(p.upstream.recorded, status, (concluder(p, status), p.context.gave_up()));
     if p.invite {
         let counter = if status < 300 { Counter::CallsAnswered } else { Counter::CallsFailed };
         step.site.services().count(counter);
@@ -126,6 +127,16 @@ pub(super) fn concluded<S: Services>(step: &mut Step<'_, S>, p: &Proxied, status
         // Its BYE goes from phone to phone; nobody here will see the call end.
         step.calls.left(&p.upstream.key);
         step.record_left(p.upstream.recorded);
+    }
+}
+
+/// Whose decision the final response of another element was.
+fn concluder(p: &Proxied, status: u16) -> Party {
+    match status {
+        487 if p.context.is_cancelled() => Party::Caller,
+        // It answers our CANCEL.
+        487 if p.context.is_expired() => Party::Timeout,
+        _ => Party::Callee,
     }
 }
 

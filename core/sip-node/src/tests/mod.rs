@@ -29,6 +29,7 @@ mod overload;
 mod own;
 mod reach;
 mod records;
+mod records_within;
 mod relay;
 mod relaying;
 mod repeats;

@@ -6,7 +6,7 @@ use call_records::{Ledger, Party, Record, frame};
 const MAILBOX: &str = "203.0.113.60:5060";
 const SDP: &str = "v=0\r\nm=audio 4000 RTP/AVP 8 0\r\na=rtpmap:0 PCMU/8000\r\na=rtpmap:8 PCMA/8000\r\n";
 
-fn lab(change: impl FnOnce(&mut Settings)) -> Lab {
+pub(super) fn lab(change: impl FnOnce(&mut Settings)) -> Lab {
     Lab::with(|s| {
         s.records = true;
         change(s);
@@ -15,7 +15,7 @@ fn lab(change: impl FnOnce(&mut Settings)) -> Lab {
 
 /// The records of all that was said, an hour later.
 #[track_caller]
-fn records(lab: &Lab) -> Vec<Record> {
+pub(super) fn records(lab: &Lab) -> Vec<Record> {
     let (strays, done) = said(lab);
     assert_eq!(strays, 0, "{done:#?}");
     done
@@ -44,18 +44,18 @@ fn said(lab: &Lab) -> (u64, Vec<Record>) {
 }
 
 #[track_caller]
-fn one(lab: &Lab) -> Record {
+pub(super) fn one(lab: &Lab) -> Record {
     let mut all = records(lab);
     assert_eq!(all.len(), 1, "{all:#?}");
     all.remove(0)
 }
 
-fn text(bytes: &[u8]) -> &str {
+pub(super) fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
 /// Milliseconds from the beginning until something.
-fn after(record: &Record, at: Option<u64>) -> Option<u64> {
+pub(super) fn after(record: &Record, at: Option<u64>) -> Option<u64> {
     at.map(|at| (at - record.started) / 1_000)
 }
 
@@ -106,9 +106,13 @@ fn answered_call_is_recorded_whoever_ends_it() {
 #[test]
 fn refused_calls_are_recorded_with_who_refused() {
     // A 503 of the callee says nothing of this server (RFC 3261 section 16.7 step 6).
-    for (status, told, by) in
-        [(486, 486, Party::Callee), (603, 603, Party::Callee), (503, 500, Party::Server)]
-    {
+    for (status, told, by) in [
+        (486, 486, Party::Callee),
+        (603, 603, Party::Callee),
+        (503, 500, Party::Server),
+        // Nobody has cancelled.
+        (487, 487, Party::Callee),
+    ] {
         let mut lab = lab(|_| {});
         lab.phones(&[BOB]);
         let sent = lab.invite(CAROL, Req::invite().text());
@@ -136,6 +140,19 @@ fn cancelled_call_is_recorded_as_the_callers_end() {
     let record = one(&lab);
     assert_eq!((record.status, record.ended_by, record.tried), (487, Party::Caller, 2));
     assert_eq!((after(&record, record.ringing), after(&record, Some(record.ended))), (Some(0), Some(4_000)));
+}
+
+#[test]
+fn call_that_rings_for_too_long_is_a_timeout() {
+    let mut lab = lab(|_| {});
+    lab.phones(&[BOB]);
+    let sent = lab.invite(CAROL, Req::invite().text());
+    lab.send(BOB, sent[0].reply(180, "b", ""));
+    lab.sent();
+    lab.pass(186_000);
+    assert_eq!(requests(&lab.sent())[0], ("CANCEL".to_owned(), BOB.to_owned()));
+    lab.send(BOB, sent[0].reply(487, "b", ""));
+    assert_eq!(one(&lab).ended_by, Party::Timeout);
 }
 
 #[test]
@@ -348,7 +365,7 @@ fn bye_that_is_refused_ends_no_record() {
 }
 
 /// A call of carol's that bob has answered: the INVITE, as bob has it, and the answer.
-fn up(lab: &mut Lab) -> (Req, Sent, Sent) {
+pub(super) fn up(lab: &mut Lab) -> (Req, Sent, Sent) {
     lab.phones(&[BOB]);
     let invite = Req::invite();
     let got = lab.invite(CAROL, invite.text()).remove(0);
@@ -360,7 +377,7 @@ fn up(lab: &mut Lab) -> (Req, Sent, Sent) {
 }
 
 /// Sends a BYE and returns it as the other end has it.
-fn bye(lab: &mut Lab, from: &str, bye: &Req) -> Sent {
+pub(super) fn bye(lab: &mut Lab, from: &str, bye: &Req) -> Sent {
     lab.send(from, bye.text());
     lab.sent().into_iter().find(|s| s.method() == "BYE" && s.status() == 0).expect("a BYE")
 }

@@ -65,6 +65,8 @@ pub(super) mod flag {
     pub const WATCHED: u8 = 32;
     /// An earlier address was left because nothing came from it; it may answer yet.
     pub const LEFT: u8 = 64;
+    /// Cancelled because it had rung for too long (timer C, RFC 3261 section 16.8).
+    pub const EXPIRED: u8 = 128;
 }
 
 /// One slot of a context: 24 bytes, so that a context with four in place stays below 200.
