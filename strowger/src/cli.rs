@@ -24,6 +24,12 @@ pub enum Command {
         #[command(subcommand)]
         command: UserCommand,
     },
+    /// Add, list and remove tokens for programs that use the admin API
+    #[command(after_help = TOKEN_HELP)]
+    Token {
+        #[command(subcommand)]
+        command: TokenCommand,
+    },
     /// Query or control a running server
     #[command(after_help = CTL_EXAMPLES)]
     Ctl(CtlArgs),
@@ -87,6 +93,42 @@ const FORWARD_HELP: &str = "Examples:
   strowger user forward alice@example.com --clear
 
 `strowger user show` prints what is set.";
+
+const TOKEN_HELP: &str = "Example:
+  strowger token add portal --rights users --config /etc/strowger/strowger.toml
+  curl -H \"Authorization: Bearer TOKEN\" http://127.0.0.1:8080/v1/users
+
+The token is printed once; the data directory has its hash. A running server follows at once.";
+
+/// What is done with tokens.
+#[derive(Subcommand)]
+pub enum TokenCommand {
+    /// Add a token and print it
+    Add {
+        /// What it is for
+        name: String,
+        /// What it may do: read, users, operate, with commas between
+        #[arg(long, value_name = "RIGHTS")]
+        rights: String,
+        #[command(flatten)]
+        data: DataDir,
+    },
+    /// List tokens and their rights
+    List {
+        #[command(flatten)]
+        data: DataDir,
+        #[command(flatten)]
+        output: OutputArg,
+    },
+    /// Remove a token
+    #[command(visible_alias = "del")]
+    Remove {
+        /// What it is for
+        name: String,
+        #[command(flatten)]
+        data: DataDir,
+    },
+}
 
 const BACKUP_HELP: &str = "Examples:
   strowger backup /var/backups/strowger-$(date +%F).tar.gz

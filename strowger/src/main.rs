@@ -14,6 +14,7 @@ mod pages;
 mod serve;
 mod terminal;
 mod tune;
+mod token;
 mod user;
 
 /// For the small allocations that remain on the data path: fewer instructions each than the C library's.
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
     match cli::Cli::parse_from(load_runner::translate(std::env::args_os())).command {
         cli::Command::Serve(args) => serve::run(&args),
         cli::Command::User { command } => user::run(&command),
+        cli::Command::Token { command } => token::run(&command),
         cli::Command::Ctl(args) => ctl::run(&args),
         cli::Command::Backup { file, data } => backup::write(&file, &data),
         cli::Command::Restore { file, replace, data } => backup::read(&file, &data, replace),

@@ -12,7 +12,7 @@ use sip_auth::Credentials;
 
 use crate::source::SubscriberSource;
 use crate::sqlite;
-use crate::subscribers::{Added, Subscriber};
+use crate::subscribers::{Added, Subscriber, Wanted};
 use crate::user::UserName;
 
 /// The subscribers, as commands see them while a server may run.
@@ -40,6 +40,12 @@ pub(crate) trait SubscriberTable: Send {
 
     /// Writes the whole database, as it is at one moment, to a file that does not exist.
     fn copy_to(&self, path: &Path) -> Result<()>;
+
+    /// At most `most` subscribers that are asked for, in order of name and domain.
+    fn page(&self, wanted: &Wanted<'_>, most: usize) -> Result<Vec<Subscriber>>;
+
+    /// One subscriber.
+    fn find(&self, name: &UserName) -> Result<Option<Subscriber>>;
 
     /// Calls `f` with every subscriber (of `domain`, if given) in order of name and domain, until `f` breaks.
     fn list(&self, domain: Option<&str>, f: &mut dyn FnMut(Subscriber) -> ControlFlow<()>) -> Result<()>;

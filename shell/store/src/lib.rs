@@ -39,5 +39,5 @@ pub use location::{
 };
 pub use rules::{RULE_COLUMNS, read_rules, rule_texts};
 pub use store::{Store, StoreOptions};
-pub use subscribers::{Added, Subscriber, Subscribers};
+pub use subscribers::{Added, Subscriber, Subscribers, Wanted};
 pub use user::{MAX_DOMAIN, MAX_PASSWORD, MAX_USER, UserName, hash_password};

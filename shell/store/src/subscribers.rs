@@ -33,6 +33,17 @@ pub struct Subscriber {
     pub rules: Rules,
 }
 
+/// Which subscribers are asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted<'a> {
+    /// Those of this domain.
+    pub domain: Option<&'a str>,
+    /// Those whose user name contains this.
+    pub text: Option<&'a str>,
+    /// Those behind this one in order of name and domain.
+    pub after: Option<(&'a str, &'a str)>,
+}
+
 /// What an addition did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Added {
@@ -121,6 +132,16 @@ impl Subscribers {
     /// How many subscribers there are.
     pub fn count(&self) -> Result<u64> {
         self.table.count()
+    }
+
+    /// At most `most` subscribers that are asked for, in order of name and domain.
+    pub fn page(&self, wanted: &Wanted<'_>, most: usize) -> Result<Vec<Subscriber>> {
+        self.table.page(wanted, most)
+    }
+
+    /// One subscriber.
+    pub fn find(&self, name: &UserName) -> Result<Option<Subscriber>> {
+        self.table.find(name)
     }
 
     /// Calls `f` with every subscriber (of `domain`, if given) in order of name and domain, one at a

@@ -4,10 +4,15 @@
 //! browser send requests there. Three things stop that: the Host header must name this server by
 //! address or by a listed name (a name that an attacker re-points here does not match), a request
 //! that changes something must carry a content type that no foreign page may send without asking,
-//! and an Origin of another site is refused.
+//! and an Origin of another site is refused. There are no cookies that a browser would send by itself.
+//!
+//! A token may do what its rights say. Without one, loopback reads everything and operates the server unless a
+//! token file is configured, and changes no user.
 
+use super::tokens::{Rights, Tokens};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use subtle::ConstantTimeEq;
 
 /// The rules for one server.
@@ -15,6 +20,7 @@ pub(super) struct Guard {
     listen: IpAddr,
     hosts: Vec<String>,
     token: Option<String>,
+    tokens: Option<Tokens>,
 }
 
 /// Why a request is refused.
@@ -22,7 +28,12 @@ pub(super) type Refused = (StatusCode, &'static str);
 
 impl Guard {
     pub fn new(listen: SocketAddr, hosts: &[String], token: Option<String>) -> Guard {
-        Guard { listen: listen.ip(), hosts: hosts.to_vec(), token }
+        Guard { listen: listen.ip(), hosts: hosts.to_vec(), token, tokens: None }
+    }
+
+    /// The tokens of this file may do what their rights say.
+    pub fn with_tokens(self, path: PathBuf) -> Guard {
+        Guard { tokens: Some(Tokens::new(path)), ..self }
     }
 
     /// Whether the request may go on.
@@ -40,7 +51,7 @@ impl Guard {
             self.check_change(headers)?;
         }
         // Probes come from tools that hold no token, and say nothing but a word.
-        if matches!(path, "/healthz" | "/readyz") { Ok(()) } else { self.check_token(headers) }
+        if matches!(path, "/healthz" | "/readyz") { Ok(()) } else { self.check_token(method, path, headers) }
     }
 
     /// A request that changes something must come from a program, not from a foreign page.
@@ -66,19 +77,33 @@ impl Guard {
         Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, "send Content-Type: application/json"))
     }
 
-    fn check_token(&self, headers: &HeaderMap) -> Result<(), Refused> {
-        let Some(token) = &self.token else { return Ok(()) };
+    fn check_token(&self, method: &Method, path: &str, headers: &HeaderMap) -> Result<(), Refused> {
         let given = headers
             .get(header::AUTHORIZATION)
             .map(|value| value.as_bytes())
             .and_then(|value| value.split_at_checked(7))
             .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer "))
             .map(|(_, token)| token.trim_ascii());
-        match given {
-            // Compared without telling by its duration where the first difference is.
-            Some(given) if given.ct_eq(token.as_bytes()).into() => Ok(()),
-            _ => Err((StatusCode::UNAUTHORIZED, "a bearer token is needed")),
+        let reads = method == Method::GET || method == Method::HEAD;
+        let of_users = path == "/v1/users" || path.starts_with("/v1/users/");
+        let Some(given) = given else {
+            // Without a token file loopback is trusted, as far as users are not changed.
+            let open = self.token.is_none() && (!of_users || reads && self.listen.to_canonical().is_loopback());
+            return if open { Ok(()) } else { Err((StatusCode::UNAUTHORIZED, "a bearer token is needed")) };
+        };
+        // Compared without telling by its duration where the first difference is.
+        if self.token.as_ref().is_some_and(|token| given.ct_eq(token.as_bytes()).into()) {
+            return Ok(());
         }
+        let rights = self.tokens.as_ref().and_then(|tokens| tokens.rights_of(given));
+        let rights = rights.ok_or((StatusCode::UNAUTHORIZED, "a bearer token is needed"))?;
+        let may = match (reads, of_users) {
+            (true, true) => rights.has(Rights::READ) || rights.has(Rights::USERS),
+            (true, false) => rights.has(Rights::READ),
+            (false, true) => rights.has(Rights::USERS),
+            (false, false) => rights.has(Rights::OPERATE),
+        };
+        if may { Ok(()) } else { Err((StatusCode::FORBIDDEN, "this token has no right to do that")) }
     }
 
     /// Whether a Host value names this server. An address cannot be re-pointed, so the one listened
@@ -202,5 +227,43 @@ mod tests {
         let without = headers(&[host]);
         assert!(guard.check(&Method::GET, "/v1/status", &without).is_err());
         assert_eq!(guard.check(&Method::GET, "/readyz", &without), Ok(()));
+    }
+
+    #[test]
+    fn rights_of_a_token_decide_what_it_may_do() {
+        use crate::admin::{Token, write_tokens};
+        let path = std::env::temp_dir().join(format!("strowger-guard-{}", std::process::id()));
+        let made: Vec<(Token, String)> = ["read", "users", "operate"]
+            .map(|right| Token::make(right, Rights::parse(right).unwrap()).unwrap())
+            .into();
+        let tokens: Vec<Token> = made.iter().map(|(token, _)| token.clone()).collect();
+        write_tokens(&path, &tokens).unwrap();
+        let guard = guard("127.0.0.1:8080").with_tokens(path.clone());
+        let json = (header::CONTENT_TYPE, "application/json");
+        let check = |guard: &Guard, method: Method, asked: &str, token: Option<&str>| {
+            let bearer = token.map(|token| format!("Bearer {token}"));
+            let mut list = vec![(header::HOST, "localhost"), json.clone()];
+            list.extend(bearer.as_deref().map(|bearer| (header::AUTHORIZATION, bearer)));
+            guard.check(&method, asked, &headers(&list)).map_err(|(status, _)| status.as_u16())
+        };
+        for (method, asked, expected) in [
+            (Method::GET, "/v1/status", [Ok(()), Err(403), Err(403)]),
+            (Method::GET, "/v1/users", [Ok(()), Ok(()), Err(403)]),
+            (Method::PUT, "/v1/users/a@b", [Err(403), Ok(()), Err(403)]),
+            (Method::DELETE, "/v1/users/a@b/bindings", [Err(403), Ok(()), Err(403)]),
+            (Method::POST, "/v1/drain", [Err(403), Err(403), Ok(())]),
+        ] {
+            let found = [0, 1, 2].map(|at| check(&guard, method.clone(), asked, Some(&made[at].1)));
+            assert_eq!(found, expected, "{method} {asked}");
+            assert_eq!(check(&guard, method, asked, Some("stw_0")), Err(401));
+        }
+        // Without a token loopback changes no user.
+        assert_eq!(check(&guard, Method::GET, "/v1/users", None), Ok(()));
+        assert_eq!(check(&guard, Method::PATCH, "/v1/users/a@b", None), Err(401));
+        assert_eq!(check(&guard, Method::POST, "/v1/reload", None), Ok(()));
+        let remote = self::guard("0.0.0.0:8080").with_tokens(path.clone());
+        assert_eq!(check(&remote, Method::GET, "/v1/users", None), Err(401));
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(check(&guard, Method::GET, "/v1/status", Some(&made[0].1)), Err(401));
     }
 }

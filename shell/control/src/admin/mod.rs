@@ -11,8 +11,10 @@ mod refused;
 mod routes;
 mod server;
 mod streams;
+mod tokens;
 #[cfg(test)]
 mod tests;
+mod users;
 
 pub use model::{
     Admin, AnswerTimes, Audit, BalanceStatus, BalancedNode, Binding, Call, Draining, Listing, Logins,
@@ -23,3 +25,5 @@ pub(crate) use page::uptime;
 pub use refused::{RefusedFilter, RefusedRequest};
 pub use server::{Bound, Server, read_secret};
 pub use streams::{CertificateStatus, Connection, ConnectionFilter};
+pub use tokens::{Rights, TOKENS_FILE, TOKENS_MAX, Token, read_tokens, write_tokens};
+pub use users::{User, UserFault, UserSearch, Users};

@@ -3,6 +3,7 @@
 use super::numbers::NumberRoute;
 use super::refused::{RefusedFilter, RefusedRequest};
 use super::streams::{CertificateStatus, Connection, ConnectionFilter};
+use super::users::Users;
 use crate::config::{ConfigError, ReloadReport};
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +61,11 @@ pub trait Admin: Send + Sync + 'static {
     /// Whether this is a load balancer, which has nodes and neither bindings nor calls that it could list.
     fn is_balancer(&self) -> bool {
         false
+    }
+
+    /// The users of a server; `None` if this is a load balancer.
+    fn users(&self) -> Option<&dyn Users> {
+        None
     }
 
     /// The nodes of a load balancer; `None` if this is none.

@@ -19,6 +19,7 @@ const OF_SERVER: &[(&str, &str)] = &[
     ("/v1/calls", "calls"),
     ("/v1/trunks", "trunks and other targets"),
     ("/v1/refused", "refused requests"),
+    ("/v1/users", "users"),
 ];
 /// Lists that only a balancer has.
 const OF_BALANCER: &[(&str, &str)] = &[("/v1/nodes", "nodes"), ("/v1/nodes/audit", "audit")];
@@ -31,6 +32,7 @@ const OF_BOTH: &[(&str, &str)] = &[
     ("/healthz", "alive"),
     ("/readyz", "ready"),
     ("/openapi.json", "API"),
+    ("/v1/openapi.json", "API of version 1"),
 ];
 
 /// The whole page; `nodes`: those of a balancer.

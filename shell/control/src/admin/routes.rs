@@ -7,6 +7,7 @@ use super::model::{
 use super::page;
 use super::refused::RefusedFilter;
 use super::streams::ConnectionFilter;
+use super::users::USER_ROUTES;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
@@ -24,7 +25,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Largest request body, octets. No request needs one.
 const BODY_BYTES: usize = 4096;
 /// Longest text of a query parameter, octets.
-const QUERY_BYTES: usize = 512;
+pub(super) const QUERY_BYTES: usize = 512;
 
 /// The description of this API.
 pub(super) const OPENAPI: &str = include_str!("openapi.json");
@@ -64,6 +65,7 @@ pub(super) const ROUTES: &[Entry] = &[
     ("post", "/v1/nodes/algorithm", || post(algorithm)),
     ("get", "/metrics", || get(metrics)),
     ("get", "/openapi.json", || get(openapi)),
+    ("get", "/v1/openapi.json", || get(openapi)),
     ("get", "/healthz", || get(healthz)),
     ("get", "/readyz", || get(readyz)),
 ];
@@ -72,7 +74,7 @@ pub(super) const ROUTES: &[Entry] = &[
 pub(super) fn router(admin: Arc<dyn Admin>, guard: Arc<Guard>) -> Router {
     let shared = Shared { admin, reloading: Arc::new(Mutex::new(())) };
     let mut router = Router::new();
-    for (_, path, handler) in ROUTES {
+    for (_, path, handler) in ROUTES.iter().chain(USER_ROUTES) {
         router = router.route(path, handler());
     }
     router
@@ -87,7 +89,7 @@ pub(super) fn router(admin: Arc<dyn Admin>, guard: Arc<Guard>) -> Router {
 }
 
 /// An answer that says no, and why.
-struct No {
+pub(super) struct No {
     status: StatusCode,
     body: Refusal,
 }
@@ -143,7 +145,7 @@ async fn bounded(request: Request, next: Next) -> Response {
 }
 
 /// Asks the server on a helper thread, so that a slow answer does not stop this one.
-async fn ask<T: Send + 'static>(
+pub(super) async fn ask<T: Send + 'static>(
     shared: &Shared,
     question: impl FnOnce(&dyn Admin) -> T + Send + 'static,
 ) -> Result<T, No> {
@@ -287,7 +289,7 @@ async fn refused(
 }
 
 /// What is said to who asks for a page by a mark that ends none.
-const NO_SUCH_MARK: &str = "after must be the `next` of an earlier page";
+pub(super) const NO_SUCH_MARK: &str = "after must be the `next` of an earlier page";
 
 /// A page of a list, of a server that has such lists.
 async fn listed<T: Serialize + Send + 'static>(

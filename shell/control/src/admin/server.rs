@@ -9,7 +9,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -55,6 +55,12 @@ impl Bound {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         Ok(Some(Bound { listener, address, guard: Guard::new(address, &access.hosts, token) }))
+    }
+
+    /// The tokens of this file may do what their rights say.
+    #[must_use]
+    pub fn with_tokens(self, path: PathBuf) -> Bound {
+        Bound { guard: self.guard.with_tokens(path), ..self }
     }
 
     /// Starts to answer on a thread of its own. Fails when the system gives no thread.

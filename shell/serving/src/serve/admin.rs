@@ -4,6 +4,7 @@ use super::build;
 use super::refusals::Refusals;
 use super::routes::Routes;
 use super::trunks;
+use super::users::UserBook;
 use crate::METHODS;
 use crate::certificates::{self, Certificates, refuse_unusable};
 use crate::operator::{self, Reloads, lock, no_file, post_all, silence};
@@ -50,6 +51,7 @@ pub struct Running {
     /// Call records, if they are kept.
     pub records: Option<Remote>,
     pub refusals: Arc<Refusals>,
+    pub users: UserBook,
 }
 
 /// The control side.
@@ -396,6 +398,10 @@ impl Admin for Control {
 
     fn certificates(&self) -> Vec<CertificateStatus> {
         self.running.certificates.as_ref().map(Certificates::list).unwrap_or_default()
+    }
+
+    fn users(&self) -> Option<&dyn control::admin::Users> {
+        Some(&self.running.users)
     }
 
     fn reload(&self) -> Result<ReloadReport, Vec<ConfigError>> {

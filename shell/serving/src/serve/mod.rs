@@ -8,6 +8,7 @@ mod refusals;
 mod routes;
 mod trunks;
 mod unserved;
+mod users;
 mod world;
 
 pub use build::METHODS;
@@ -79,6 +80,9 @@ pub fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     let resolver = start_resolver(config, &courier)?;
     let (records, tellers) = records::start(config, workers)?;
     let (handle, runtime) = start_workers(&parts, (&store, tellers, &table), bound, resolver, &courier)?;
+    let dir = absolute(&config.server.data_dir);
+    let admin = sockets.admin.map(|socket| socket.with_tokens(dir.join(control::admin::TOKENS_FILE)));
+    let users = users::UserBook { dir, location: store.location() };
     let control = Arc::new(Control::new(Running {
         loaded,
         overrides,
@@ -95,8 +99,9 @@ pub fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
         certificates: sockets.certificates,
         records: records.as_ref().map(CallLog::remote),
         refusals: Arc::clone(&parts.refusals),
+        users,
     }));
-    let admin = startup::start_admin(sockets.admin, control.clone())?;
+    let admin = startup::start_admin(admin, control.clone())?;
     control.ready();
     let notifier = Notifier::from_env();
     say_if_idle(&control.config(), &parts.credentials);

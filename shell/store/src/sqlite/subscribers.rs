@@ -14,7 +14,7 @@ use crate::sqlite::database::Database;
 use crate::sqlite::error::sql_error;
 use crate::sqlite::rules::{read_rules, rule_columns, write_rules};
 use crate::sqlite::watch::make_change_log;
-use crate::subscribers::{Added, Subscriber};
+use crate::subscribers::{Added, Subscriber, Wanted};
 use crate::user::{HASH_COLUMNS, UserName, hash_text};
 
 /// Adds a subscriber or replaces its hashes; every hash column is written, so that no hash of an old
@@ -136,15 +136,36 @@ impl SubscriberTable for UserTable {
             .map_err(|error| sql_error(path, "write a copy of the database", &error))
     }
 
+    fn page(&self, wanted: &Wanted<'_>, most: usize) -> Result<Vec<Subscriber>> {
+        let fail = |error| self.database.error("read the subscribers", &error);
+        let sql = select_users(
+            "(?1 IS NULL OR s.domain = ?1) AND (?2 IS NULL OR instr(s.username, ?2) > 0)
+             AND (?3 IS NULL OR (s.username, s.domain) > (?3, ?4))",
+        );
+        let (user, domain) = wanted.after.unzip();
+        let mut statement = self.database.connection.prepare_cached(&sql).map_err(fail)?;
+        let mut rows = statement.query(params![wanted.domain, wanted.text, user, domain]).map_err(fail)?;
+        let mut found = Vec::new();
+        while found.len() < most
+            && let Some(row) = rows.next().map_err(fail)?
+        {
+            found.push(read_subscriber(row).map_err(fail)?);
+        }
+        Ok(found)
+    }
+
+    fn find(&self, name: &UserName) -> Result<Option<Subscriber>> {
+        let fail = |error| self.database.error("read the subscriber", &error);
+        let sql = select_users("s.username = ?1 AND s.domain = ?2");
+        let mut statement = self.database.connection.prepare_cached(&sql).map_err(fail)?;
+        let mut rows = statement.query([name.user(), name.domain()]).map_err(fail)?;
+        let row = rows.next().map_err(fail)?;
+        row.map(read_subscriber).transpose().map_err(fail)
+    }
+
     fn list(&self, domain: Option<&str>, f: &mut dyn FnMut(Subscriber) -> ControlFlow<()>) -> Result<()> {
         let fail = |error| self.database.error("read the subscribers", &error);
-        let sql = format!(
-            "SELECT {}, s.username, s.domain, s.datetime_created, s.datetime_modified, {} FROM subscriber s
-             LEFT JOIN user_rules r ON r.username = s.username AND r.domain = s.domain
-             WHERE ?1 IS NULL OR s.domain = ?1 ORDER BY s.username, s.domain",
-            hash_columns("s."),
-            rule_columns("r.")
-        );
+        let sql = select_users("?1 IS NULL OR s.domain = ?1");
         let mut statement = self.database.connection.prepare(&sql).map_err(fail)?;
         let mut rows = statement.query(params![domain]).map_err(fail)?;
         while let Some(row) = rows.next().map_err(fail)? {
@@ -154,6 +175,17 @@ impl SubscriberTable for UserTable {
         }
         Ok(())
     }
+}
+
+/// A statement for [`read_subscriber`], in order of name and domain.
+fn select_users(condition: &str) -> String {
+    format!(
+        "SELECT {}, s.username, s.domain, s.datetime_created, s.datetime_modified, {} FROM subscriber s
+         LEFT JOIN user_rules r ON r.username = s.username AND r.domain = s.domain
+         WHERE {condition} ORDER BY s.username, s.domain",
+        hash_columns("s."),
+        rule_columns("r.")
+    )
 }
 
 /// The hash columns, comma separated, each after `prefix`.
