@@ -289,7 +289,7 @@ async fn refused(
 }
 
 /// What is said to who asks for a page by a mark that ends none.
-pub(super) const NO_SUCH_MARK: &str = "after must be the `next` of an earlier page";
+const NO_SUCH_MARK: &str = "after must be the `next` of an earlier page";
 
 /// A page of a list, of a server that has such lists.
 async fn listed<T: Serialize + Send + 'static>(

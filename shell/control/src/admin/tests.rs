@@ -172,7 +172,7 @@ impl Admin for Pretend {
     }
 
     fn users(&self) -> Option<&dyn Users> {
-        (!self.balances.load(SeqCst)).then_some(&self.users)
+        (!self.balances.load(SeqCst)).then_some(&self.users as &dyn Users)
     }
 
     fn ready(&self) -> Result<(), String> {

@@ -1,13 +1,13 @@
 //! `/v1/users`: the users of a server, as a customer portal reads and changes them.
 
 use super::model::{Listing, NO_LISTS, Page};
-use super::routes::{Entry, NO_SUCH_MARK, QUERY_BYTES, Shared, ask};
+use super::routes::{Entry, QUERY_BYTES, Shared, ask};
+use axum::body::Bytes;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{delete, get, patch, put};
-use axum::body::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sip_node::call_forwarding::{Rules, When};
@@ -120,6 +120,8 @@ pub enum UserFault {
     Field(String, String),
     /// There is no such user.
     Unknown,
+    /// This server has no users.
+    NoUsers,
     /// The database says so.
     Failed(String),
 }
@@ -137,6 +139,7 @@ impl IntoResponse for UserFault {
                 (StatusCode::BAD_REQUEST, json!({ "error": format!("{field} {why}"), "field": field }))
             }
             UserFault::Unknown => (StatusCode::NOT_FOUND, json!({ "error": "there is no such user" })),
+            UserFault::NoUsers => (StatusCode::NOT_FOUND, json!({ "error": NO_LISTS })),
             UserFault::Failed(why) => (StatusCode::SERVICE_UNAVAILABLE, json!({ "error": why })),
         };
         (status, Json(body)).into_response()
@@ -147,10 +150,11 @@ impl IntoResponse for UserFault {
 async fn with_users<T: Send + 'static>(
     shared: &Shared,
     work: impl FnOnce(&dyn Users) -> Result<T, UserFault> + Send + 'static,
-) -> Result<T, Response> {
-    let done = ask(shared, move |admin| admin.users().map(work)).await.map_err(IntoResponse::into_response)?;
-    let none = || (StatusCode::NOT_FOUND, Json(json!({ "error": NO_LISTS }))).into_response();
-    done.ok_or_else(none)?.map_err(IntoResponse::into_response)
+) -> Result<T, UserFault> {
+    let done = ask(shared, move |admin| admin.users().map(work)).await;
+    // The log has it.
+    let done = done.map_err(|_| UserFault::Failed("the server failed to answer; see its log".to_owned()))?;
+    done.ok_or(UserFault::NoUsers)?
 }
 
 /// What lists of users may be asked with.
@@ -166,8 +170,8 @@ struct Asked {
 async fn list(
     State(shared): State<Shared>,
     asked: Result<Query<Asked>, QueryRejection>,
-) -> Result<Response, Response> {
-    let bad = |field: &str, why: &str| UserFault::field(field, why).into_response();
+) -> Result<Response, UserFault> {
+    let bad = |field: &str, why: &str| UserFault::field(field, why);
     let Query(Asked { domain, search, after, limit }) =
         asked.map_err(|error| bad("query", &error.body_text()))?;
     let limit = limit.unwrap_or(Page::USUAL);
@@ -181,18 +185,18 @@ async fn list(
     }
     let search = UserSearch { domain, text: search };
     let page = with_users(&shared, move |users| users.list(&search, &Page { after, limit })).await?;
-    Ok(Json(page.ok_or_else(|| bad("after", NO_SUCH_MARK))?).into_response())
+    Ok(Json(page.ok_or_else(|| bad("after", "must be the `next` of an earlier page"))?).into_response())
 }
 
 /// The user in a path, or why it cannot be read.
 type Named = Result<Path<String>, PathRejection>;
 
-fn named(path: Named) -> Result<String, Response> {
-    let unreadable = |error: PathRejection| UserFault::field("aor", error.body_text()).into_response();
+fn named(path: Named) -> Result<String, UserFault> {
+    let unreadable = |error: PathRejection| UserFault::field("aor", error.body_text());
     path.map(|Path(aor)| aor).map_err(unreadable)
 }
 
-async fn one(State(shared): State<Shared>, path: Named) -> Result<Response, Response> {
+async fn one(State(shared): State<Shared>, path: Named) -> Result<Response, UserFault> {
     let aor = named(path)?;
     let user = with_users(&shared, move |users| users.get(&aor)?.ok_or(UserFault::Unknown)).await?;
     Ok(Json(user).into_response())
@@ -200,7 +204,7 @@ async fn one(State(shared): State<Shared>, path: Named) -> Result<Response, Resp
 
 /// Makes a user, or gives one other rules and, if there is one, another password. What is not named is not
 /// set.
-async fn replace(State(shared): State<Shared>, path: Named, body: Bytes) -> Result<Response, Response> {
+async fn replace(State(shared): State<Shared>, path: Named, body: Bytes) -> Result<Response, UserFault> {
     let aor = named(path)?;
     let done = with_users(&shared, move |users| {
         let (mut rules, fields) = (Rules::default(), fields(&body)?);
@@ -218,7 +222,7 @@ async fn replace(State(shared): State<Shared>, path: Named, body: Bytes) -> Resu
 }
 
 /// Changes what is named.
-async fn change(State(shared): State<Shared>, path: Named, body: Bytes) -> Result<Response, Response> {
+async fn change(State(shared): State<Shared>, path: Named, body: Bytes) -> Result<Response, UserFault> {
     let aor = named(path)?;
     let done = with_users(&shared, move |users| {
         let mut rules = users.get(&aor)?.ok_or(UserFault::Unknown)?.rules();
@@ -229,15 +233,15 @@ async fn change(State(shared): State<Shared>, path: Named, body: Bytes) -> Resul
     Ok(Json(done.await?).into_response())
 }
 
-async fn remove(State(shared): State<Shared>, path: Named) -> Result<Response, Response> {
+async fn remove(State(shared): State<Shared>, path: Named) -> Result<Response, UserFault> {
     let aor = named(path)?;
     match with_users(&shared, move |users| users.remove(&aor)).await? {
         true => Ok(StatusCode::NO_CONTENT.into_response()),
-        false => Err(UserFault::Unknown.into_response()),
+        false => Err(UserFault::Unknown),
     }
 }
 
-async fn unbind(State(shared): State<Shared>, path: Named) -> Result<Response, Response> {
+async fn unbind(State(shared): State<Shared>, path: Named) -> Result<Response, UserFault> {
     let aor = named(path)?;
     let done = with_users(&shared, move |users| {
         users.get(&aor)?.ok_or(UserFault::Unknown)?;
