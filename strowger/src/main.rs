@@ -13,8 +13,8 @@ mod owner;
 mod pages;
 mod serve;
 mod terminal;
-mod tune;
 mod token;
+mod tune;
 mod user;
 
 /// For the small allocations that remain on the data path: fewer instructions each than the C library's.

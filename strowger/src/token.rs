@@ -39,7 +39,9 @@ fn tokens_file(data: &DataDir) -> Result<PathBuf, Failure> {
         let why = "name the server's with --data-dir DIR or --config FILE";
         return Err(Failure::Said(format!("there is no data directory {}; {why}", dir.display())));
     }
-    let mend = |error: std::io::Error| format!("cannot become the owner of {}: {error}; run this as that user", dir.display());
+    let mend = |error: std::io::Error| {
+        format!("cannot become the owner of {}: {error}; run this as that user", dir.display())
+    };
     become_owner(&dir).map_err(|error| Failure::Said(mend(error)))?;
     Ok(dir.join(TOKENS_FILE))
 }

@@ -6,8 +6,8 @@
 //! that changes something must carry a content type that no foreign page may send without asking,
 //! and an Origin of another site is refused. There are no cookies that a browser would send by itself.
 //!
-//! A token may do what its rights say. Without one, loopback reads everything and operates the server unless a
-//! token file is configured, and changes no user.
+//! A token may do what its rights say. Without one, loopback reads everything and operates the server unless
+//! a token file is configured, and changes no user.
 
 use super::tokens::{Rights, Tokens};
 use axum::http::{HeaderMap, Method, StatusCode, header};
@@ -88,7 +88,8 @@ impl Guard {
         let of_users = path == "/v1/users" || path.starts_with("/v1/users/");
         let Some(given) = given else {
             // Without a token file loopback is trusted, as far as users are not changed.
-            let open = self.token.is_none() && (!of_users || reads && self.listen.to_canonical().is_loopback());
+            let open =
+                self.token.is_none() && (!of_users || reads && self.listen.to_canonical().is_loopback());
             return if open { Ok(()) } else { Err((StatusCode::UNAUTHORIZED, "a bearer token is needed")) };
         };
         // Compared without telling by its duration where the first difference is.

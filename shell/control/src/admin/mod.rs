@@ -11,9 +11,9 @@ mod refused;
 mod routes;
 mod server;
 mod streams;
-mod tokens;
 #[cfg(test)]
 mod tests;
+mod tokens;
 mod users;
 
 pub use model::{

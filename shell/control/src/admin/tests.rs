@@ -10,8 +10,8 @@ use sip_node::call_forwarding::Rules;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 
 /// Bindings that the pretended server has.
 const BINDINGS: usize = 2500;
@@ -105,7 +105,8 @@ impl Users for PretendUsers {
         let found = |aor: &str| search.text.as_ref().is_none_or(|text| aor.contains(text));
         let after = |aor: &str| page.after.as_ref().is_none_or(|after| aor > after.as_str());
         let mut all = users.iter().filter(|(aor, _)| found(aor) && after(aor));
-        let items: Vec<User> = all.by_ref().take(page.limit).map(|(aor, user)| Self::show(aor, &user.1)).collect();
+        let items: Vec<User> =
+            all.by_ref().take(page.limit).map(|(aor, user)| Self::show(aor, &user.1)).collect();
         let next = all.next().and(items.last()).map(|last| last.aor.clone());
         Ok(Some(Listing { items, next }))
     }
@@ -837,10 +838,14 @@ fn users_are_made_changed_and_removed() {
     assert_eq!(ask("GET", user, "").0, 404);
     let (status, answer) = ask("PUT", user, "{}");
     assert_eq!((status, &answer["field"]), (400, &"password".into()));
-    let (status, made) = ask("PUT", user, r#"{"password":"secret","forwarding":{"busy":"+4930"},"ring_time":25}"#);
+    let (status, made) =
+        ask("PUT", user, r#"{"password":"secret","forwarding":{"busy":"+4930"},"ring_time":25}"#);
     assert_eq!((status, &made["aor"], &made["ring_time"]), (201, &"ann@example.com".into(), &25.into()));
     let (status, changed) = ask("PATCH", user, r#"{"do_not_disturb":true,"also_ring":["1","2"]}"#);
-    assert_eq!((status, &changed["forwarding"]["busy"], &changed["do_not_disturb"]), (200, &"+4930".into(), &true.into()));
+    assert_eq!(
+        (status, &changed["forwarding"]["busy"], &changed["do_not_disturb"]),
+        (200, &"+4930".into(), &true.into())
+    );
     // What a PUT does not name is not set; the password stays.
     let (status, anew) = ask("PUT", user, r#"{"ring_time":null}"#);
     assert_eq!((status, &anew["forwarding"]["busy"], &anew["ring_time"]), (200, &Value::Null, &Value::Null));

@@ -114,7 +114,8 @@ pub fn read_tokens(path: &Path) -> io::Result<Vec<Token>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
-    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
+    let lines =
+        text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
     let token = |(at, line): (usize, &str)| {
         let wrong = format!("{}:{}: is no token; remove the line", path.display(), at + 1);
         Token::parse(line).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, wrong))

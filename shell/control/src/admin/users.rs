@@ -253,8 +253,8 @@ async fn unbind(State(shared): State<Shared>, path: Named) -> Result<Response, U
 
 /// The fields of a body.
 fn fields(body: &[u8]) -> Result<Map<String, Value>, UserFault> {
-    let value: Value =
-        serde_json::from_slice(body).map_err(|error| UserFault::field("body", format!("is no JSON: {error}")))?;
+    let value: Value = serde_json::from_slice(body)
+        .map_err(|error| UserFault::field("body", format!("is no JSON: {error}")))?;
     match value {
         Value::Object(fields) => Ok(fields),
         _ => Err(UserFault::field("body", "is no JSON object")),
@@ -276,7 +276,9 @@ fn apply(rules: &mut Rules, fields: &Map<String, Value>) -> Result<Option<String
             ("also_ring", Value::Array(list)) => {
                 let texts: Option<Vec<&str>> = list.iter().map(Value::as_str).collect();
                 let texts = texts.ok_or_else(|| wrong("holds something else than texts"))?;
-                rules.set_also(texts.into_iter()).map_err(|why| wrong(&format!("has a target that {why}")))?;
+                rules
+                    .set_also(texts.into_iter())
+                    .map_err(|why| wrong(&format!("has a target that {why}")))?;
             }
             ("also_ring", _) => return Err(wrong("is no list")),
             ("ring_time", Value::Null) => rules.set_ring_time(0).map_err(wrong)?,
@@ -291,7 +293,8 @@ fn apply(rules: &mut Rules, fields: &Map<String, Value>) -> Result<Option<String
             ("do_not_disturb", Value::Null) => rules.set_do_not_disturb(false),
             ("do_not_disturb", _) => return Err(wrong("is neither true nor false")),
             _ => {
-                let known = "is no field of a user: password, forwarding, also_ring, ring_time, do_not_disturb";
+                let known =
+                    "is no field of a user: password, forwarding, also_ring, ring_time, do_not_disturb";
                 return Err(wrong(known));
             }
         }
