@@ -41,9 +41,11 @@ BELOW = {
     'call-records': set(),
     'call-rules': {'sip-message'},
     'number-routes': set(),
+    'call-limits': {'number-routes'},
     'sip-node': {
         'wire', 'timing', 'seal', 'sip-message', 'sip-transaction', 'sip-auth', 'sip-registrar', 'sip-proxy',
         'sip-steering', 'sip-health', 'call-forwarding', 'call-records', 'call-rules', 'number-routes',
+        'call-limits',
     },
     'sip-balancer': {'wire', 'timing', 'seal', 'sip-message', 'sip-proxy', 'sip-steering', 'sip-health'},
     # The shell handles no SIP: of the core it sees only the vocabulary, the wheel for deadlines and the form of

@@ -291,6 +291,16 @@ pub enum UserCommand {
         #[command(flatten)]
         data: DataDir,
     },
+    /// Show or set the class that limits the calls of a subscriber; a running server knows within a second
+    Class {
+        /// The subscriber
+        #[arg(value_name = "USER@DOMAIN")]
+        name: String,
+        /// The name of a [[class]]; `none`: that of the domain
+        class: Option<String>,
+        #[command(flatten)]
+        data: DataDir,
+    },
     /// Import subscribers from a CSV file
     #[command(after_help = IMPORT_HELP)]
     Import {

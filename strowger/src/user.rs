@@ -33,6 +33,7 @@ pub fn run(command: &UserCommand) -> ExitCode {
             };
             import(file, &options, data)
         }
+        UserCommand::Class { name, class, data } => class_of(name, class.as_deref(), data),
         UserCommand::Forward { name, wishes, data } => forward(name, wishes, data),
         UserCommand::Show { name, data, output } => show(name, data, output.output),
         UserCommand::Export { data } => export(data),
@@ -238,6 +239,30 @@ fn remove(name: &str, data: &DataDir) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::Said(format!("there is no subscriber {}@{}", name.user(), name.domain())))
+}
+
+/// Shows the class of a subscriber, or gives it another one.
+fn class_of(name: &str, class: Option<&str>, data: &DataDir) -> Result<(), Failure> {
+    let name = parse(name)?;
+    let config = configuration(data)?;
+    let mut subscribers = existing(data)?;
+    let Some(class) = class else {
+        let class = subscribers.class(&name)?;
+        say::out(format_args!("{}\n", class.as_deref().unwrap_or("none")));
+        return Ok(());
+    };
+    let wanted = Some(class).filter(|class| *class != "none");
+    if !subscribers.set_class(&name, wanted)? {
+        return Err(Failure::Said(format!("there is no subscriber {}@{}", name.user(), name.domain())));
+    }
+    say::out(format_args!("class of {}@{}: {class}\n", name.user(), name.domain()));
+    if wanted.is_some() && data.config().is_some() && !config.classes.iter().any(|known| known.name == class)
+    {
+        say::err(format_args!(
+            "note: the configuration has no [[class]] \"{class}\": until it has, calls of this user do not leave"
+        ));
+    }
+    Ok(())
 }
 
 fn forward(name: &str, wishes: &ForwardArgs, data: &DataDir) -> Result<(), Failure> {

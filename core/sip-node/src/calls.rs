@@ -8,6 +8,7 @@
 //! room, the call that was answered first makes it: that call goes on unseen, and nobody can keep others out
 //! by never hanging up. So the cap holds for calls being set up.
 
+mod charges;
 mod judging;
 mod life;
 mod named;
@@ -16,6 +17,7 @@ pub use life::Life;
 
 use crate::callees::{Callees, Named};
 use crate::shortage::Shortage;
+use charges::Charges;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use hashbrown::HashTable;
@@ -154,6 +156,8 @@ pub(crate) struct Calls {
     spare: Vec<Vec<u8>>,
     /// Connections of calls that are over.
     released: Vec<ConnId>,
+    /// What calls take of the channels of their callers.
+    charges: Charges,
     limit: usize,
     /// Those being set up.
     ringing: Share,
@@ -180,6 +184,7 @@ impl Calls {
             answered,
             spare: Vec::new(),
             released: Vec::new(),
+            charges: Charges::default(),
             limit,
             ringing: Share::new(limit),
             hash: TableHash::new(seed),
@@ -287,6 +292,18 @@ impl Calls {
                 self.ringing.take(entry.payer, 1);
             }
         }
+    }
+
+    /// The call with this key takes a channel of an account until it ends.
+    pub fn charge(&mut self, key: &DialogKey, account: u64) {
+        let lives = self.table.find(key.from, |e| e.hash == key.from).is_some();
+        self.charges.take(key.from, account, lives);
+    }
+
+    /// The accounts of channels that calls have given back.
+    #[inline]
+    pub fn freed(&mut self) -> impl Iterator<Item = u64> {
+        self.charges.freed()
     }
 
     /// Adds a call that is being set up, with its Call-ID, From URI and To URI.
@@ -574,6 +591,7 @@ impl Calls {
         let wanted = |e: &Entry| e.hash == hash && sequence.is_none_or(|s| s == e.sequence);
         let Ok(found) = self.table.find_entry(hash, wanted) else { return false };
         let (entry, _) = found.remove();
+        self.charges.give_back(hash);
         if !entry.callees.is_answered() {
             self.ringing.give(entry.payer, usize::from(entry.attempts));
         }

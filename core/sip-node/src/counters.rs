@@ -88,6 +88,32 @@ counters! {
         /// Responses forwarded.
         Relayed = "response",
     }
+    "strowger_class_refused_total"[rule]:
+        "Calls that the class of the caller did not let leave: `number` (denied, or not among the allowed), `trunk`, `hours`, `channels`, `hour`, `day`, `unknown` (the user's class is not configured), `room` (too many accounts are counted)." {
+        /// Calls to a number that a class does not allow.
+        ClassNumber = "number",
+        /// Calls over a trunk, or to a host, that a class does not allow.
+        ClassTrunk = "trunk",
+        /// Calls at a time that a class does not allow.
+        ClassHours = "hours",
+        /// Calls beyond the channels of a class.
+        ClassChannels = "channels",
+        /// Calls beyond those of a class in an hour.
+        ClassHour = "hour",
+        /// Calls beyond those of a class on a day.
+        ClassDay = "day",
+        /// Calls of users whose class is not configured.
+        ClassUnknown = "unknown",
+        /// Calls that there was no room to count.
+        ClassRoom = "room",
+    }
+    "strowger_strangers_held_total"[limit]:
+        "Requests of strangers answered with 503 because of `strangers = \"rate\"`: `network` (too many of one), `total`." {
+        /// Requests of strangers whose network has sent too many.
+        StrangerNetwork = "network",
+        /// Requests of strangers beyond those of all together.
+        StrangerTotal = "total",
+    }
     "strowger_auth_total"[result]:
         "Digest checks: `challenged`, `passed`, `failed` (wrong credentials), `held-off` (not checked because of too many wrong ones before: 403 with Retry-After)." {
         /// Challenges sent.

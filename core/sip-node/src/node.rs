@@ -200,6 +200,7 @@ impl<S: Services> Node<S> {
         let step = self.base.step(now, out);
         step.responses.give_way(step.layer);
         step.calls.release(step.out);
+        step.calls.freed().for_each(|account| step.site.services().end_call(account));
     }
 }
 
@@ -370,6 +371,7 @@ impl<S: Services> Machine for Node<S> {
         self.users.forwarder_mut().timeout(&mut step);
         step.calls.expire(now);
         step.calls.release(step.out);
+        step.calls.freed().for_each(|account| step.site.services().end_call(account));
     }
 
     fn round_ends(&mut self, now: Time, out: &mut Outbox) {

@@ -5,6 +5,7 @@ pub use crate::located::{Coverage, Question, StoreDown};
 use crate::shortage::Shortage;
 use crate::watch::List;
 use call_forwarding::Rules;
+use call_limits::{Barred, ClassName, Held, Limits, Moment, Rule, StrangerRate};
 use call_records::{CallName, What};
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -162,6 +163,40 @@ pub trait Services {
         let _ = (now, call, what);
     }
 
+    /// The class of a user, if it has one of its own.
+    fn class_of(&self, user: &[u8], domain: &[u8]) -> Option<ClassName> {
+        let _ = (user, domain);
+        None
+    }
+
+    /// Counts a call of an account, which is a keyed hash, if its limits let it begin.
+    ///
+    /// # Errors
+    /// The limit that is reached.
+    fn begin_call(&self, account: u64, limits: &Limits, now: Moment) -> Result<(), Rule> {
+        let _ = (account, limits, now);
+        Ok(())
+    }
+
+    /// A call of an account has ended that was limited by channels.
+    fn end_call(&self, account: u64) {
+        let _ = account;
+    }
+
+    /// Whether an unknown sender may begin something now. The network is a keyed hash.
+    ///
+    /// # Errors
+    /// How long it has to wait.
+    fn admit_stranger(&self, network: u64, rate: StrangerRate, now: Time) -> Result<(), Held> {
+        let _ = (network, rate, now);
+        Ok(())
+    }
+
+    /// Seconds since 1970, for the hours of classes.
+    fn unix_seconds(&self) -> i64 {
+        0
+    }
+
     /// Notes how long something took.
     fn observe(&self, what: Span, micros: u64);
 }
@@ -233,4 +268,9 @@ pub enum Refusal {
     Clear,
     /// A request for a `sips:` URI has come in the clear: 400.
     InTheClear,
+    /// The class of the caller does not let the call leave: 403 with Warning 399. What it is about is the
+    /// caller and the called number, as `alice@example.com -> +49301234`.
+    Class(Barred),
+    /// Strangers have begun too much lately: 503 with Retry-After. All together, or from one network.
+    Rate(Held),
 }

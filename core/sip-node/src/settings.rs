@@ -1,5 +1,6 @@
 //! What the operator decided, as the node needs it: plain values, nothing left to check.
 
+use call_limits::Classes;
 use call_rules::{Callers, HeaderRules, NumberPlan};
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -194,6 +195,8 @@ pub struct Proxy {
     pub mtu: usize,
     /// What senders may send that this server does not know.
     pub strangers: crate::Strangers,
+    /// What limits the calls of users and trunks that leave.
+    pub classes: Classes,
     /// The session timers that are asked for (RFC 4028). `None`: none are.
     pub session: Option<SessionPolicy>,
     /// A call without INVITE or UPDATE for so long is no longer known.
@@ -215,6 +218,7 @@ impl Default for Proxy {
             trying_ms: 0,
             mtu: 1_300,
             strangers: crate::Strangers::default(),
+            classes: Classes::default(),
             session: None,
             session_timeout: Duration::from_secs(86_400),
             forwarding: crate::CallForwarding::default(),

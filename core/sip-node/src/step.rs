@@ -8,7 +8,7 @@ use crate::ingress::Ingress;
 use crate::overload::{Overload, Verdict};
 use crate::random::Random;
 use crate::recent_responses::RecentResponses;
-use crate::routing::{Findings, Others, Plan, Router, Target};
+use crate::routing::{Charge, Findings, Limiter, Others, Plan, Router, Target};
 use crate::services::Services;
 use crate::settings::Settings;
 use crate::shortage::Shortages;
@@ -69,6 +69,7 @@ impl<S: Services> Base<S> {
             now,
             out,
             verdict: None,
+            charge: None,
             site: &mut self.site,
             layer: &mut self.layer,
             calls: &mut self.calls,
@@ -143,6 +144,8 @@ pub(crate) struct Step<'a, S> {
     /// In an overload: what becomes of the message if it is new work. `None`: that is to be judged
     /// when it is known to be new.
     pub verdict: Option<Verdict>,
+    /// What the call that was planned last is counted as.
+    pub charge: Option<Charge>,
     pub site: &'a mut Site<S>,
     pub layer: &'a mut Layer,
     pub calls: &'a mut Calls,
@@ -176,7 +179,12 @@ impl<'a, S: Services> Step<'a, S> {
 
     /// Decides where a request goes. The memory of its targets comes back with [`Step::recycle`].
     pub fn plan(&mut self, flow: Flow, request: &Message<'_>, a: &Admitted<'_>, others: Others<'_>) -> Plan {
-        Router::new(self.site, self.calls, others).plan_into(self.targets, self.now, flow, request, a)
+        let router = Router::new(self.site, self.calls, others);
+        let plan = router.plan_into(self.targets, self.now, flow, request, a);
+        let Some(limiter) = Limiter::new(self.site, self.now) else { return plan };
+        let (plan, charge) = limiter.limited(plan, flow, request, a);
+        self.charge = charge;
+        plan
     }
 
     /// Keeps the memory of a plan's targets.

@@ -1,5 +1,6 @@
 //! What the operator lets senders do that this server does not know.
 
+use call_limits::StrangerRate;
 use sip_message::Method;
 
 /// What strangers may send.
@@ -9,12 +10,14 @@ pub struct Strangers {
     pub allowed: bool,
     /// Methods outside dialogs; `*` stands for all. What belongs to a call in a dialog goes with INVITE.
     pub methods: Vec<Vec<u8>>,
+    /// How often they may begin something; `None`: without limit.
+    pub rate: Option<StrangerRate>,
 }
 
 impl Default for Strangers {
     fn default() -> Strangers {
         let methods = [&b"INVITE"[..], b"MESSAGE", b"OPTIONS"].map(<[u8]>::to_vec).to_vec();
-        Strangers { allowed: true, methods }
+        Strangers { allowed: true, methods, rate: None }
     }
 }
 

@@ -54,6 +54,21 @@ events! {
     info login_refused(source: &dyn Display, before: u64, about: &dyn Display; what: &str)
         "login refused: {what}"
         "If it is one of your phones, give it the password: see docs/guide/passwords.md.";
+    info class_refused(source: &dyn Display, before: u64, about: &dyn Display; what: &str)
+        "call refused with 403: {what}"
+        "If the caller may make such calls, change the [[class]]. If not, its password may be known to others: see docs/guide/classes.md.";
+    info strangers_held(source: &dyn Display, before: u64; what: &str)
+        "requests of strangers answered with 503: {what}"
+        "If they are calls that you want, raise that key, or make the sender a [[trunk]].";
+    warn class_unused(class: &str)
+        "no user, domain or trunk has this class"
+        "Set `class` in a [[domain]] or [[trunk]], run `strowger user class`, or remove the [[class]].";
+    warn class_unknown(class: &str, users: usize)
+        "users have a class that is not configured: their calls do not leave"
+        "Add the [[class]], or give them another one with `strowger user class`.";
+    warn emergency_number_taken(number: &str; domain: &str)
+        "this emergency number is also a user of {domain}: calls to it go to the emergency targets"
+        "Give that user another name.";
     info insecure_refused(source: &dyn Display, before: u64, about: &dyn Display; what: &str)
         "sips: request refused: {what}"
         "Have the phone register its Contact as sips: over TLS, or have its callers use sip:.";

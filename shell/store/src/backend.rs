@@ -26,6 +26,12 @@ pub(crate) trait SubscriberTable: Send {
     /// The same for several: all of them or none.
     fn write_all(&mut self, all: &[(UserName, Credentials)]) -> Result<()>;
 
+    /// The class of a subscriber, if it has one of its own.
+    fn class(&self, name: &UserName) -> Result<Option<String>>;
+
+    /// Gives a subscriber this class, or none of its own; false if there is no such subscriber.
+    fn set_class(&mut self, name: &UserName, class: Option<&str>) -> Result<bool>;
+
     /// What a subscriber has set for calls to it; `None`: there is no such subscriber.
     fn rules(&self, name: &UserName) -> Result<Option<Rules>>;
 

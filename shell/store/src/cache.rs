@@ -1,5 +1,6 @@
 //! The hashes of all subscribers in memory, for the data path.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -8,6 +9,7 @@ use call_forwarding::Rules;
 use hashbrown::HashTable;
 use sip_auth::{Algorithm, Credentials, NameForm};
 
+use crate::classes::ClassTable;
 use crate::names::{NameHasher, NameKey};
 use crate::rules::RuleTable;
 
@@ -29,6 +31,7 @@ pub struct CredentialCache {
     users: AtomicUsize,
     /// Users without the hash of their bare name, by algorithm.
     lacking: [AtomicUsize; ALGORITHMS.len()],
+    classes: ClassTable,
     rules: RuleTable,
 }
 
@@ -88,6 +91,7 @@ impl CredentialCache {
             domains: RwLock::default(),
             users: AtomicUsize::new(0),
             lacking: Default::default(),
+            classes: ClassTable::new(),
             rules: RuleTable::new(),
         }
     }
@@ -130,6 +134,30 @@ impl CredentialCache {
         let users = |number: u32| domains.users.get(usize::try_from(number).ok()?).copied();
         let of_these: usize = keys.filter_map(|key| users(domains.find(key)?)).sum();
         domains.users.iter().sum::<usize>().saturating_sub(of_these)
+    }
+
+    /// Calls `f` with the class of `user` at `domain`; `None`: it has none of its own. As quick as
+    /// [`get`](CredentialCache::get) should it be.
+    pub fn class_of<R>(&self, user: &[u8], domain: &[u8], f: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        if self.classes.is_empty() {
+            return None;
+        }
+        self.classes.get(self.hasher.key(user, domain), f)
+    }
+
+    /// How many users have each class as their own.
+    pub fn users_by_class(&self) -> BTreeMap<String, usize> {
+        self.classes.counts()
+    }
+
+    /// Sets the class of a user; empty: it has none of its own.
+    pub(crate) fn set_class(&self, user: UserKey, class: &[u8]) {
+        self.classes.set(user.name, class);
+    }
+
+    /// Forgets the classes of users whose keys `keep` does not hold.
+    pub(crate) fn retain_classes(&self, keep: impl FnMut(NameKey) -> bool) {
+        self.classes.retain(keep);
     }
 
     /// Whether some subscriber has rules for calls to it.

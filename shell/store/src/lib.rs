@@ -18,6 +18,7 @@ mod backup;
 #[cfg(test)]
 mod bindings;
 mod cache;
+mod classes;
 mod directory;
 mod import;
 mod names;
@@ -31,6 +32,7 @@ mod user;
 pub use backup::{Restored, backup, restore};
 pub use cache::CredentialCache;
 pub use call_forwarding::{ALSO_MAX, RING_MAX, Rules, TARGET_MAX, When};
+pub use classes::{MAX_CLASS, check_class};
 pub use directory::{DATABASE_FILE, SECRET_FILE, load_or_create_secret};
 pub use import::{BadLine, Import, ImportOptions, ImportReport, Prefer, Progress};
 pub use location::{

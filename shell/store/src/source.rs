@@ -90,6 +90,16 @@ impl Known {
         self.cache.set(user, Some(credentials));
     }
 
+    /// A user has this class; empty: none of its own.
+    pub(crate) fn set_class(&self, user: UserKey, class: &[u8]) {
+        self.cache.set_class(user, class);
+    }
+
+    /// Forgets the classes of all users but these, whose keys are in order.
+    pub(crate) fn forget_classes_of_all_but(&self, keys: &[NameKey]) {
+        self.cache.retain_classes(|key| keys.binary_search(&key).is_ok());
+    }
+
     /// A user has these rules for calls to it.
     pub(crate) fn set_rules(&self, user: UserKey, rules: Rules) {
         self.cache.set_rules(user, rules);

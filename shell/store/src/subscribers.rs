@@ -13,6 +13,7 @@ use location::{Kind, Result, StoreError};
 use sip_auth::Credentials;
 
 use crate::backend::{self, SubscriberTable};
+use crate::classes::check_class;
 use crate::rules::{RULE_COLUMNS, rule_texts};
 use crate::user::{HASH_COLUMNS, UserName, hash_password, hash_text};
 
@@ -97,6 +98,21 @@ impl Subscribers {
     /// Adds subscribers, or gives them new hashes, in one transaction.
     pub(crate) fn write_all(&mut self, all: &[(UserName, Credentials)]) -> Result<()> {
         self.table.write_all(all)
+    }
+
+    /// The class of a subscriber, if it has one of its own.
+    pub fn class(&self, name: &UserName) -> Result<Option<String>> {
+        self.table.class(name)
+    }
+
+    /// Gives a subscriber this class, or none of its own; false if there is no such subscriber. A server that
+    /// runs knows it within a second.
+    pub fn set_class(&mut self, name: &UserName, class: Option<&str>) -> Result<bool> {
+        if let Some(problem) = class.and_then(|class| check_class(class).err()) {
+            let mend = "give the name of a [[class]]";
+            return Err(StoreError::new(Kind::Input, Path::new(&name.to_string()), problem, mend));
+        }
+        self.table.set_class(name, class)
     }
 
     /// What a subscriber has set for calls to it; `None`: there is no such subscriber.
@@ -217,6 +233,29 @@ mod tests {
         assert!(subscribers.remove(&name("bob@EXAMPLE.com")).unwrap());
         assert!(!subscribers.remove(&name("bob@example.com")).unwrap());
         assert_eq!(subscribers.count().unwrap(), 1);
+    }
+
+    #[test]
+    fn class_is_set_changed_and_removed_with_its_user() {
+        let temp = TempDir::new();
+        let mut subscribers = Subscribers::open(temp.path()).unwrap();
+        let alice = name("alice@example.com");
+        assert!(!subscribers.set_class(&alice, Some("staff")).unwrap(), "there is no such user");
+        subscribers.add(&alice, "x").unwrap();
+        assert_eq!(subscribers.class(&alice).unwrap(), None);
+        for class in ["staff", "guest"] {
+            assert!(subscribers.set_class(&name("alice@EXAMPLE.com"), Some(class)).unwrap());
+            assert_eq!(subscribers.class(&alice).unwrap().as_deref(), Some(class));
+        }
+        subscribers.add(&alice, "y").unwrap();
+        assert_eq!(subscribers.class(&alice).unwrap().as_deref(), Some("guest"), "a new password keeps it");
+        assert_eq!(subscribers.set_class(&alice, Some("a b")).unwrap_err().kind, Kind::Input);
+        assert!(subscribers.remove(&alice).unwrap());
+        subscribers.add(&alice, "x").unwrap();
+        assert_eq!(subscribers.class(&alice).unwrap(), None);
+        subscribers.set_class(&alice, Some("staff")).unwrap();
+        assert!(subscribers.set_class(&alice, None).unwrap());
+        assert_eq!(subscribers.class(&alice).unwrap(), None);
     }
 
     #[test]

@@ -39,6 +39,7 @@ impl Forwarder {
         if server.is_new_call {
             step.calls.begin(step.now, &proxied.upstream.key, request, server.payer);
             step.note_caller(flow, request, &proxied.upstream.key);
+            step.hold_charge(&proxied.upstream.key);
         }
         step.layer.set_user(server.id, proxied.id.as_u64());
         self.proxied.hold(step.layer, &mut proxied, request.bytes());

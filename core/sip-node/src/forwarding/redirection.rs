@@ -1,12 +1,13 @@
 //! A 3xx whose Contacts become targets (RFC 3261 section 16.7 step 4).
 
 use super::proxied::{Proxied, Recording};
-use crate::routing::Target;
+use crate::routing::{Limiter, Target};
 use crate::services::Services;
 use crate::settings::Bounds;
+use crate::site::Aor;
 use crate::step::Step;
 use crate::uris::is_sips;
-use sip_message::{Message, Name, NameAddr, Uri};
+use sip_message::{Index, Limits, Message, Name, NameAddr, Parsed, Uri, parse};
 use sip_proxy::context::BranchId;
 use sip_proxy::token::Role;
 use sip_registrar::parse_q;
@@ -55,6 +56,9 @@ pub(super) fn recurse<S: Services>(
             None => {
                 let same =
                     at_home.is_some() && step.site.places().of_uri(step.site.settings(), &uri) == at_home;
+                if !follows(step, proxied, &uri, same) {
+                    continue;
+                }
                 let role = if same { Role::Trunk } else { Role::Stranger };
                 // Who is no target of the operator's may name a host that never asked for calls.
                 let elsewhere = at_home.is_none();
@@ -78,4 +82,14 @@ pub(super) fn recurse<S: Services>(
         }
     }
     added
+}
+
+/// Whether the class of the caller lets its call follow a 3xx to this URI.
+fn follows<S: Services>(step: &Step<'_, S>, proxied: &Proxied, uri: &Uri<'_>, same: bool) -> bool {
+    let Some(limiter) = Limiter::new(step.site, step.now) else { return true };
+    let account = proxied.edits.account.as_ref().map(|account| Aor::of_text(proxied.text(account)));
+    match parse(proxied.request(), &mut Index::new(), &Limits::READ_BEFORE) {
+        Parsed::Good(request) | Parsed::Bad(request, _) => limiter.may_follow(&request, account, uri, same),
+        Parsed::Garbage(_) => false,
+    }
 }

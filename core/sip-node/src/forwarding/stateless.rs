@@ -48,7 +48,7 @@ impl Forwarder {
             // Requests that can wait have a transaction.
             Plan::Ask(_) => invariant::broken!("no question is asked for a request that cannot wait"),
             Plan::NoDialog => step.site.services().count(Counter::Stray),
-            Plan::Refuse(_) | Plan::Offline | Plan::Redirect(_) if is_ack => {
+            Plan::Refuse(_) | Plan::Offline | Plan::Redirect(_) | Plan::Barred(_) if is_ack => {
                 step.site.services().count(Counter::Stray);
             }
             Plan::Refuse(status) => {
@@ -58,6 +58,7 @@ impl Forwarder {
                 }
                 step.refuse(flow, request, status, b"", b"");
             }
+            Plan::Barred(barred) => step.bar(flow, request, admitted, barred, None),
             Plan::Offline => step.refuse(flow, request, 480, b"", b""),
             Plan::Redirect(contacts) => {
                 let extra = [b"Contact: ", &contacts[..], b"\r\n"].concat();

@@ -8,12 +8,13 @@
 
 use super::Ingress;
 use crate::admitted::Admitted;
-use crate::services::{Refusal, Services};
+use crate::routing::begins;
+use crate::services::{Counter, Refusal, Services};
 use crate::strangers::Strangers;
 use sip_message::{Message, Method, Name};
 use sip_proxy::commands;
 use sip_proxy::token::{Dialog, Role};
-use wire::Flow;
+use wire::{Flow, Time};
 
 /// Why a stranger's request is refused; `None`: it is not. `known`: an INFO without a token belongs to a
 /// known call.
@@ -107,6 +108,28 @@ impl<S: Services> Ingress<'_, S> {
         }
         let barred = barred(strangers, request, a.dialog.as_ref(), known);
         barred.or_else(|| commands::are_demanded(request).then_some(Refusal::Commands))
+    }
+
+    /// Whether a stranger has begun too much lately: seconds after which it may try again.
+    pub(crate) fn holds(
+        &self,
+        now: Time,
+        flow: Flow,
+        request: &Message<'_>,
+        a: &Admitted<'_>,
+    ) -> Option<u32> {
+        let settings = self.site.settings();
+        let rate = settings.proxy.strangers.rate?;
+        let exempt = a.caller.role != Role::Stranger || a.dialog.is_some() || !begins(request.method());
+        if exempt || self.site.is_emergency_call(&a.uri, a.routing.request_uri) {
+            return None;
+        }
+        let network = self.site.account_of(settings.auth.source(flow.remote.ip(), request));
+        let held = self.site.services().admit_stranger(network, rate, now).err()?;
+        let counter = if held.by_total { Counter::StrangerTotal } else { Counter::StrangerNetwork };
+        self.site.services().count(counter);
+        self.site.tell(Refusal::Rate(held), request.request_uri(), flow, request);
+        Some(held.seconds)
     }
 
     /// Whether a request without our token belongs to a call here, and goes to the other end of it. Some

@@ -1,7 +1,7 @@
 //! The targets of calls to users who have rules for them: those of the user, or of the one that the call is
 //! forwarded to.
 
-use super::{Plan, Target};
+use super::{Limiter, Plan, Target};
 use crate::admitted::{Admitted, Caller};
 use crate::aor::Aor;
 use crate::diverting::{Diverting, Trail};
@@ -142,7 +142,13 @@ impl<'a, S: Services> Diverter<'a, S> {
         let led: Option<Trail> = call.chain().to().map(|_| call.chain().hops().into());
         let plan = match (call.chain().hops().last(), setup.called) {
             (Some(hop), _) => self.on_behalf(&hop.by, &hop.to, setup),
-            (None, Some(a)) => self.0.plan_into(&mut Vec::new(), setup.now, setup.flow, setup.request, a),
+            (None, Some(a)) => {
+                let plan = self.0.plan_into(&mut Vec::new(), setup.now, setup.flow, setup.request, a);
+                match Limiter::new(self.0.site, setup.now) {
+                    Some(limiter) => limiter.limited(plan, setup.flow, setup.request, a).0,
+                    None => plan,
+                }
+            }
             (None, None) => Plan::Offline,
         };
         let mut found = Found::default();
@@ -150,7 +156,7 @@ impl<'a, S: Services> Diverter<'a, S> {
             Plan::Forward(targets) => found.add(targets, led.as_ref()),
             Plan::Offline => {}
             // What the caller may not do is an answer; what a user has set and may not is none.
-            Plan::Refuse(_) | Plan::Redirect(_) | Plan::NoDialog if led.is_some() => {}
+            Plan::Refuse(_) | Plan::Redirect(_) | Plan::NoDialog | Plan::Barred(_) if led.is_some() => {}
             plan => return plan,
         }
         self.ring_further(call, setup, &mut found);
@@ -178,7 +184,7 @@ impl<'a, S: Services> Diverter<'a, S> {
     }
 
     /// The targets of a call that one of our users forwards: those that it would have if that user had made
-    /// it. So the rights of that user count, not the caller's: this is the place to ask for them.
+    /// it. So the rights and the class of that user count, not the caller's.
     fn on_behalf(&self, user: &[u8], to: &[u8], setup: &Setup<'_>) -> Plan {
         let Ok(uri) = Uri::parse(to) else { return Plan::Offline };
         let routing = Routing {
@@ -190,6 +196,10 @@ impl<'a, S: Services> Diverter<'a, S> {
             next_is_loose: true,
         };
         let a = Admitted { uri, routing, dialog: None, caller: forwarder(user) };
-        self.0.plan_into(&mut Vec::new(), setup.now, setup.flow, setup.request, &a)
+        let plan = self.0.plan_into(&mut Vec::new(), setup.now, setup.flow, setup.request, &a);
+        match Limiter::new(self.0.site, setup.now) {
+            Some(limiter) => limiter.forwarded(user, plan, setup.flow, setup.request, &a),
+            None => plan,
+        }
     }
 }

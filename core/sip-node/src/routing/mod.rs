@@ -8,6 +8,7 @@ mod dialogs;
 mod diverted;
 mod emergency;
 mod fixed;
+mod limits;
 mod moved;
 mod numbers;
 mod others;
@@ -17,6 +18,7 @@ mod target;
 mod trunks;
 
 pub(crate) use diverted::{Diverter, Setup};
+pub(crate) use limits::{Charge, Limiter, begins};
 pub(crate) use moved::is_same_end;
 pub(crate) use others::{Ask, Finding, Findings, Others};
 pub(crate) use reach::{is_anothers, is_dialled_never};

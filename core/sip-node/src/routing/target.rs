@@ -8,6 +8,7 @@ use crate::short::{Short, Text};
 use crate::trunk_ref::TrunkRef;
 use crate::uris::{is_same, push_bracketed};
 use crate::watch::Watch;
+use call_limits::Barred;
 use call_rules::HeaderRules;
 use core::mem;
 use core::net::IpAddr;
@@ -28,6 +29,8 @@ pub(crate) enum Plan {
     Refuse(u16),
     /// Answer 403: its dialog is none that this server knows, and it should.
     NoDialog,
+    /// Answer 403: the class of the caller does not let it leave.
+    Barred(Barred),
     /// The callee exists but has no binding: voicemail or 480.
     Offline,
     /// Wait for the bindings that others hold.

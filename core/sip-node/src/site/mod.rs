@@ -237,4 +237,6 @@ pub(crate) mod domain {
     pub const HEARD: u8 = 7;
     pub const TARGETS: u8 = 8;
     pub const RECORD: u8 = 9;
+    /// Accounts whose calls are counted.
+    pub const CALLER: u8 = 20;
 }

@@ -11,6 +11,7 @@ mod caller_identity;
 mod calls;
 mod cancel;
 mod claims;
+mod classes;
 mod dialogs;
 mod diverting;
 mod emergency;
@@ -109,6 +110,10 @@ pub(crate) struct Shared {
     pub news: RefCell<Vec<String>>,
     /// What was said of calls, as frames.
     pub said: RefCell<Vec<u8>>,
+    /// The classes of users at here.example that have their own.
+    pub classes: RefCell<Vec<(&'static str, &'static str)>>,
+    usage: RefCell<call_limits::Usage>,
+    strangers: RefCell<(call_limits::Buckets, call_limits::Pace)>,
     /// What users have set for calls to them.
     pub rules: RefCell<Vec<(&'static str, Arc<Rules>)>>,
     ledger: RefCell<LocalLedger>,
@@ -185,6 +190,42 @@ impl Services for World {
 
     fn is_domain(&self, domain: &[u8]) -> bool {
         self.0.users.borrow().iter().any(|u| u.1.as_bytes() == domain)
+    }
+
+    fn class_of(&self, user: &[u8], _domain: &[u8]) -> Option<call_limits::ClassName> {
+        let classes = self.0.classes.borrow();
+        let own = classes.iter().find(|(name, _)| name.as_bytes() == user)?;
+        Some(call_limits::ClassName::new(own.1.as_bytes()))
+    }
+
+    fn begin_call(
+        &self,
+        account: u64,
+        limits: &call_limits::Limits,
+        now: call_limits::Moment,
+    ) -> Result<(), call_limits::Rule> {
+        self.0.usage.borrow_mut().begin(account, limits, now)
+    }
+
+    fn end_call(&self, account: u64) {
+        self.0.usage.borrow_mut().end(account);
+    }
+
+    fn admit_stranger(
+        &self,
+        network: u64,
+        rate: call_limits::StrangerRate,
+        now: Time,
+    ) -> Result<(), call_limits::Held> {
+        let micros = u64::try_from(now.since(Time::ZERO).as_micros()).unwrap();
+        let (buckets, total) = &mut *self.0.strangers.borrow_mut();
+        let held = |by_total| move |seconds| call_limits::Held { seconds, by_total };
+        buckets.take(network, rate.of_network, micros).map_err(held(false))?;
+        total.take(rate.total, micros).map_err(held(true))
+    }
+
+    fn unix_seconds(&self) -> i64 {
+        self.0.wall_clock.get().map_or(0, |second| i64::try_from(second).unwrap())
     }
 
     fn check(
@@ -382,6 +423,9 @@ impl Lab {
             overloads: RefCell::default(),
             news: RefCell::default(),
             said: RefCell::default(),
+            classes: RefCell::default(),
+            usage: RefCell::new(call_limits::Usage::new(1_000)),
+            strangers: RefCell::new((call_limits::Buckets::new(1_000), call_limits::Pace::default())),
             rules: RefCell::default(),
             ledger: RefCell::new(LocalLedger {
                 nonces: NonceCounts::new(1_000, Duration::from_secs(300)),

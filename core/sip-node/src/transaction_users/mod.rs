@@ -24,6 +24,7 @@ use crate::server_side::ServerSide;
 use crate::services::{Counter, Refusal, Services};
 use crate::settings::Mode;
 use crate::step::Step;
+use call_limits::Barred;
 use sip_message::{Message, Method, Response};
 use sip_proxy::context::Reroute;
 use sip_proxy::transport::{always_rport, reply_flow};
@@ -51,6 +52,8 @@ enum Course {
     Proxy(TargetSet),
     /// Answer with this status and reason phrase; with Retry-After if there is a number of seconds.
     Decline(u16, &'static [u8], Option<u32>),
+    /// Answer 403, because of the class of the caller.
+    Barred(Barred),
     /// Wait for bindings that others hold.
     Wait(Ask),
 }
@@ -201,10 +204,15 @@ impl TransactionUsers {
                 }
             }
             Course::Proxy(targets) => {
-                if let Some(server) = accept(step) {
-                    self.forwarder.forward(step, flow, request, a, server, targets);
+                if let Err(barred) = step.take_charge() {
+                    return step.bar(flow, request, a, barred, waited);
+                }
+                match accept(step) {
+                    Some(server) => self.forwarder.forward(step, flow, request, a, server, targets),
+                    None => step.give_charge_back(),
                 }
             }
+            Course::Barred(barred) => step.bar(flow, request, a, barred, waited),
             Course::Decline(status, reason, again) => {
                 let extra = again.map_or(Vec::new(), retry_after);
                 match waited {
@@ -304,6 +312,9 @@ fn user_of<S: Services>(
         step.site.tell(why, request.request_uri(), flow, request);
         return TransactionUser::Stateful(Course::Decline(status_of(why), b"", None));
     }
+    if let Some(seconds) = step.ingress().holds(step.now, flow, request, a) {
+        return TransactionUser::Stateful(Course::Decline(503, b"", Some(seconds)));
+    }
     // Credentials that were judged are used up: without memory a retransmission would be challenged.
     let again = a.caller.realm.is_none();
     let asked = Others::Ask(Findings::NONE);
@@ -340,6 +351,7 @@ fn course_of<S: Services>(
         Plan::Forward(targets) => Course::Proxy(TargetSet { targets, diverting }),
         Plan::Redirect(contacts) => Course::Redirect(contacts),
         Plan::Ask(ask) => Course::Wait(ask),
+        Plan::Barred(barred) => Course::Barred(barred),
         Plan::Offline
             if step.router().voicemail(request, a).is_some_and(|v| v.on.has(Reroute::UNREGISTERED)) =>
         {

@@ -55,6 +55,7 @@ pub fn diff(old: &Config, new: &Config) -> Changes {
         ("emergency", old.emergency != new.emergency),
         ("trunk", old.trunks != new.trunks),
         ("route", old.routes != new.routes),
+        ("class", old.classes != new.classes),
         ("domain", old.domain_rules != new.domain_rules),
         ("caller", old.callers != new.callers),
     ];

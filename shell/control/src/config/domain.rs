@@ -2,6 +2,7 @@
 
 use super::caller::{self, allowed};
 use super::claims::{Claims, cap, claim};
+use super::class;
 use super::error::Fault;
 use super::form::*;
 use super::header_rules::{self, removed, written};
@@ -21,6 +22,8 @@ section! {
     pub struct Domain = "domain" {
         /// The domain, one of `domains`. Required, unique.
         name: String = String::new(), text("host name", domain).no_default(), live;
+        /// The `[[class]]` of its users that have none of their own. Without this key they have no limits.
+        class: String = String::new(), class::class(), live;
         /// As in `[[trunk]]`, for requests to the phones of users of this domain.
         remove_headers: Vec<String> = Vec::new(), removed(), live;
         /// As in `[[trunk]]`. `{trunk}` is the trunk that the request came from.
@@ -104,6 +107,7 @@ impl Checks for Domain {
             let fault = Fault::new(message, "add it to `domains`, or remove the section");
             reader.error(&section.span_of("name"), fault);
         }
+        class::check_named(section, reader, context, &self.class);
         header_rules::check(section, reader);
         numbers::check(section, reader, &self.dialled());
         caller::check(section, reader, "numbers", &self.numbers);

@@ -86,6 +86,7 @@ const OF_SERVE: &[&str] = &[
     "emergency",
     "trunk",
     "route",
+    "class",
     "domain",
     "caller",
     "routes",
@@ -184,6 +185,8 @@ pub(super) struct Context<'o> {
     pub server: &'o Server,
     /// `[tls]`, once it is read.
     pub tls: &'o Tls,
+    /// Names of classes, once they are read.
+    pub classes: &'o [String],
 }
 
 impl Config {
@@ -241,7 +244,8 @@ impl Config {
                 reader.places.insert(format!("{NODES}.{number}"), place);
             }
         }
-        let context = Context { overrides, methods, server: &Server::default(), tls: &Tls::default() };
+        let (server, tls) = (&Server::default(), &Tls::default());
+        let context = Context { overrides, methods, server, tls, classes: &[] };
         let config = sections::read(&mut reader, Section::new("", 0..0, Some(table)), &context);
         if !reader.errors.is_empty() {
             reader.errors.sort_by_key(|e| (e.line == 0, e.line, e.column));

@@ -10,6 +10,7 @@ use super::timers::Timers;
 use super::types::{bytes_of, millis, named};
 use super::values::{show_duration, token};
 use sip_node::Mode;
+use sip_node::call_limits::{Classes, StrangerRate};
 use std::time::Duration;
 
 /// Bounds of session intervals (RFC 4028 section 4).
@@ -39,6 +40,8 @@ named! {
         Allow = "allow",
         /// 403.
         Refuse = "refuse",
+        /// They are forwarded to our users, up to a number a minute.
+        Rate = "rate",
     }
 }
 
@@ -69,8 +72,15 @@ section! {
         /// gets every request over UDP.
         mtu: usize = 1_300, number(576..=65_535), live;
         /// How requests from senders that are neither a user nor a trunk are handled: `"allow"` forwards them
-        /// to our users, `"refuse"` answers 403. See [who may call](../guide/who-may-call.md).
+        /// to our users, `"refuse"` answers 403, `"rate"` forwards as many as the two keys below say. See
+        /// [who may call](../guide/who-may-call.md).
         strangers: Strangers = Strangers::Allow, choice(Strangers::ALL), live;
+        /// With `strangers = "rate"`: requests a minute that one network of strangers may begin something
+        /// with. A network is an IPv4 address or the first 56 bits of an IPv6 address. Others get 503 with
+        /// Retry-After.
+        stranger_calls: u32 = 10, number(1..=1_000_000), live;
+        /// The same of all strangers together.
+        stranger_calls_total: u32 = 300, number(1..=10_000_000), live;
         /// Methods that such senders may send, `"*"` for all; others get 403, and 481 if they have a To tag
         /// but not our Route. Requests that belong to a call pass with it: ACK, BYE, CANCEL, INFO, PRACK,
         /// UPDATE, and REFER and NOTIFY if our user began the dialog. SUBSCRIBE does not pass. See [who may
@@ -148,9 +158,14 @@ impl Proxy {
             trying_ms: millis(timers.trying),
             mtu: self.mtu,
             strangers: sip_node::Strangers {
-                allowed: self.strangers == Strangers::Allow,
+                allowed: self.strangers != Strangers::Refuse,
                 methods: bytes_of(&self.stranger_methods),
+                rate: (self.strangers == Strangers::Rate).then_some(StrangerRate {
+                    of_network: self.stranger_calls,
+                    total: self.stranger_calls_total,
+                }),
             },
+            classes: Classes::default(),
             session: self.session(),
             session_timeout: self.session_timeout,
             forwarding: sip_node::CallForwarding::default(),

@@ -6,9 +6,9 @@ use super::reader::{Reader, Section};
 use super::schema::{self, Checks, Described};
 use super::types::{Listener, Target};
 use super::{
-    AdminAccess, Auth, Balance, Caller, Dns, Domain, Emergency, Forwarding, Limits, Log, Overload, Proxy,
-    Records, Registrar, Route, RouteFile, Sctp, Server, Store, Timers, Tls, Trunk, Voicemail, WebSocket,
-    caller, domain, route, trunk,
+    AdminAccess, Auth, Balance, Caller, Class, Dns, Domain, Emergency, Forwarding, Limits, Log, Overload,
+    Proxy, Records, Registrar, Route, RouteFile, Sctp, Server, Store, Timers, Tls, Trunk, Voicemail,
+    WebSocket, caller, class, domain, route, trunk,
 };
 use std::net::IpAddr;
 
@@ -39,6 +39,8 @@ pub struct Config {
     pub trunks: Vec<Trunk>,
     /// Static routes, first match wins.
     pub routes: Vec<Route>,
+    /// What groups of callers may call.
+    pub classes: Vec<Class>,
     /// What is particular to domains of this server.
     pub domain_rules: Vec<Domain>,
     /// The numbers of users.
@@ -80,6 +82,7 @@ pub(super) fn sections() -> Vec<Described> {
         Described::of::<Emergency>(false),
         Described::of::<Trunk>(true),
         Described::of::<Route>(true),
+        Described::of::<Class>(true),
         Described::of::<Domain>(true),
         Described::of::<Caller>(true),
         Described::of::<RouteFile>(false),
@@ -127,6 +130,7 @@ impl Config {
             emergency: _,
             trunks: _,
             routes: _,
+            classes: _,
             domain_rules: _,
             callers: _,
         } = self;
@@ -188,6 +192,9 @@ impl Config {
         for route in &self.routes {
             out.add(route, true);
         }
+        for class in &self.classes {
+            out.add(class, true);
+        }
         for domain in &self.domain_rules {
             out.add(domain, true);
         }
@@ -204,6 +211,9 @@ pub(super) fn read(reader: &mut Reader<'_>, mut top: Section<'_, '_>, context: &
     let context = &Context { server: &server, ..*context };
     let tls = one(reader, &mut top, context);
     let context = &Context { tls: &tls, ..*context };
+    let (classes, named) = class::classes(reader, &mut top, context);
+    let names: Vec<String> = classes.iter().map(|class| class.name.clone()).collect();
+    let context = &Context { classes: &names, ..*context };
     let routes = route::routes(reader, &mut top, context);
     let voicemail: Option<Voicemail> = written(reader, &mut top, context);
     let emergency: Option<Emergency> = written(reader, &mut top, context);
@@ -212,6 +222,7 @@ pub(super) fn read(reader: &mut Reader<'_>, mut top: Section<'_, '_>, context: &
     let listed: Vec<&Target> = listed.chain(emergency.iter().flat_map(|e| &e.targets)).collect();
     let route_file: RouteFile = one(reader, &mut top, context);
     let trunks = trunk::trunks(reader, &mut top, context, (&listed, route_file.file.is_some()));
+    class::check_trunks(reader, &named, &trunks);
     let config = Config {
         websocket: one(reader, &mut top, context),
         sctp: one(reader, &mut top, context),
@@ -235,6 +246,7 @@ pub(super) fn read(reader: &mut Reader<'_>, mut top: Section<'_, '_>, context: &
         callers: caller::callers(reader, &mut top, context),
         trunks,
         routes,
+        classes,
         tls: tls.clone(),
         server: server.clone(),
     };
@@ -288,6 +300,7 @@ fn across(reader: &mut Reader<'_>, top: &Section<'_, '_>, config: &Config, conte
         let message = format!("a route for user \"{number}\" is not used: [emergency] comes first");
         reader.warn(&top.span_of("emergency"), Fault::new(message, "remove one of them"));
     }
+    class::check_across(reader, top, config);
     warn_of_unreached_domains(reader, top, config, context);
     for alias in &config.server.aliases {
         if config.server.domains.contains(alias) {

@@ -1,6 +1,7 @@
 //! `[[trunk]]`: another server that calls are exchanged with.
 
 use super::claims::{Claims, cap, claim};
+use super::class;
 use super::error::Fault;
 use super::form::*;
 use super::header_rules::{self, removed, written};
@@ -63,6 +64,8 @@ section! {
         /// Its calls may leave over another trunk, and over a `[[route]]` that leads out. Without it they get
         /// 403, with a log line at level info. Two trunks whose `sources` overlap must have the same value.
         may_transit: bool = false, flag(), live;
+        /// The `[[class]]` that limits its calls that leave again.
+        class: String = String::new(), class::class(), live;
         /// Requests to it say that it may ask for less (`oc`, RFC 7339 and RFC 7415), and it gets less when
         /// it does. Only for one that knows these and writes `oc` itself: one that passes the parameters of
         /// others on lets them ask in its name.
@@ -194,6 +197,7 @@ impl Checks for Trunk {
             let fault = Fault::new("a target over tls needs a tls listener", mend);
             reader.error(&section.span_of("targets"), fault);
         }
+        class::check_named(section, reader, context, &self.class);
         check_tls_keys(self, section, reader);
         header_rules::check(section, reader);
         numbers::check(section, reader, &self.numbers());
@@ -481,8 +485,25 @@ fn report_overlaps(reader: &mut Reader<'_>, mut blocks: Vec<Block>) {
             let mend = "give each its own `sources`, or both the same may_transit";
             reader.error(&second.span, Fault::new(message, mend));
         }
+        warn_of_shared(reader, furthest[own].as_ref(), &block);
         if furthest[own].as_ref().is_none_or(|there| there.last < block.last) {
             furthest[own] = Some(block);
         }
     }
+}
+
+/// Warns of addresses that are of two trunks: requests from there count as those of the first.
+fn warn_of_shared(reader: &mut Reader<'_>, there: Option<&Block>, block: &Block) {
+    let Some(there) = there.filter(|there| there.last >= block.first && there.trunk != block.trunk) else {
+        return;
+    };
+    let (first, second) = if there.span.start < block.span.start { (there, block) } else { (block, there) };
+    let (line, column) = reader.place(first.span.start);
+    let message = format!(
+        "{} of trunk \"{}\" overlaps {} of trunk \"{}\" at {line}:{column}: requests from there are taken for \
+         those of \"{}\"",
+        second.written, second.trunk, first.written, first.trunk, first.trunk
+    );
+    let mend = "give each its own `sources`, or put the targets into one trunk";
+    reader.warn(&second.span, Fault::new(message, mend));
 }

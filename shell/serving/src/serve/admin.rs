@@ -1,6 +1,7 @@
 //! The control side of a running server: what the admin API and signals reach.
 
 use super::build;
+use super::limits;
 use super::refusals::Refusals;
 use super::routes::Routes;
 use super::trunks;
@@ -26,7 +27,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use store::{Cursor, Health, SharedLocation};
+use store::{CredentialCache, Cursor, Health, SharedLocation};
 use wire::{Time, Transport};
 use worker_runtime::{RuntimeHandle, monotonic_now};
 
@@ -52,6 +53,8 @@ pub struct Running {
     pub records: Option<Remote>,
     pub refusals: Arc<Refusals>,
     pub users: UserBook,
+    /// The users, for findings about them.
+    pub credentials: Arc<CredentialCache>,
 }
 
 /// The control side.
@@ -409,6 +412,9 @@ impl Admin for Control {
         self.running.certificates.iter().for_each(Certificates::look_now);
         let result = self.try_reload();
         self.reloads.note(result.as_ref().map_err(|errors| (&errors[..], "nothing was changed")));
+        if result.is_ok() {
+            limits::say_findings(&self.config(), &self.running.credentials);
+        }
         result
     }
 

@@ -52,7 +52,11 @@ pub fn settings(
             flow_timer: config.limits.flow_timer(),
             ..config.registrar.settings()
         },
-        proxy: n::Proxy { forwarding: config.forwarding.settings(), ..config.proxy.settings(&config.timers) },
+        proxy: n::Proxy {
+            classes: config.class_settings(),
+            forwarding: config.forwarding.settings(),
+            ..config.proxy.settings(&config.timers)
+        },
         voicemail: config.voicemail.as_ref().map(c::Voicemail::settings),
         emergency: config.emergency.as_ref().map(c::Emergency::settings),
         trunks: config.trunks.iter().map(c::Trunk::settings).collect(),

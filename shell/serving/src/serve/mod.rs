@@ -3,6 +3,7 @@
 mod admin;
 mod build;
 mod courier;
+mod limits;
 mod records;
 mod refusals;
 mod routes;
@@ -16,6 +17,7 @@ pub use routes::check_routes;
 
 use self::admin::{Control, Running};
 use self::courier::Courier;
+use self::limits::Limited;
 use self::refusals::Refusals;
 use self::unserved::Unserved;
 use self::world::{Ask, SharedLedger, World};
@@ -100,11 +102,13 @@ pub fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
         records: records.as_ref().map(CallLog::remote),
         refusals: Arc::clone(&parts.refusals),
         users,
+        credentials: Arc::clone(&parts.credentials),
     }));
     let admin = startup::start_admin(admin, control.clone())?;
     control.ready();
     let notifier = Notifier::from_env();
     say_if_idle(&control.config(), &parts.credentials);
+    limits::say_findings(&control.config(), &parts.credentials);
     let unserved = Unserved::new(&parts.credentials, control.config(), list_of_domains);
     announce(&control, &notifier, workers);
     wait(&startup.signals, &control, &notifier, &handle, (unserved, courier));
@@ -134,6 +138,7 @@ struct Parts {
     node: (sip_transaction::Timers, sip_transaction::Limits, usize),
     common: Arc<sip_node::Common>,
     heard: Arc<sip_node::Heard>,
+    limited: Arc<Limited>,
     refusals: Arc<Refusals>,
 }
 
@@ -189,6 +194,7 @@ impl Parts {
             ),
             common: Arc::new(sip_node::Common::new(workers)),
             heard: Arc::default(),
+            limited: Arc::default(),
             refusals: Arc::new(Refusals::new(
                 workers,
                 Box::new(move |user, domain| credentials.is_local_user(user, domain)),
@@ -216,6 +222,7 @@ impl Parts {
             ask,
             recorder,
             refusals: Arc::clone(&self.refusals),
+            limited: Arc::clone(&self.limited),
             teller: teller.map(RefCell::new),
         };
         let (timers, transactions, dns_cache) = self.node;

@@ -113,7 +113,7 @@ impl Refusals {
             RefusedRequest {
                 ago_s: ago.as_secs(),
                 source: source.to_string(),
-                reason: reason(why, known).to_owned(),
+                reason: reason(why, known).into_owned(),
                 about,
                 times,
                 worker,

@@ -1,5 +1,6 @@
 //! What all workers share, as one worker sees it: the services of a node over the shell.
 
+use super::limits::Limited;
 use super::refusals::Refusals;
 use super::trunks;
 use crate::METHODS;
@@ -14,6 +15,7 @@ use sip_auth::{
 use sip_health::Failure;
 use sip_message::{DateText, Method, canonical_user};
 use sip_node::call_forwarding::Rules;
+use sip_node::call_limits::{ClassName, Held, Limits, Moment, Rule, StrangerRate};
 use sip_node::{
     CallName, Counter, Coverage, Question, Refusal, Services, Shortage, Span, StoreDown, Troubled, What,
 };
@@ -91,6 +93,8 @@ pub struct World {
     pub ask: Ask,
     pub recorder: Recorder,
     pub refusals: Arc<Refusals>,
+    /// What is counted of calls that leave, and of strangers.
+    pub limited: Arc<Limited>,
     /// Of call records, if they are kept.
     pub teller: Option<RefCell<Teller>>,
 }
@@ -195,6 +199,26 @@ impl Services for World {
         self.credentials.is_local_domain(domain)
     }
 
+    fn class_of(&self, user: &[u8], domain: &[u8]) -> Option<ClassName> {
+        self.credentials.class_of(user, domain, ClassName::new)
+    }
+
+    fn begin_call(&self, account: u64, limits: &Limits, now: Moment) -> Result<(), Rule> {
+        self.limited.begin_call(account, limits, now)
+    }
+
+    fn end_call(&self, account: u64) {
+        self.limited.end_call(account);
+    }
+
+    fn admit_stranger(&self, network: u64, rate: StrangerRate, now: Time) -> Result<(), Held> {
+        self.limited.admit_stranger(network, rate, now)
+    }
+
+    fn unix_seconds(&self) -> i64 {
+        super::wall_micros().div_euclid(1_000_000)
+    }
+
     fn check(
         &self,
         authenticator: &Authenticator,
@@ -235,6 +259,8 @@ impl Services for World {
                 Refusal::Transit => say_no_transit(about, source),
                 Refusal::Loop => say_loop(about, source),
                 Refusal::NotFound => say_not_found(about, source),
+                Refusal::Class(_) => say_class(why, about, source),
+                Refusal::Rate(_) => say_rate(why, source),
                 Refusal::Downgrade | Refusal::Clear | Refusal::InTheClear => say_insecure(why, about, source),
                 _ => say_failed_login(why, about, source),
             };
@@ -391,7 +417,27 @@ fn say_insecure(why: Refusal, about: &[u8], source: IpAddr) {
         && let Some(before) = REFUSED.pass(worker_runtime::monotonic_now())
     {
         let target = without_password(about);
-        log_events::server::insecure_refused(&source, before, &Safe(&target), reason(why, false));
+        log_events::server::insecure_refused(&source, before, &Safe(&target), &reason(why, false));
+    }
+}
+
+/// Logs calls that a class does not let leave, at most once per interval: with the caller and the rule.
+fn say_class(why: Refusal, about: &[u8], source: IpAddr) {
+    static REFUSED: Throttle = Throttle::new();
+    if tracing::enabled!(tracing::Level::INFO)
+        && let Some(before) = REFUSED.pass(worker_runtime::monotonic_now())
+    {
+        log_events::server::class_refused(&source, before, &Safe(about), &reason(why, false));
+    }
+}
+
+/// Logs strangers that have to wait, at most once per interval.
+fn say_rate(why: Refusal, source: IpAddr) {
+    static HELD: Throttle = Throttle::new();
+    if tracing::enabled!(tracing::Level::INFO)
+        && let Some(before) = HELD.pass(worker_runtime::monotonic_now())
+    {
+        log_events::server::strangers_held(&source, before, &reason(why, false));
     }
 }
 
@@ -433,8 +479,9 @@ pub(super) fn without_password(about: &[u8]) -> Cow<'_, [u8]> {
 }
 
 /// What an operator reads of a refusal; `known`: there is such a user.
-pub(super) const fn reason(why: Refusal, known: bool) -> &'static str {
-    match why {
+pub(super) fn reason(why: Refusal, known: bool) -> Cow<'static, str> {
+    let text = match why {
+        Refusal::Class(barred) => return barred.to_string().into(),
         Refusal::WrongCredentials if known => {
             "wrong password, or its hash is for another realm than the one asked for"
         }
@@ -480,7 +527,12 @@ pub(super) const fn reason(why: Refusal, known: bool) -> &'static str {
             "the phone is registered as sips:, and no TLS connection leads there: it has to register again"
         }
         Refusal::InTheClear => "sips: has come in the clear: the sender must use TLS, or sip:",
-    }
+        Refusal::Rate(Held { by_total: true, .. }) => {
+            "all strangers together have begun too much: `stranger_calls_total` in [proxy]"
+        }
+        Refusal::Rate(_) => "strangers of this network have begun too much: `stranger_calls` in [proxy]",
+    };
+    text.into()
 }
 
 /// The place of a method in [`METHODS`]; past its end if it is not there.

@@ -14,8 +14,12 @@ const APPLICATION_ID: i32 = 0x5374_5767;
 
 /// The migrations in order. `PRAGMA user_version` counts those already applied. A migration that was
 /// released is never edited; the next change is a new entry.
-const MIGRATIONS: [&str; 3] =
-    [include_str!("schema/0001.sql"), include_str!("schema/0002.sql"), include_str!("schema/0003.sql")];
+const MIGRATIONS: [&str; 4] = [
+    include_str!("schema/0001.sql"),
+    include_str!("schema/0002.sql"),
+    include_str!("schema/0003.sql"),
+    include_str!("schema/0004.sql"),
+];
 
 /// Pages of 4 KiB that the write-ahead log may grow by before its content is moved into the database.
 const CHECKPOINT_PAGES: u32 = 4_000;

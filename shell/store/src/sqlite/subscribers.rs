@@ -6,7 +6,7 @@ use std::path::Path;
 use call_forwarding::Rules;
 use location::{Kind, Result, StoreError};
 use rusqlite::types::ToSqlOutput;
-use rusqlite::{Connection, Row, TransactionBehavior, params, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params, params_from_iter};
 use sip_auth::{Credentials, Ha1, canonical_user};
 
 use crate::backend::SubscriberTable;
@@ -36,6 +36,28 @@ impl UserTable {
         UserTable { database }
     }
 
+    fn try_set_class(&mut self, name: &UserName, class: Option<&str>) -> rusqlite::Result<bool> {
+        let (user, domain) = (name.user(), name.domain());
+        let transaction =
+            self.database.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        if !exists(&transaction, name)? {
+            return Ok(false);
+        }
+        match class {
+            Some(class) => {
+                let put = "INSERT INTO user_class (username, domain, class) VALUES (?1, ?2, ?3)
+                           ON CONFLICT (username, domain) DO UPDATE SET class = ?3";
+                transaction.execute(put, [user, domain, class])?;
+            }
+            None => {
+                let delete = "DELETE FROM user_class WHERE username = ?1 AND domain = ?2";
+                transaction.execute(delete, [user, domain])?;
+            }
+        }
+        transaction.commit()?;
+        Ok(true)
+    }
+
     fn try_remove(&mut self, name: &UserName) -> rusqlite::Result<bool> {
         let name = [name.user(), name.domain()];
         let transaction =
@@ -46,6 +68,7 @@ impl UserTable {
             transaction.execute("DELETE FROM user_rules WHERE username = ?1 AND domain = ?2", name)?;
             let user = canonical_user(name[0].as_bytes());
             let bound = [&String::from_utf8_lossy(&user)[..], name[1]];
+            transaction.execute("DELETE FROM user_class WHERE username = ?1 AND domain = ?2", name)?;
             transaction.execute("DELETE FROM location WHERE username = ?1 AND domain = ?2", bound)?;
             // Bindings may be in the log of a server as well: whoever reads that finds this.
             make_change_log(&transaction)?;
@@ -85,6 +108,20 @@ impl SubscriberTable for UserTable {
             upsert(&transaction, name, credentials).map_err(fail)?;
         }
         transaction.commit().map_err(fail)
+    }
+
+    fn class(&self, name: &UserName) -> Result<Option<String>> {
+        let sql = "SELECT class FROM user_class WHERE username = ?1 AND domain = ?2";
+        self.database
+            .connection
+            .query_row(sql, [name.user(), name.domain()], |row| row.get(0))
+            .optional()
+            .map_err(|error| self.database.error("read the class of the subscriber", &error))
+    }
+
+    fn set_class(&mut self, name: &UserName, class: Option<&str>) -> Result<bool> {
+        self.try_set_class(name, class)
+            .map_err(|error| self.database.error("write the class of the subscriber", &error))
     }
 
     fn rules(&self, name: &UserName) -> Result<Option<Rules>> {

@@ -67,8 +67,10 @@ impl Watch {
         let sql = Sql {
             all: format!("SELECT {columns}, s.password, s.username, s.domain FROM subscriber s"),
             changed: format!(
-                "SELECT {columns}, s.password, c.username, c.domain, c.id, s.id, c.unbound, {} FROM subscriber_change c
+                "SELECT {columns}, s.password, c.username, c.domain, c.id, s.id, c.unbound, k.class, {}
+                 FROM subscriber_change c
                  LEFT JOIN subscriber s ON s.username = c.username AND s.domain = c.domain
+                 LEFT JOIN user_class k ON k.username = c.username AND k.domain = c.domain
                  LEFT JOIN user_rules r ON r.username = c.username AND r.domain = c.domain
                  WHERE c.id > ?1 ORDER BY c.id LIMIT ?2",
                 rule_columns("r.")
@@ -146,7 +148,8 @@ impl Watch {
                 if there.is_some() && row.get_ref(first + 5)?.as_i64().unwrap_or(0) != 0 {
                     change.unbound = Some(aor_of(row)?);
                 }
-                change.rules = read_rules(row, first + 6)?;
+                change.class = row.get_ref(first + 6)?.as_bytes().unwrap_or_default().to_vec();
+                change.rules = read_rules(row, first + 7)?;
                 changes.push(change);
             }
         }
@@ -155,6 +158,8 @@ impl Watch {
         self.last = last;
         // Before anyone who was made anew may register: that must not be taken for older than his removal.
         self.say_applied();
+        // Before its user may call.
+        changes.iter().for_each(|change| to.set_class(change.key, &change.class));
         for change in &mut changes {
             let rules = std::mem::take(&mut change.rules);
             if change.credentials.is_some() {
@@ -188,6 +193,7 @@ impl Watch {
         // As in a step: before anyone who was made anew may register.
         (self.last, self.unread) = (last, true);
         self.say_applied();
+        load_classes(to, &transaction)?;
         {
             let mut statement = transaction.prepare(&self.sql.all)?;
             let mut rows = statement.query([])?;
@@ -325,6 +331,22 @@ impl SubscriberSource for Watch {
     }
 }
 
+/// Reads the classes of all users.
+fn load_classes(to: &Known, transaction: &Connection) -> rusqlite::Result<()> {
+    let mut keys = Vec::new();
+    let mut statement = transaction.prepare("SELECT username, domain, class FROM user_class")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let text = |at| Ok::<_, rusqlite::Error>(row.get_ref(at)?.as_bytes().unwrap_or_default());
+        let key = to.key(text(0)?, text(1)?);
+        to.set_class(key, text(2)?);
+        keys.push(key.name);
+    }
+    keys.sort_unstable();
+    to.forget_classes_of_all_but(&keys);
+    Ok(())
+}
+
 /// Takes users that are or were gone out of the cache, and then their bindings.
 fn remove(to: &Known, changes: &[UserChange]) {
     for change in changes {
@@ -357,6 +379,8 @@ struct UserChange {
     unbound: Option<Vec<u8>>,
     /// The row held a clear password: its name, and the hashes to write in its place.
     clear: Option<(UserName, Credentials)>,
+    /// Its class; read with single users only.
+    class: Vec<u8>,
     /// What it has set for calls to it; read with single users only.
     rules: Rules,
 }
@@ -368,16 +392,16 @@ fn read_change(row: &Row<'_>, to: &Known, there: bool) -> rusqlite::Result<UserC
     let (user, domain) = (text(first + 1)?, text(first + 2)?);
     let key = to.key(user, domain);
     if !there {
-        let (aor, rules) = (aor_of(row)?, Rules::default());
-        return Ok(UserChange { key, credentials: None, aor, unbound: None, clear: None, rules });
+        let (aor, class, rules) = (aor_of(row)?, Vec::new(), Rules::default());
+        return Ok(UserChange { key, credentials: None, aor, unbound: None, clear: None, class, rules });
     }
     let mut credentials = read_hashes(row, 0)?;
     let clear = clear_password(text(first)?, user, domain);
     if let Some((_, made)) = &clear {
         credentials = made.clone();
     }
-    let (aor, rules) = (Vec::new(), Rules::default());
-    Ok(UserChange { key, credentials: Some(credentials), aor, unbound: None, clear, rules })
+    let (aor, class, rules) = (Vec::new(), Vec::new(), Rules::default());
+    Ok(UserChange { key, credentials: Some(credentials), aor, unbound: None, clear, class, rules })
 }
 
 /// The address of record of a row as [`read_change`] has it.

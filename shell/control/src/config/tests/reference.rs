@@ -31,6 +31,7 @@ fn the_defaults_described_are_the_real_ones() {
             "emergency" => ("[emergency]\n", "targets = [\"sip:192.0.2.1\"]\n"),
             "trunk" => ("[[trunk]]\n", "name = \"t\"\ntargets = [\"sip:192.0.2.1\"]\n"),
             "route" => ("[[route]]\n", "user = \"u\"\ntargets = [\"sip:192.0.2.1\"]\n"),
+            "class" => ("[[class]]\n", "name = \"c\"\nallow = \"+49\"\n"),
             "domain" => ("[[domain]]\n", "name = \"example.com\"\n"),
             "caller" => ("[[caller]]\n", "user = \"a@example.com\"\nnumbers = \"+491\"\n"),
             other => (&*format!("[{other}]\n").leak(), ""),

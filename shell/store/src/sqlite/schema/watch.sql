@@ -55,3 +55,17 @@ CREATE TRIGGER IF NOT EXISTS subscriber_change_bounded AFTER INSERT ON subscribe
 WHEN NEW.id % 1000 = 0 BEGIN
   DELETE FROM subscriber_change WHERE id <= NEW.id - 500000;
 END;
+
+CREATE TRIGGER IF NOT EXISTS user_class_inserted AFTER INSERT ON user_class BEGIN
+  INSERT INTO subscriber_change (username, domain) VALUES (NEW.username, NEW.domain);
+END;
+
+CREATE TRIGGER IF NOT EXISTS user_class_deleted AFTER DELETE ON user_class BEGIN
+  INSERT INTO subscriber_change (username, domain) VALUES (OLD.username, OLD.domain);
+END;
+
+CREATE TRIGGER IF NOT EXISTS user_class_updated AFTER UPDATE ON user_class BEGIN
+  INSERT INTO subscriber_change (username, domain) VALUES (OLD.username, OLD.domain);
+  INSERT INTO subscriber_change (username, domain) SELECT NEW.username, NEW.domain
+    WHERE NEW.username IS NOT OLD.username OR NEW.domain IS NOT OLD.domain;
+END;

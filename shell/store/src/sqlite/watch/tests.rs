@@ -51,6 +51,32 @@ fn name(text: &str) -> UserName {
     UserName::parse(text).unwrap()
 }
 
+#[test]
+fn class_of_a_user_is_followed() {
+    let temp = TempDir::new();
+    let mut subscribers = Subscribers::open(temp.path()).unwrap();
+    for user in ["alice@example.com", "bob@example.com"] {
+        subscribers.add(&name(user), "x").unwrap();
+    }
+    subscribers.set_class(&name("alice@example.com"), Some("staff")).unwrap();
+    let (mut watch, cache, _) = watch(&temp);
+    let class = |user: &[u8]| {
+        cache.class_of(user, b"Example.com", |class| String::from_utf8(class.to_vec()).unwrap())
+    };
+    assert_eq!((class(b"alice").as_deref(), class(b"bob")), (Some("staff"), None));
+    subscribers.set_class(&name("alice@example.com"), Some("guest")).unwrap();
+    subscribers.set_class(&name("bob@example.com"), Some("staff")).unwrap();
+    watch.poll().unwrap();
+    assert_eq!((class(b"alice").as_deref(), class(b"bob").as_deref()), (Some("guest"), Some("staff")));
+    subscribers.set_class(&name("bob@example.com"), None).unwrap();
+    subscribers.remove(&name("alice@example.com")).unwrap();
+    watch.poll().unwrap();
+    assert_eq!((class(b"alice"), class(b"bob")), (None, None));
+    foreign(&temp).execute("INSERT INTO user_class VALUES ('bob', 'example.com', 'by hand')", []).unwrap();
+    watch.poll().unwrap();
+    assert_eq!(class(b"bob").as_deref(), Some("by hand"));
+}
+
 /// So many that what was missing is taken to be removed.
 fn looks(watch: &mut Followed) {
     (0..SECOND_LOOK).for_each(|_| watch.poll().unwrap());
