@@ -34,6 +34,7 @@ BELOW = {
     'sip-transaction': {'wire', 'timing', 'sip-message'},
     'sip-auth': {'wire', 'sip-message'},
     'sip-registrar': {'wire', 'sip-message'},
+    'sip-registration': {'wire', 'sip-message', 'sip-auth'},
     'sip-proxy': {'wire', 'seal', 'sip-message', 'sip-transaction'},
     'sip-steering': {'sip-message', 'kernel-programs'},
     'sip-health': {'wire'},
@@ -44,8 +45,8 @@ BELOW = {
     'call-limits': {'number-routes'},
     'sip-node': {
         'wire', 'timing', 'seal', 'sip-message', 'sip-transaction', 'sip-auth', 'sip-registrar', 'sip-proxy',
-        'sip-steering', 'sip-health', 'call-forwarding', 'call-records', 'call-rules', 'number-routes',
-        'call-limits',
+        'sip-registration', 'sip-steering', 'sip-health', 'call-forwarding', 'call-records', 'call-rules',
+        'number-routes', 'call-limits',
     },
     'sip-balancer': {'wire', 'timing', 'seal', 'sip-message', 'sip-proxy', 'sip-steering', 'sip-health'},
     # The shell handles no SIP: of the core it sees only the vocabulary, the wheel for deadlines and the form of

@@ -499,7 +499,7 @@ pub enum CtlCommand {
     },
     /// [serve] Calls being set up or under way
     Calls,
-    /// [serve] Targets of trunks, routes, voicemail and emergency calls: state, calls, last error
+    /// [serve] Targets of trunks, routes, voicemail, emergency calls; registrations: state, calls, last error
     Trunks,
     /// [serve] Show the prefix and the trunks that are used for a number
     Route {

@@ -84,7 +84,7 @@ impl Challenge<'_> {
 
 /// Appends the inside of a quoted string. Control characters are left out: a realm may come from a
 /// request's domain, and nothing of a request may end a line of ours.
-fn quote(text: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn quote(text: &[u8], out: &mut Vec<u8>) {
     // Nearly every realm is plain.
     if text.iter().fold(true, |plain, &b| plain & (b >= 0x20) & (b != b'"') & (b != b'\\') & (b != 0x7f)) {
         return out.extend_from_slice(text);

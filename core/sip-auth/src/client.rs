@@ -1,8 +1,13 @@
 //! The client's side: reading a challenge, and the credentials that answer it.
 
-use crate::algorithm::{Algorithm, Ha1};
+use crate::algorithm::{Algorithm, Ha1, ha1};
+use crate::challenge::quote;
 use crate::digest::{Question, response};
 use sip_message::{AuthParams, Message, Name};
+use std::borrow::Cow;
+
+/// Longest challenge that is answered, in bytes. Each request that answers it carries most of them.
+pub const MAX_CHALLENGE: usize = 1_024;
 
 /// The parts of a Digest challenge that an answer needs (RFC 7616 section 3.3).
 #[derive(Clone, Copy, Debug)]
@@ -23,8 +28,12 @@ pub struct Challenge<'a> {
 
 impl<'a> Challenge<'a> {
     /// Reads the value of a WWW-Authenticate or Proxy-Authenticate. `None` if it cannot be answered: another
-    /// scheme, an unknown algorithm, or protection of the body alone (auth-int).
+    /// scheme, an unknown algorithm, protection of the body alone (auth-int), longer than [`MAX_CHALLENGE`],
+    /// or text that would not stay within its quotes.
     pub fn of(value: &'a [u8]) -> Option<Challenge<'a>> {
+        if value.len() > MAX_CHALLENGE || value.iter().any(|&b| b < b' ' && b != b'\t' || b == 0x7f) {
+            return None;
+        }
         let (mut realm, mut nonce, mut opaque, mut name, mut qop) = (None, None, None, None, None);
         let scheme = AuthParams::each(value, |own, value| {
             let (place, long) = match own.first().map(u8::to_ascii_lowercase) {
@@ -50,8 +59,43 @@ impl<'a> Challenge<'a> {
         if qop.is_some_and(|qop| !auth(qop)) {
             return None;
         }
+        let quotable = [realm, nonce, opaque].into_iter().flatten().all(is_quotable);
+        if !quotable {
+            return None;
+        }
         Some(Challenge { realm: realm?, nonce: nonce?, opaque, name, algorithm, counted: qop.is_some() })
     }
+
+    /// The hash that answers it for this account (RFC 7616 section 3.4.2).
+    pub fn secret(&self, user: &[u8], password: &[u8]) -> Ha1 {
+        ha1(self.algorithm, user, &unescaped(self.realm), password)
+    }
+}
+
+/// Whether text can stand between quotes as it is: no bare quote, and no backslash at its end.
+fn is_quotable(text: &[u8]) -> bool {
+    let mut escapes = false;
+    for &byte in text {
+        match byte {
+            _ if escapes => escapes = false,
+            b'\\' => escapes = true,
+            b'"' => return false,
+            _ => {}
+        }
+    }
+    !escapes
+}
+
+/// The inside of a quoted string without its escapes: that is what is hashed.
+pub(crate) fn unescaped(text: &[u8]) -> Cow<'_, [u8]> {
+    if !text.contains(&b'\\') {
+        return Cow::Borrowed(text);
+    }
+    let (mut plain, mut bytes) = (Vec::with_capacity(text.len()), text.iter());
+    while let Some(&byte) = bytes.next() {
+        plain.push(if byte == b'\\' { bytes.next().copied().unwrap_or(byte) } else { byte });
+    }
+    Cow::Owned(plain)
 }
 
 /// Of the challenges under this name the first that can be answered (RFC 8760 section 2.4), and its header
@@ -103,20 +147,21 @@ pub fn write_credentials(
     let count = sip_message::hex16(u64::from(count.number));
     let count = count.get(8..).unwrap_or_default();
     let counted = challenge.counted.then_some((count, &cnonce[..], &b"auth"[..]));
-    let question = Question { method: asked.method, uri: asked.uri, nonce: challenge.nonce, counted };
+    let nonce = unescaped(challenge.nonce);
+    let question = Question { method: asked.method, uri: asked.uri, nonce: &nonce, counted };
     let proof = response(secret, &question);
     let name: &[u8] = if proxy { b"Proxy-Authorization" } else { b"Authorization" };
     out.extend_from_slice(name);
-    for (before, value) in [
-        (&b": Digest username=\""[..], asked.user),
-        (b"\",realm=\"", challenge.realm),
-        (b"\",nonce=\"", challenge.nonce),
-        (b"\",uri=\"", asked.uri),
-        (b"\",response=\"", proof.as_bytes()),
-    ] {
+    out.extend_from_slice(b": Digest username=\"");
+    quote(asked.user, out);
+    for (before, value) in [(&b"\",realm=\""[..], challenge.realm), (b"\",nonce=\"", challenge.nonce)] {
         out.extend_from_slice(before);
         out.extend_from_slice(value);
     }
+    out.extend_from_slice(b"\",uri=\"");
+    quote(asked.uri, out);
+    out.extend_from_slice(b"\",response=\"");
+    out.extend_from_slice(proof.as_bytes());
     out.push(b'"');
     let cnonce: Option<&[u8]> = challenge.counted.then_some(&cnonce);
     for (before, value, after) in [
@@ -137,7 +182,6 @@ pub fn write_credentials(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithm::ha1;
     use sip_message::{Index, Limits, Parsed, parse};
 
     fn with<R>(header: &str, f: impl FnOnce(&Message<'_>) -> R) -> R {
@@ -168,7 +212,7 @@ mod tests {
             WWW-Authenticate: Digest realm=\"testrealm@host.com\", nonce=\"dcd98b7102dd2f0e8b11d0f600bfb0c093\"";
         with(header, |message| {
             let (_, challenge) = first(message, Name::WwwAuthenticate).unwrap();
-            let secret = ha1(challenge.algorithm, b"Mufasa", challenge.realm, b"Circle Of Life");
+            let secret = challenge.secret(b"Mufasa", b"Circle Of Life");
             let asked = Asked { user: b"Mufasa", method: b"GET", uri: b"/dir/index.html" };
             let mut out = Vec::new();
             write_credentials(&challenge, &secret, false, Count { number: 1, cnonce: 7 }, &asked, &mut out);
@@ -179,5 +223,58 @@ mod tests {
             );
             assert!(text.contains("response=\"670fd8c2df070c60b045671b8b24ff02\""), "{text}");
         });
+    }
+
+    #[test]
+    fn challenge_that_cannot_be_answered_is_none() {
+        let long = format!("Digest realm=\"r\", nonce=\"{}\"", "n".repeat(MAX_CHALLENGE));
+        for value in [
+            "",
+            "Digest",
+            "Basic realm=\"r\"",
+            "Digest realm=\"r\"",
+            "Digest nonce=\"n\"",
+            "Digest realm=\"r\", nonce=\"n\", algorithm=MD5-sess",
+            "Digest realm=\"r\", nonce=\"n\", qop=\"auth-int\"",
+            "Digest realm=\"r\", nonce=\"n",
+            "Digest realm=\"r\", nonce=a\"b",
+            "Digest realm=\"r\", nonce=ab\\",
+            "Digest realm=\"r\", nonce=\"a\r\nX: y\"",
+            "Digest realm=\"r\", nonce=\"a\0\"",
+            &long,
+        ] {
+            assert!(Challenge::of(value.as_bytes()).is_none(), "{value:?}");
+        }
+        for value in
+            ["digest REALM=r, nonce=n", "Digest realm=\"a\\\"b\", nonce=\"n\", qop=\"auth-int, auth\""]
+        {
+            assert!(Challenge::of(value.as_bytes()).is_some(), "{value:?}");
+        }
+    }
+
+    /// RFC 7616 section 3.9.1 and, for the third algorithm, what OpenSSL says (RFC 8760 section 2.1).
+    #[test]
+    fn answers_are_those_of_rfc_7616_for_each_algorithm() {
+        for (name, expected) in [
+            ("MD5", "8ca523f5e9506fed4657c9700eebdbec"),
+            ("SHA-256", "753927fa0e85d155564e2e272a28d1802ca10daf4496794697cf8db5856cb6c1"),
+            ("SHA-512-256", "430d05014cecc49cab6fbe03176d41a1da86cbfe24a16580e22aaad928d960d0"),
+        ] {
+            let value = format!(
+                "Digest realm=\"http-auth@example.org\", qop=\"auth, auth-int\", algorithm={name}, \
+                 nonce=\"7ypf/xlj9XXwfDPEoM4URrv/xwf94BcCAzFZH4GiTo0v\", \
+                 opaque=\"FQhe/qaU925kfnzjCev0ciny7QMkPqMAFRtzCUYo5tdS\""
+            );
+            let challenge = Challenge::of(value.as_bytes()).expect("it can be answered");
+            let secret = challenge.secret(b"Mufasa", b"Circle of Life");
+            let cnonce = b"f2/wE4q74E6zIJEtWaHKaf5wv/H5QzzpXusqGemxURZJ";
+            let question = Question {
+                method: b"GET",
+                uri: b"/dir/index.html",
+                nonce: challenge.nonce,
+                counted: Some((b"00000001", cnonce, b"auth")),
+            };
+            assert_eq!(response(&secret, &question).as_bytes(), expected.as_bytes(), "{name}");
+        }
     }
 }

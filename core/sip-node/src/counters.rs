@@ -177,6 +177,13 @@ counters! {
         /// The network said that nobody listens at a target.
         TargetUnreachable = "unreachable",
     }
+    "strowger_trunk_challenges_total"[result]:
+        "Challenges (401, 407) of trunks at which this server has an account: `answered` with credentials, `refused` (its answer was not accepted, or it cannot be answered)." {
+        /// A trunk's challenge to a forwarded request was answered.
+        TrunkAnswered = "answered",
+        /// A trunk did not accept the account, or asked for what this server cannot do.
+        TrunkRefused = "refused",
+    }
     "strowger_location_waits_total"[result]:
         "Requests that waited for bindings that another node or a store holds: `answered`, `silent` (no answer in time), `down` (the location service cannot tell), `cancelled`, `refused` (too many wait)." {
         /// A request got the bindings that it waited for.

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod account;
 mod admitted;
 mod aor;
 mod bindings;
@@ -60,6 +61,7 @@ mod uris;
 mod user_rules;
 mod watch;
 
+pub use account::Account;
 pub use call_forwarding;
 pub use call_limits;
 pub use call_records::{CallName, What};
@@ -72,7 +74,7 @@ pub use node::{Node, NodeConfig, Notice, Report};
 pub use number_routes;
 pub use numbers::{Decisive, NumberPlan};
 pub use overload::{Common, Rules as OverloadRules, Standing};
-pub use services::{Refusal, Services, Troubled};
+pub use services::{Refusal, RegistrationNews, Services, Troubled};
 pub use settings::{
     Auth, Challenge, Domain, Listener, Mode, Proxy, Route, RouteAction, Settings, Trunk, Voicemail,
 };
@@ -80,6 +82,10 @@ pub use shortage::Shortage;
 pub use sip_health::{Failure, Gateway, Gateways};
 pub use sip_proxy::feedback::Algorithm;
 pub use sip_proxy::session_timer::{Policy as SessionPolicy, SHORTEST as SHORTEST_SESSION};
+pub use sip_registration::{
+    Rules as RegistrationRules, Shown, Standing as RegistrationStanding, Standings,
+    State as RegistrationState,
+};
 pub use site::{Heard, Keys};
 pub use strangers::Strangers;
 pub use user_rules::CallForwarding;

@@ -47,7 +47,8 @@ pub enum Notice {
 pub struct Report {
     /// Transactions and their counters.
     pub transactions: sip_transaction::Counts,
-    /// Forwarded requests without a final response yet, and those that wait for bindings.
+    /// Forwarded requests without a final response yet, those that wait for bindings, and registrations at
+    /// trunks that are being ended.
     pub pending: usize,
     /// All forwarded requests kept: the pending ones, and accepted INVITEs whose 2xx may be repeated.
     pub held: usize,
@@ -95,7 +96,7 @@ impl<S: Services> Node<S> {
     pub fn new(config: NodeConfig, settings: Arc<Settings>, services: S) -> Node<S> {
         let early_trying = config.timers.early_trying();
         let mut forwarder = Forwarder::new(config.worker, config.dns_cache, config.seed, early_trying);
-        forwarder.settings_changed(settings.overload.workers);
+        forwarder.settings_changed(&settings);
         let transactions = (config.timers, config.transactions);
         Node {
             base: Base::new(&config.keys, config.seed, transactions, settings, services),
@@ -122,9 +123,8 @@ impl<S: Services> Node<S> {
 
     /// New settings, in force from here.
     fn set_settings(&mut self, settings: Arc<Settings>) {
-        let workers = settings.overload.workers;
+        self.users.forwarder_mut().settings_changed(&settings);
         self.base.set_settings(settings);
-        self.users.forwarder_mut().settings_changed(workers);
     }
 
     /// What is going on, with at most `most` calls, from number `from` on.
@@ -132,7 +132,7 @@ impl<S: Services> Node<S> {
         let (forwarder, calls) = (self.users.forwarder(), self.base.calls());
         Report {
             transactions: self.base.layer().counts(),
-            pending: forwarder.proxied().pending() + self.users.waiting(),
+            pending: forwarder.proxied().pending() + forwarder.leaving() + self.users.waiting(),
             held: forwarder.proxied().len(),
             call_count: calls.len(),
             calls: calls.list(now, from, most),
@@ -333,7 +333,10 @@ impl<S: Services> Machine for Node<S> {
                 self.users.located(&mut step, located);
                 self.wind_up(now, out);
             }
-            Notice::Drain => self.users.gate_mut().drain(),
+            Notice::Drain => {
+                self.users.gate_mut().drain();
+                self.users.forwarder_mut().leave(&mut self.base.step(now, out));
+            }
             Notice::Report { from, most, show } => show(self.report(now, from, most)),
         }
     }

@@ -152,6 +152,17 @@ pub trait Services {
         let _ = troubled;
     }
 
+    /// Called when a trunk does not accept the account of this server in a forwarded request, and says so
+    /// with this status.
+    fn account_refused(&self, trunk: &[u8], address: &Flow, status: u16, why: &'static str) {
+        let _ = (trunk, address, status, why);
+    }
+
+    /// Told what has become of the registration at a trunk, where that is news.
+    fn registration(&self, trunk: &[u8], news: &RegistrationNews) {
+        let _ = (trunk, news);
+    }
+
     /// Called for a host name to which no request can be sent because of what the DNS says.
     fn unresolved(&self, name: &[u8], why: locate::Error) {
         let _ = (name, why);
@@ -199,6 +210,34 @@ pub trait Services {
 
     /// Notes how long something took.
     fn observe(&self, what: Span, micros: u64);
+}
+
+/// What has become of the registration at a trunk.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RegistrationNews {
+    /// It is in force.
+    Registered {
+        /// Where.
+        at: Flow,
+        /// The interval that was granted, seconds.
+        seconds: u32,
+    },
+    /// It was refused with this status, and is tried again seldom.
+    Refused {
+        /// Where.
+        at: Flow,
+        /// The status.
+        status: u16,
+        /// Why, in words.
+        why: &'static str,
+    },
+    /// Nobody takes it.
+    Failing {
+        /// Why, in words.
+        why: String,
+    },
+    /// It has been ended.
+    Ended,
 }
 
 /// A request that failed because no target of its list answered.

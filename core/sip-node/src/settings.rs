@@ -1,5 +1,6 @@
 //! What the operator decided, as the node needs it: plain values, nothing left to check.
 
+use crate::account::Account;
 use call_limits::Classes;
 use call_rules::{Callers, HeaderRules, NumberPlan};
 use core::net::{IpAddr, SocketAddr};
@@ -280,6 +281,8 @@ pub struct Trunk {
     pub headers: Option<Arc<HeaderRules>>,
     /// How numbers are dialled there, and how they are written for it.
     pub numbers: Option<NumberPlan>,
+    /// What proves this server there.
+    pub account: Option<Arc<Account>>,
 }
 
 impl Default for Trunk {
@@ -301,7 +304,15 @@ impl Default for Trunk {
             silent_after_ms: 2_000,
             headers: None,
             numbers: None,
+            account: None,
         }
+    }
+}
+
+impl Trunk {
+    /// Whether this server has registered with it at this address, and the registration is in force.
+    pub(crate) fn is_registered_at(&self, ip: IpAddr) -> bool {
+        self.account.as_ref().is_some_and(|account| account.standing.is_at(ip))
     }
 }
 
@@ -431,10 +442,13 @@ impl Settings {
         is_base64url(token).then_some(token)
     }
 
-    /// The trunk whose requests come from the address `source`.
+    /// The trunk whose requests come from the address `source`: it is among its sources, or the registration
+    /// at the trunk is in force there.
     pub fn trunk_of(&self, source: IpAddr) -> Option<usize> {
         let source = source.to_canonical();
-        self.trunks.iter().position(|t| t.sources.iter().any(|&(net, length)| in_block(net, length, source)))
+        let listed = |t: &Trunk| t.sources.iter().any(|&(net, length)| in_block(net, length, source));
+        let registered = || self.trunks.iter().position(|t| t.is_registered_at(source));
+        self.trunks.iter().position(listed).or_else(registered)
     }
 
     /// Whether some listener has this port, or is known by it.

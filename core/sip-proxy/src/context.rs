@@ -12,6 +12,7 @@
 //! Time: the context wants one timer. It asks for it as rarely as it can: a deadline that moves later
 //! moves nothing, the old timer fires early and [`Context::timeout`] asks again.
 
+mod again;
 mod best;
 mod branch;
 mod diversion;

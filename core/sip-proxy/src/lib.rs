@@ -7,6 +7,7 @@
 pub mod breadth;
 pub mod commands;
 pub mod context;
+pub mod cseq;
 pub mod feedback;
 pub mod locate;
 pub mod loops;

@@ -82,6 +82,8 @@ pub struct Ends {
     pub keeper: u16,
     /// An INVITE set it up.
     pub call: bool,
+    /// By how much the CSeq of the caller's requests is higher at the callee: 3 at most.
+    pub raised: u8,
 }
 
 /// A verified token as one request shows it.
@@ -101,6 +103,8 @@ pub struct Dialog {
     pub keeper: u16,
     /// An INVITE set it up. Tokens of older versions do not say so.
     pub call: bool,
+    /// By how much the CSeq of the caller's requests is higher at the callee.
+    pub raised: u8,
 }
 
 impl Dialog {
@@ -133,7 +137,8 @@ impl Sealer {
     pub fn seal(&self, ends: &Ends, call_id: &[u8], caller_tag: &[u8], out: &mut Vec<u8>) {
         let mut raw = Raw::default();
         let call = if ends.call { CALL } else { 0 };
-        raw.push(&[VERSION, call | role_bits(ends.caller.role) << 4 | role_bits(ends.callee.role)]);
+        let roles = role_bits(ends.caller.role) << 4 | role_bits(ends.callee.role);
+        raw.push(&[VERSION, call | roles | (ends.raised & MOST_RAISED) << RAISED]);
         raw.push(&ends.called.to_be_bytes());
         raw.push(&ends.calling.to_be_bytes());
         raw.push(&ends.keeper.to_be_bytes());
@@ -150,7 +155,7 @@ impl Sealer {
         let raw = Raw::read(token)?;
         let (sealed, &seal) = raw.bytes().split_last_chunk()?;
         let seal = Seal::from_bytes(seal);
-        let Ends { caller, callee, called, calling, keeper, call } = read_ends(sealed)?;
+        let Ends { caller, callee, called, calling, keeper, call, raised } = read_ends(sealed)?;
         if to_tag.is_empty() || from_tag.is_empty() {
             return None;
         }
@@ -163,6 +168,7 @@ impl Sealer {
                 calling,
                 keeper,
                 call,
+                raised,
             });
         }
         if self.seal_of(sealed, call_id, to_tag).fits(seal) {
@@ -174,6 +180,7 @@ impl Sealer {
                 calling,
                 keeper,
                 call,
+                raised,
             });
         }
         None
@@ -222,6 +229,10 @@ const TRANSPORTS: [Transport; 6] =
 
 /// Beside the roles: [`Ends::call`].
 const CALL: u8 = 128;
+/// Likewise: where [`Ends::raised`] stands.
+const RAISED: u8 = 2;
+/// The most that [`Ends::raised`] can be.
+pub const MOST_RAISED: u8 = 3;
 /// Beside the transport and the family: [`End::translated`].
 const TRANSLATED: u8 = 16;
 /// Likewise: [`End::opened`].
@@ -259,8 +270,9 @@ fn read_ends(sealed: &[u8]) -> Option<Ends> {
     let [called, calling, keeper] = marks.map(u16::from_be_bytes);
     let (call, roles) = (roles & CALL != 0, roles & !CALL);
     let (caller, rest) = read_end(rest, role_of(roles >> 4)?)?;
-    let (callee, rest) = read_end(rest, role_of(roles & 15)?)?;
-    rest.is_empty().then_some(Ends { caller, callee, called, calling, keeper, call })
+    let raised = roles >> RAISED & MOST_RAISED;
+    let (callee, rest) = read_end(rest, role_of(roles & 3)?)?;
+    rest.is_empty().then_some(Ends { caller, callee, called, calling, keeper, call, raised })
 }
 
 fn read_end(bytes: &[u8], role: Role) -> Option<(End, &[u8])> {
@@ -298,6 +310,7 @@ mod tests {
             calling: 0x5678,
             keeper: 0x9abc,
             call: true,
+            raised: 0,
         }
     }
 
@@ -317,14 +330,32 @@ mod tests {
     fn each_direction_is_told_by_its_tags() {
         let s = Sealer::new([1; 16]);
         let token = sealed(1);
-        let Ends { caller, callee, called, calling, keeper, call } = ends();
+        let Ends { caller, callee, called, calling, keeper, call, raised } = ends();
         assert_eq!(
             s.open(&token, b"call@x", b"ctag", b"other"),
-            Some(Dialog { sender: caller, peer: callee, by_caller: true, called, calling, keeper, call })
+            Some(Dialog {
+                sender: caller,
+                peer: callee,
+                by_caller: true,
+                called,
+                calling,
+                keeper,
+                call,
+                raised
+            })
         );
         assert_eq!(
             s.open(&token, b"call@x", b"other", b"ctag"),
-            Some(Dialog { sender: callee, peer: caller, by_caller: false, called, calling, keeper, call })
+            Some(Dialog {
+                sender: callee,
+                peer: caller,
+                by_caller: false,
+                called,
+                calling,
+                keeper,
+                call,
+                raised
+            })
         );
     }
 
@@ -333,7 +364,7 @@ mod tests {
         let e = end("10.0.0.1:5060", Transport::Udp, Role::Local);
         let mut out = Vec::new();
         Sealer::new([0; 16]).seal(
-            &Ends { caller: e, callee: e, called: 0, calling: 0, keeper: 0, call: false },
+            &Ends { caller: e, callee: e, called: 0, calling: 0, keeper: 0, call: false, raised: 0 },
             b"c",
             b"t",
             &mut out,
@@ -399,17 +430,18 @@ mod tests {
     proptest! {
         #[test]
         fn tokens_come_back_as_they_were_sealed(
-            ends in (any_end(), any_end(), any::<[u16; 3]>(), any::<bool>()),
+            ends in (any_end(), any_end(), any::<[u16; 3]>(), any::<bool>(), 0u8..=MOST_RAISED),
             (call_id, tag, key) in ("[!-~]{1,80}", "[a-z0-9]{1,40}", any::<[u8; 16]>()),
         ) {
-            let (caller, callee, [called, calling, keeper], call) = ends;
+            let (caller, callee, [called, calling, keeper], call, raised) = ends;
             let (sealer, mut token) = (Sealer::new(key), Vec::new());
-            let ends = Ends { caller, callee, called, calling, keeper, call };
+            let ends = Ends { caller, callee, called, calling, keeper, call, raised };
             sealer.seal(&ends, call_id.as_bytes(), tag.as_bytes(), &mut token);
             let open = |from: &str, to: &str| {
                 sealer.open(&token, call_id.as_bytes(), from.as_bytes(), to.as_bytes())
             };
-            let there = Dialog { sender: caller, peer: callee, by_caller: true, called, calling, keeper, call };
+            let there =
+                Dialog { sender: caller, peer: callee, by_caller: true, called, calling, keeper, call, raised };
             let back = Dialog { sender: callee, peer: caller, by_caller: false, ..there };
             prop_assert_eq!(open(&tag, "another"), Some(there));
             prop_assert_eq!(open("another", &tag), Some(back));

@@ -10,6 +10,7 @@ mod declare;
 pub mod admin;
 pub mod balancer;
 pub mod bindings;
+pub mod carriers;
 pub mod certificates;
 pub mod dns;
 pub mod process;
@@ -23,10 +24,11 @@ pub use declare::{Event, Field};
 pub use reference::fill;
 
 /// Every event, by subject, with the heading of each.
-pub fn sections() -> [(&'static str, &'static [Event]); 10] {
+pub fn sections() -> [(&'static str, &'static [Event]); 11] {
     [
         ("Start, reload and end", process::EVENTS),
         ("Server", server::EVENTS),
+        ("Accounts at trunks", carriers::EVENTS),
         ("Balancer", balancer::EVENTS),
         ("Bindings on disk", bindings::EVENTS),
         ("Subscribers and data directory", subscribers::EVENTS),

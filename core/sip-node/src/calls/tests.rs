@@ -220,7 +220,8 @@ fn early_dialog_ends_some_time_after_another_was_answered() {
     respond(&mut calls, 1, "a", ";tag=x", 200);
     let end = End::new(Flow::udp(ListenerId(0), PLACE), Role::Stranger);
     let (keeper, by_caller) = (calls.keeper(), true);
-    let dialog = Dialog { sender: end, peer: end, by_caller, called: 0, calling: 0, keeper, call: true };
+    let dialog =
+        Dialog { sender: end, peer: end, by_caller, called: 0, calling: 0, keeper, call: true, raised: 0 };
     for (tag, at, denied) in [("early", 31, false), ("early", 33, true), ("x", 33, false), ("y", 1, true)] {
         let now = Time::ZERO + Duration::from_secs(at);
         with(&mut calls, 1, "a", &format!(";tag={tag}"), |calls, m, _| {

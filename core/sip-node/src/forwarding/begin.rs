@@ -76,6 +76,7 @@ impl Forwarder {
         let policy = step.router().policy(request, a);
         let invite = policy.invite;
         let others = !step.site.settings().auth.fronts.is_empty();
+        let raised = a.dialog.filter(|dialog| dialog.by_caller).map_or(0, |dialog| dialog.raised);
         let edits = Edits {
             drop_routes: (a.routing.own, a.routing.drop_last),
             record_route: recording(step, request, a),
@@ -86,6 +87,9 @@ impl Forwarder {
             session: step.session_asked(request),
             from: None,
             diverting: None,
+            raised,
+            cseq: (raised > 0).then(|| request.cseq()),
+            tries: Vec::new(),
         };
         let upstream = Upstream {
             server: server.id,

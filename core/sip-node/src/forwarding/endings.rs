@@ -4,6 +4,7 @@ use super::Forwarder;
 use super::actions::arm;
 use super::prober::is_probe;
 use super::proxied::{Proxied, ProxiedId};
+use super::registering::is_registration;
 use super::upstream::still_trying;
 use crate::services::Services;
 use crate::step::Step;
@@ -45,8 +46,8 @@ impl Forwarder {
     /// What time or the transport did.
     pub(crate) fn event<S: Services>(&mut self, step: &mut Step<'_, S>, event: Event) {
         match event {
-            Event::ClientTimeout { user, .. } => self.branch_ended(step, user, false),
-            Event::ClientUnreachable { user, .. } => self.branch_ended(step, user, true),
+            Event::ClientTimeout { id, user } => self.branch_ended(step, (id, user), false),
+            Event::ClientUnreachable { id, user } => self.branch_ended(step, (id, user), true),
             Event::ServerGone { user, .. } => self.server_gone(step, user),
             Event::User { token } => self.woken(step, token),
             Event::ClientGone { user, .. } => self.client_gone(step, user),
@@ -74,7 +75,16 @@ impl Forwarder {
         self.perform(step, proxied, actions, None, None);
     }
 
-    fn branch_ended<S: Services>(&mut self, step: &mut Step<'_, S>, user: u64, unreachable: bool) {
+    fn branch_ended<S: Services>(
+        &mut self,
+        step: &mut Step<'_, S>,
+        (client, user): (ClientId, u64),
+        unreachable: bool,
+    ) {
+        if is_registration(user) {
+            self.registering.lost(step, user, unreachable);
+            return self.registering.run(step, &mut self.resolver);
+        }
         if is_probe(user) {
             if unreachable {
                 self.prober.lost(user);
@@ -83,7 +93,9 @@ impl Forwarder {
         }
         let (id, branch) = ProxiedId::split(user);
         let Some(mut proxied) = self.proxied.take(id) else { return };
-        if proxied.over {
+        // A request that was challenged has left again, in another transaction.
+        let former = proxied.client(branch).is_some_and(|present| present != client);
+        if proxied.over || former {
             return self.put_or_free(step, proxied);
         }
         if unreachable {

@@ -1,6 +1,7 @@
 //! From a target to its addresses (RFC 3263), with questions to the DNS where it is needed.
 
 use super::Forwarder;
+use super::logins::GROWTH;
 use super::proxied::{Branch, Pending, Proxied, ProxiedId};
 use super::resolver::want;
 use super::stored::with_request;
@@ -9,6 +10,7 @@ use crate::services::{Counter, Question, Services};
 use crate::settings::Bounds;
 use crate::short::Short;
 use crate::step::Step;
+use crate::trunk_ref::TrunkRef;
 use core::mem;
 use core::net::IpAddr;
 use core::ops::Range;
@@ -35,6 +37,8 @@ impl Forwarder {
         let target = p.target(branch.id);
         let phone = target.is_some_and(|t| t.role == Role::Local);
         let added = target.and_then(|t| t.headers.as_ref()).map_or(0, |rules| rules.growth());
+        let trunk = target.and_then(|t| t.trunk.as_ref()).and_then(TrunkRef::get);
+        let added = added + trunk.and_then(|t| t.account.as_ref()).map_or(0, |_| GROWTH);
         let size = step.site.grown(p.upstream.source, request) + added;
         let large = !phone && size > step.site.settings().proxy.mtu;
         let located = match Uri::parse(p.text(uri)) {

@@ -11,6 +11,7 @@
 //! | `diverted.rs`, `stages.rs` | calls that users forward; the targets of one callee after the other |
 //! | `security.rs` | what `sips:` asks for |
 //! | `silence.rs`, `prober.rs` | targets that do not answer |
+//! | `challenged.rs`, `logins.rs`, `registering.rs` | accounts at trunks: credentials, registrations |
 //! | `stateless.rs` | ACK of a 2xx, and stateless mode |
 //! | `proxied.rs`, `slab.rs`, `accounts.rs`, `stored.rs` | the state of forwarded requests |
 //! | `resolver.rs` | what is known of the DNS |
@@ -18,12 +19,15 @@
 mod accounts;
 mod actions;
 mod begin;
+mod challenged;
 mod diverted;
 mod endings;
+mod logins;
 mod lookups;
 mod prober;
 mod proxied;
 mod redirection;
+mod registering;
 mod resolver;
 mod responses;
 mod security;
@@ -37,11 +41,14 @@ mod upstream;
 
 use crate::overload::{Algorithm, Neighbours};
 use crate::services::Services;
+use crate::settings::Settings;
 use crate::step::Step;
 use core::net::SocketAddr;
 use core::time::Duration;
+use logins::Logins;
 use prober::Prober;
 use proxied::ProxiedId;
+use registering::Registering;
 use resolver::{Resolver, Woken};
 use sip_proxy::context::Action;
 use sip_proxy::locate::{Answer, Kind};
@@ -55,6 +62,8 @@ pub(crate) struct Forwarder {
     /// Next hops that asked for less.
     neighbours: Neighbours,
     prober: Prober,
+    logins: Logins,
+    registering: Registering,
     /// After this a request other than INVITE that has no answer yet gets a 100 (RFC 4320 section 4.1).
     early_trying: Duration,
     /// Memory for the actions of a response context.
@@ -70,6 +79,8 @@ impl Forwarder {
             resolver: Resolver::new(names, [b, a]),
             neighbours: Neighbours::default(),
             prober: Prober::new(worker),
+            logins: Logins::default(),
+            registering: Registering::new(worker),
             early_trying,
             actions: Vec::new(),
         }
@@ -85,10 +96,22 @@ impl Forwarder {
         self.neighbours.asking(now)
     }
 
-    /// Applies new settings: the number of workers, and the targets.
-    pub fn settings_changed(&mut self, workers: u16) {
-        self.neighbours.set_workers(workers);
+    /// Applies new settings: the number of workers, the targets, and the registrations.
+    pub fn settings_changed(&mut self, settings: &Settings) {
+        self.neighbours.set_workers(settings.overload.workers);
         self.prober.look();
+        self.registering.look(settings);
+    }
+
+    /// Ends the registrations at trunks.
+    pub fn leave<S: Services>(&mut self, step: &mut Step<'_, S>) {
+        self.registering.leave(step);
+        self.registering.run(step, &mut self.resolver);
+    }
+
+    /// Registrations whose end is waited for.
+    pub fn leaving(&self) -> usize {
+        self.registering.leaving()
     }
 
     /// Forgets neighbours that ask for nothing any more.
@@ -129,17 +152,20 @@ impl Forwarder {
         self.resolver.recycle(waiters);
         if others {
             self.resolver.find_further(step);
+            self.registering.name_found(step.now);
         }
     }
 
     /// Probes and look-ups whose time has come.
     pub fn timeout<S: Services>(&mut self, step: &mut Step<'_, S>) {
         self.prober.run(step);
+        self.registering.run(step, &mut self.resolver);
         self.resolver.find_targets(step);
     }
 
-    /// When [`Forwarder::timeout`] wants to be called for a probe.
+    /// When [`Forwarder::timeout`] wants to be called for a probe or a registration.
     pub fn wakes(&self) -> Option<Time> {
-        Some(self.prober.wakes()).filter(|wakes| *wakes != Time::FAR)
+        let wakes = self.prober.wakes().min(self.registering.wakes());
+        Some(wakes).filter(|wakes| *wakes != Time::FAR)
     }
 }

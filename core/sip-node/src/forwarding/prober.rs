@@ -61,8 +61,9 @@ impl Prober {
         probe.plan(now + INTERVAL / 2);
         self.wakes = self.wakes.min(probe.wakes());
         let number = self.next_number;
-        // Never zero: that is the user of a transaction that belongs to nothing.
-        self.next_number = number.checked_add(1).unwrap_or(1);
+        // Never zero: that is the user of a transaction that belongs to nothing. Those with the highest bit
+        // are registrations.
+        self.next_number = number.checked_add(1).filter(|next| next >> 31 == 0).unwrap_or(1);
         self.jobs.push(Job { number, gateway: Arc::clone(gateway), flow, probe, serial: 0, client: None });
     }
 
@@ -177,11 +178,7 @@ impl Prober {
         if !known.is_empty() {
             return known;
         }
-        let (seed, worker, workers) =
-            (step.random.next(), self.worker, step.site.settings().overload.workers);
-        let name = |n: u64| [&b"probe-"[..], &hex16(seed.wrapping_add(n))].concat();
-        let mine = |id: &Vec<u8>| workers < 2 || step.site.owner_of(id, workers) == Some(worker);
-        (0..ATTEMPTS).map(name).find(mine).unwrap_or_else(|| name(0))
+        own_call_id(step, self.worker, b"probe-")
     }
 
     fn job(&mut self, user: u64) -> Option<&mut Job> {
@@ -195,6 +192,14 @@ impl Job {
     fn user(&self) -> u64 {
         u64::from(self.number) << 32 | u64::from(self.serial as u16)
     }
+}
+
+/// A Call-ID with this beginning that this worker owns.
+pub(super) fn own_call_id<S: Services>(step: &mut Step<'_, S>, worker: u16, begin: &[u8]) -> Vec<u8> {
+    let (seed, workers) = (step.random.next(), step.site.settings().overload.workers);
+    let name = |n: u64| [begin, &hex16(seed.wrapping_add(n))].concat();
+    let mine = |id: &Vec<u8>| workers < 2 || step.site.owner_of(id, workers) == Some(worker);
+    (0..ATTEMPTS).map(name).find(mine).unwrap_or_else(|| name(0))
 }
 
 /// Whether the user of a client transaction is a probe.

@@ -14,10 +14,11 @@ use crate::watch::Watch;
 use call_rules::{HeaderRules, Identity};
 use core::net::{IpAddr, SocketAddr};
 use core::ops::Range;
+use sip_auth::Tries;
 use sip_proxy::context::{Action, BranchId, Context};
 use sip_proxy::locate::Locate;
 use sip_proxy::session_timer::Asked;
-use sip_proxy::token::Role;
+use sip_proxy::token::{MOST_RAISED, Role};
 use sip_registrar::FlowBinding;
 use sip_transaction::{ClientId, Original, Payer, ServerId, TimerId};
 use std::mem;
@@ -186,6 +187,12 @@ pub(crate) struct Edits {
     pub from: Option<Arc<[u8]>>,
     /// The call is to a user who has rules for it.
     pub diverting: Option<Box<Diverting>>,
+    /// By how much its CSeq is higher where it goes, as its dialog says.
+    pub raised: u8,
+    /// The number in its CSeq, if it has left with another one.
+    pub cseq: Option<u32>,
+    /// Challenges of trunks that were answered, and by how much the CSeq of the branch is higher for that.
+    pub tries: Vec<(BranchId, Tries, u8)>,
 }
 
 /// Which requests get our Record-Route.
@@ -209,6 +216,8 @@ pub(crate) struct Withheld {
     pub held_back: bool,
     /// The schemes of URIs forbid it.
     pub barred: Option<Barred>,
+    /// A trunk did not accept the account of this server.
+    pub not_accepted: bool,
 }
 
 /// When something is due.
@@ -298,6 +307,36 @@ impl Proxied {
             clients: buffers.clients,
             lookups: Vec::new(),
             kept: Vec::new(),
+        }
+    }
+
+    /// How often challenges to a branch were answered.
+    pub fn tries(&mut self, branch: BranchId) -> &mut Tries {
+        let tries = &mut self.edits.tries;
+        let at = tries.iter().position(|(other, ..)| *other == branch).unwrap_or(tries.len());
+        if at == tries.len() {
+            tries.push((branch, Tries::default(), 0));
+        }
+        &mut tries[at].1
+    }
+
+    /// Whether a branch leaves again, because its target has asked for credentials.
+    pub fn is_again(&self, branch: BranchId) -> bool {
+        self.edits.tries.iter().any(|(other, ..)| *other == branch)
+    }
+
+    /// By how much the CSeq of a branch is higher than that of its request.
+    pub fn raised(&self, branch: BranchId) -> u8 {
+        let own =
+            self.edits.tries.iter().find(|(other, ..)| *other == branch).map_or(0, |(.., raised)| *raised);
+        self.edits.raised.saturating_add(own).min(MOST_RAISED)
+    }
+
+    /// A branch leaves again with a higher CSeq. `number`: that of its request.
+    pub fn raise(&mut self, branch: BranchId, number: u32) {
+        self.edits.cseq = Some(number);
+        if let Some((.., raised)) = self.edits.tries.iter_mut().find(|(other, ..)| *other == branch) {
+            *raised += 1;
         }
     }
 
@@ -540,6 +579,7 @@ impl Proxied {
             knows_oc: self.upstream.knows_oc,
             trusted: self.trusts(branch),
             from: self.edits.from.clone(),
+            cseq: self.edits.cseq,
             place: hop.map_or(seen, |hop| hop.remote),
             key: self.upstream.key,
             session: self.edits.session.to_confirm(),
@@ -559,6 +599,7 @@ impl Proxied {
         self.lookups.clear();
         self.kept.clear();
         self.edits.diverting = None;
+        self.edits.tries.clear();
         let (mut text, mut targets) = (mem::take(&mut self.text), mem::take(&mut self.targets));
         targets.clear();
         if text.capacity() > POOLED {
@@ -580,6 +621,8 @@ pub(crate) struct Back {
     pub trusted: bool,
     /// The URI that it has to have in From, if the request left with another one.
     pub from: Option<Arc<[u8]>>,
+    /// The number that it has to have in CSeq, likewise.
+    pub cseq: Option<u32>,
     /// Where the request went.
     pub place: SocketAddr,
     /// What the request has to do with a call.

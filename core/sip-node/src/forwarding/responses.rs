@@ -4,6 +4,7 @@ use super::Forwarder;
 use super::prober::is_probe;
 use super::proxied::{Proxied, ProxiedId};
 use super::redirection::recurse;
+use super::registering::is_registration;
 use super::sending::listens_to;
 use super::silence::{branch_heard, branch_refused};
 use super::upstream::{relay, relay_late};
@@ -35,8 +36,13 @@ impl Forwarder {
         }
         let client = read_branch(response.via_branch()).and_then(|b| ClientId::decode(b.client));
         let Some(client) = client else { return self.stateless_response(step, flow, response) };
-        // Without a second Via there is nobody to pass it on to; a well-behaved peer never drops one.
+        // A registration is answered whatever Via it has. Of others, without a second Via there is nobody to
+        // pass it on to; a well-behaved peer never drops one.
         match step.layer.receive_response(step.now, client, response, step.out) {
+            Outcome::Deliver { user } if is_registration(user) => {
+                self.registering.answered(step, user, response);
+                self.registering.run(step, &mut self.resolver);
+            }
             Outcome::Deliver { user } if response.via_count() > 1 => {
                 let (id, branch) = ProxiedId::split(user);
                 self.branch_response(step, flow, (id, branch, client), response);
@@ -81,6 +87,8 @@ impl Forwarder {
         let mut actions = mem::take(&mut self.actions);
         if (300..400).contains(&status) && recurse(step, &mut proxied, branch, response) {
             proxied.context.branch_redirected(step.now, branch, &mut actions);
+        } else if self.challenged(step, &mut proxied, branch, response, &mut actions) {
+            // It leaves again, or its next target is tried.
         } else if proxied.gives_way(branch, status) {
             branch_refused(step.now, &proxied, branch, status);
             proxied.branch_gave_way(step.now, branch, status, &mut actions);

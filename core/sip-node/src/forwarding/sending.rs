@@ -2,6 +2,7 @@
 
 use super::Forwarder;
 use super::accounts::SHARED;
+use super::challenged::prove;
 use super::diverted::{edit_forwarded, is_renamed};
 use super::proxied::{Branch, Proxied, Reach, StoredTarget};
 use super::silence::{sort_hops, watch_branch};
@@ -18,7 +19,7 @@ use sip_message::{Message, Method, Name, Splices};
 use sip_proxy::context::{Action, BranchId};
 use sip_proxy::loops::write_branch;
 use sip_proxy::rewrite::{Outgoing, edit_request};
-use sip_proxy::token::{End, Role};
+use sip_proxy::token::{End, Ends, Role};
 use sip_transaction::{ClientId, ClientRequest};
 use wire::{Delivery, Flow, Time, Transport};
 
@@ -68,7 +69,7 @@ impl Forwarder {
         self.send_branch(step, p, branch, flow, request, actions);
     }
 
-    fn send_branch<S: Services>(
+    pub(super) fn send_branch<S: Services>(
         &mut self,
         step: &mut Step<'_, S>,
         p: &mut Proxied,
@@ -111,6 +112,8 @@ impl Forwarder {
         edit_request(request, &outgoing, splices);
         edit_forwarded(step.site, p, branch.id, request, splices);
         let has_another_from = edit_for_target(step.site, p, branch.id, request, splices);
+        let way = (&*step.site, &mut *step.random);
+        prove(&mut self.logins, way, (p, branch.id), (request, outgoing.request_uri), splices);
         match p.request.as_ref().filter(|original| original.len() >= SHARED) {
             Some(original) => {
                 step.layer.send_edited(step.now, &sent, (original, splices), step.out);
@@ -121,7 +124,9 @@ impl Forwarder {
                 });
             }
         }
-        note_sent(step, p, branch.id, flow, request);
+        if !p.is_again(branch.id) {
+            note_sent(step, p, branch.id, flow, request);
+        }
         *step.scratch = lines;
         if p.target(branch.id).is_some_and(|target| target.elsewhere) && !step.site.has_heard(flow.remote) {
             step.layer.spare(client);
@@ -298,6 +303,7 @@ fn push_record_routes<S: Services>(
         callee_end(flow, t.role, p.text(&t.uri), p.text(&t.routes))
     });
     let ends = step.site.ends(request, (caller, callee), step.calls.keeper(), p.upstream.key.is_of_call());
+    let ends = Ends { raised: p.raised(branch), ..ends };
     step.site.push_routes(&ends, request, lines);
 }
 

@@ -43,6 +43,8 @@ pub(crate) struct ProxiedSlab {
     walk: Option<u32>,
     /// The URI in From of those in their slots that were accepted under another one, which are few.
     renamed: BTreeMap<u32, Arc<[u8]>>,
+    /// Likewise the number in CSeq.
+    raised: BTreeMap<u32, u32>,
 }
 
 enum Value {
@@ -149,6 +151,9 @@ impl ProxiedSlab {
             if let Some(from) = &value.edits.from {
                 self.renamed.insert(value.id.slot, Arc::clone(from));
             }
+            if let Some(cseq) = value.edits.cseq {
+                self.raised.insert(value.id.slot, cseq);
+            }
         }
         self.recycle(value);
     }
@@ -171,6 +176,7 @@ impl ProxiedSlab {
             knows_oc: held.knows_oc,
             trusted,
             from: self.renamed.get(&id.slot).cloned(),
+            cseq: self.raised.get(&id.slot).copied(),
             place: seen,
             key: key(held.key),
             session: held.session,
@@ -183,6 +189,7 @@ impl ProxiedSlab {
         if accepted {
             self.slots.remove(id.slot);
             self.renamed.remove(&id.slot);
+            self.raised.remove(&id.slot);
         }
         accepted
     }

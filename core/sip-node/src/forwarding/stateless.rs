@@ -16,6 +16,7 @@ use crate::uris::{is_sips, max_breadth, push_as_sip};
 use core::hash::Hasher;
 use core::mem;
 use sip_message::{Message, Method, Name, Uri, has_pair};
+use sip_proxy::cseq;
 use sip_proxy::rewrite::{self, Outgoing, edit_request};
 use sip_proxy::token::Role;
 use sip_proxy::transport::always_rport;
@@ -241,6 +242,8 @@ impl Forwarder {
             let sender = Sender { source: from, role, account, forwards: false };
             step.site.rules().edit(rules, &sender, request, splices);
         }
+        let raised = a.dialog.filter(|dialog| dialog.by_caller).map_or(0, |dialog| dialog.raised);
+        cseq::raise(request, raised, raised, splices);
         step.out.deliver(hop, 0, delivery, |buf| splices.apply(request.bytes(), buf));
         step.out.verifies(&step.site.name_at(hop, &target.locate));
         *step.scratch = lines;

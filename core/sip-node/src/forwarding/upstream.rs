@@ -1,6 +1,7 @@
 //! What a caller is answered: responses passed on, kept, chosen, or made here (RFC 3261 section 16.7 steps 5
 //! to 9).
 
+use super::challenged::NOT_ACCEPTED;
 use super::proxied::{Back, Proxied};
 use super::security::Barred;
 use super::silence::{NO_TARGET, is_lost};
@@ -11,7 +12,7 @@ use crate::step::Step;
 use call_records::Party;
 use sip_message::{Limits, Message, Method, Name, Parsed, Response, Splices, parse};
 use sip_proxy::context::BranchId;
-use sip_proxy::{rewrite, session_timer};
+use sip_proxy::{cseq, rewrite, session_timer};
 use sip_transaction::Payer;
 use wire::ConnId;
 
@@ -28,8 +29,8 @@ pub(super) fn relay<S: Services>(step: &mut Step<'_, S>, back: Back, response: &
     let (splices, confirmed) = (&mut *step.splices, session_timer::missing(response, back.session));
     let sent = step.layer.respond(step.now, back.server, status, step.out, |buf| {
         with_own_feedback_only(oc, back.knows_oc, buf, |buf| {
-            let from = back.from.as_deref();
-            write_back(response, (!back.trusted, from), confirmed, splices, buf);
+            let own = (back.from.as_deref(), back.cseq);
+            write_back(response, (!back.trusted, own), confirmed, splices, buf);
         });
     });
     if sent {
@@ -52,11 +53,11 @@ pub(super) fn relay<S: Services>(step: &mut Step<'_, S>, back: Back, response: &
     sent
 }
 
-/// Appends a response without our Via. `from`: the URI in From, if it has another one. `confirmed`: the
-/// session interval to add to it, or 0.
+/// Appends a response without our Via. `from`, `number`: the URI in From and the number in CSeq, if it has
+/// others. `confirmed`: the session interval to add to it, or 0.
 fn write_back(
     response: &Message<'_>,
-    (strip_identity, from): (bool, Option<&[u8]>),
+    (strip_identity, (from, number)): (bool, (Option<&[u8]>, Option<u32>)),
     confirmed: u16,
     splices: &mut Splices,
     out: &mut Vec<u8>,
@@ -64,6 +65,9 @@ fn write_back(
     rewrite::edit_response(response, strip_identity, splices);
     if let Some(uri) = from {
         rewrite::restore_from(response, uri, splices);
+    }
+    if let Some(number) = number {
+        cseq::restore(response, number, splices);
     }
     if confirmed > 0 {
         session_timer::confirm(response, confirmed, splices);
@@ -91,11 +95,11 @@ pub(super) fn relay_late<S: Services>(
 ) -> bool {
     let token = step.responses.token();
     let (trusted, splices) = (p.trusts(branch), &mut *step.splices);
-    let (from, session) = (p.edits.from.as_deref(), p.edits.session.to_confirm());
+    let (own, session) = ((p.edits.from.as_deref(), p.edits.cseq), p.edits.session.to_confirm());
     let confirmed = session_timer::missing(response, session);
     let sent = step.out.send_with(p.upstream.source, token, |buf| {
         with_own_feedback_only(None, p.upstream.knows_oc, buf, |buf| {
-            write_back(response, (!trusted, from), confirmed, splices, buf);
+            write_back(response, (!trusted, own), confirmed, splices, buf);
         });
     });
     if p.upstream.bounded && !step.layer.pays(p.upstream.server, sent.len()) {
@@ -148,8 +152,8 @@ fn write_own(
     splices: &mut Splices,
     bytes: &mut Vec<u8>,
 ) {
-    let from = p.edits.from.as_deref();
-    write_back(response, (!p.trusts(branch), from), 0, splices, bytes);
+    let own = (p.edits.from.as_deref(), p.edits.cseq);
+    write_back(response, (!p.trusts(branch), own), 0, splices, bytes);
 }
 
 /// Keeps a final response, without our Via.
@@ -246,6 +250,7 @@ pub(super) fn generate<S: Services>(
         // Not a fault of this server (RFC 3261 section 21.4.18).
         500 if p.is_gone() => (480, b""),
         480 => (480, p.withheld.barred.map_or(&b""[..], Barred::warning)),
+        403 if p.withheld.not_accepted => (403, NOT_ACCEPTED),
         status if is_lost(step.site, p, status) => (status, NO_TARGET),
         status => (status, b""),
     };

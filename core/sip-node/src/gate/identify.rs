@@ -5,7 +5,7 @@ use super::anonymous::is_anonymous;
 use super::credentials::{Demand, Proven};
 use crate::admitted::{Caller, is_beside};
 use crate::services::Services;
-use crate::site::Aor;
+use crate::site::{Aor, trunk_of_line};
 use crate::step::Step;
 use sip_auth::Status;
 use sip_message::{Method, Uri};
@@ -27,7 +27,7 @@ impl Gate {
     ) -> Option<(Caller<'a>, Option<Aor<'a>>)> {
         let stranger = Caller::unproven(Role::Stranger);
         let is_register = request.method() == Method::Register;
-        if let Some(trunk) = trunk(step, flow, request, dialog).filter(|_| !is_register) {
+        if let Some(trunk) = trunk(step, flow, request, uri, dialog).filter(|_| !is_register) {
             return Some((trunk, None));
         }
         // A registration is about the user in To (section 10.2), any other request from the one in From.
@@ -87,15 +87,19 @@ impl Gate {
     }
 }
 
-/// The trunk that sent a request, if one did. Phones may share an address with a trunk; they must prove
-/// their registrations like others.
+/// The trunk that sent a request, if one did: by the Contact that this server has registered there, by a name
+/// that it has proven, or by its address. Phones may share an address with a trunk; they must prove their
+/// registrations like others.
 fn trunk<S: Services>(
     step: &Step<'_, S>,
     flow: Flow,
     request: &Prepared<'_>,
+    uri: &Uri<'_>,
     dialog: Option<&Dialog>,
 ) -> Option<Caller<'static>> {
-    let trunk = step.site.trunk_of(flow).filter(|_| !step.site.is_from_ourselves(request))?;
+    let line = || trunk_of_line(step.site, uri).filter(|_| dialog.is_none());
+    let trunk =
+        line().or_else(|| step.site.trunk_of(flow)).filter(|_| !step.site.is_from_ourselves(request))?;
     let borrowed = step.site.is_borrowed_by(trunk, flow, dialog);
     Some(Caller { trunk: Some(trunk), borrowed, ..Caller::unproven(Role::Trunk) })
 }

@@ -1,6 +1,7 @@
 //! What a server is: its settings, services, secrets, and the addresses of the operator's targets. All parts
 //! of a node read it; only new settings and answers of the DNS change it.
 
+mod accounts;
 mod branches;
 mod heard;
 mod identity;
@@ -11,6 +12,7 @@ mod rules;
 mod senders;
 
 pub(crate) use crate::aor::Aor;
+pub(crate) use accounts::{LINE, account_at, line_of, trunk_of_line};
 pub use heard::Heard;
 pub(crate) use record::{OC, callee_end, caller_end};
 pub(crate) use rules::Sender;
@@ -237,6 +239,7 @@ pub(crate) mod domain {
     pub const HEARD: u8 = 7;
     pub const TARGETS: u8 = 8;
     pub const RECORD: u8 = 9;
+    pub const LINE: u8 = 10;
     /// Accounts whose calls are counted.
     pub const CALLER: u8 = 20;
 }

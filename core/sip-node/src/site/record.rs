@@ -31,7 +31,7 @@ impl<S: Services> Site<S> {
         let calling = if caller.role == Role::Local { mark(request.from_uri()) } else { 0 };
         // Without transactions there is no table of calls.
         let keeper = if self.settings.proxy.mode == Mode::Stateless { 0 } else { keeper };
-        Ends { caller, callee, called: mark(request.to_uri()), calling, keeper, call }
+        Ends { caller, callee, called: mark(request.to_uri()), calling, keeper, call, raised: 0 }
     }
 
     /// Our Record-Route: one value for each side where they differ (RFC 5658), both with the sealed

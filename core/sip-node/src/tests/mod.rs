@@ -31,6 +31,7 @@ mod own;
 mod reach;
 mod records;
 mod records_within;
+mod registrations;
 mod relay;
 mod relaying;
 mod repeats;
@@ -43,6 +44,7 @@ mod stateless;
 mod strangers;
 mod tolerance;
 mod transport;
+mod trunk_accounts;
 mod trunks;
 mod unproven;
 mod voicemail;
@@ -292,6 +294,24 @@ impl Services for World {
         let targets: Vec<String> = troubled.targets.iter().map(|t| text(t)).collect();
         let (list, name) = (troubled.list.name(), troubled.name.map_or("-".to_owned(), text));
         self.0.news.borrow_mut().push(format!("{list} {name} {}: {}", troubled.status, targets.join(" ")));
+    }
+
+    fn account_refused(&self, trunk: &[u8], address: &Flow, status: u16, why: &'static str) {
+        let trunk = String::from_utf8_lossy(trunk);
+        self.0.news.borrow_mut().push(format!("{trunk} at {} {status}: {why}", address.remote));
+    }
+
+    fn registration(&self, trunk: &[u8], news: &RegistrationNews) {
+        let trunk = String::from_utf8_lossy(trunk);
+        let told = match news {
+            RegistrationNews::Registered { at, seconds } => format!("registered at {} {seconds}", at.remote),
+            RegistrationNews::Refused { at, status, why } => {
+                format!("refused by {} {status}: {why}", at.remote)
+            }
+            RegistrationNews::Failing { why } => format!("failing: {why}"),
+            RegistrationNews::Ended => "ended".to_owned(),
+        };
+        self.0.news.borrow_mut().push(format!("{trunk} {told}"));
     }
 
     fn record(&self, now: Time, name: CallName, what: What<'_>) {

@@ -513,3 +513,26 @@ fn nonsense_is_ignored() {
     assert_eq!(s.pass(1000), []);
     assert_eq!(BranchId::from_u16(again(7, 3).as_u16()), again(7, 3));
 }
+
+#[test]
+fn branch_sent_again_may_be_silent_and_left_for_the_next() {
+    let mut scene = Scene::new(Policy::INVITE, &[1000, 500]);
+    assert_eq!(scene.acts(), [start(0, 60)]);
+    scene.respond(b(0), 100);
+    assert!(!scene.context.is_silent(b(0)));
+    let (now, mut out) = (scene.now, Vec::new());
+    assert_eq!(scene.context.branch_again(now, b(0), &mut out), Some(60));
+    assert!(scene.context.is_silent(b(0)) && scene.context.is_running(b(0)));
+    assert_eq!(scene.context.branch_again(now, b(1), &mut out), None, "it has not begun");
+    scene.context.watch(b(0), now + Duration::from_secs(2), &mut scene.out);
+    assert_eq!(scene.pass(2), [Action::Silent(b(0))]);
+}
+
+#[test]
+fn branch_that_is_cancelled_is_not_sent_again() {
+    let mut scene = Scene::new(Policy::INVITE, &[1000]);
+    scene.respond(b(0), 100);
+    scene.cancel();
+    let (now, mut out) = (scene.now, Vec::new());
+    assert_eq!(scene.context.branch_again(now, b(0), &mut out), None);
+}

@@ -494,14 +494,14 @@ pub struct Call {
     pub worker: u16,
 }
 
-/// A target of a trunk, a route, voicemail or `[emergency]`.
+/// A target of a trunk, a route, voicemail or `[emergency]`, or a registration at a trunk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrunkTarget {
     /// The list it stands in: `trunk NAME`, `route ...`, `voicemail`, `emergency`.
     pub list: String,
     /// Its URI.
     pub target: String,
-    /// `up`, `down` or `unknown`.
+    /// `up`, `down` or `unknown`; of a registration `registered`, `trying`, `refused` or `failing`.
     pub state: String,
     /// Why, in a few words.
     pub why: String,

@@ -135,7 +135,8 @@ impl Loaded {
             let what = format!("{key} cannot be used: {error}");
             self.at(&format!("{section}.{key}"), what, mend_of(&error))
         };
-        findings.map(finding).collect()
+        let passwords = self.read_passwords().err().unwrap_or_default();
+        findings.map(finding).chain(passwords).collect()
     }
 
     /// A finding about the file of the route table, which cannot be read.

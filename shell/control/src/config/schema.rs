@@ -192,12 +192,17 @@ fn places_of(key: &str, here: &str) -> Option<String> {
 /// What a key of this name asks for, if other servers have it and this one does not yet.
 fn missing(name: &str, section: &str) -> Option<Fault> {
     let (what, mend) = match name {
-        "register" | "registration" | "user" | "username" | "password" | "auth_user" | "secret"
-            if section == "trunk" =>
-        {
-            let what = "registering at a carrier, and passwords for it, are not in this version";
-            (what.to_owned(), "remove it; the carrier must know this server by its address")
+        "password" | "secret" if section == "trunk" => {
+            let what = "passwords do not stand in this file";
+            (what.to_owned(), "write it into a file, and name that with password_file = \"FILE\"")
         }
+        "username" | "auth_user" if section == "trunk" => {
+            (format!("there is no key {name}"), "the user name of an account is `user`")
+        }
+        "registration" | "registrar" if section == "trunk" => (
+            format!("there is no key {name}"),
+            "write register = true, or register = { registrar = \"URI\" }",
+        ),
         "backend" | "database" | "db" | "db_url" | "postgres" | "postgresql" | "mysql" | "redis" => {
             (OTHER_DATABASES.to_owned(), "users and bindings are in SQLite below `data_dir`")
         }

@@ -8,7 +8,7 @@ use super::types::{Listener, Target};
 use super::{
     AdminAccess, Auth, Balance, Caller, Class, Dns, Domain, Emergency, Forwarding, Limits, Log, Overload,
     Proxy, Records, Registrar, Route, RouteFile, Sctp, Server, Store, Timers, Tls, Trunk, Voicemail,
-    WebSocket, caller, class, domain, route, trunk,
+    WebSocket, caller, carrier, class, domain, route, trunk,
 };
 use std::net::IpAddr;
 
@@ -294,6 +294,7 @@ fn across(reader: &mut Reader<'_>, top: &Section<'_, '_>, config: &Config, conte
     }
     config.records.check_proxy(reader, top, &config.proxy);
     trunk::check_identities(reader, top, &config.trunks, &config.proxy);
+    carrier::check_mode(reader, top, &config.trunks, &config.proxy);
     super::tls::check_listeners(reader, top, (&config.tls, &config.server), context.overrides);
     let dialled = config.emergency.iter().flat_map(|emergency| &emergency.numbers);
     for number in dialled.filter(|number| config.routes.iter().any(|r| r.user.as_ref() == Some(*number))) {

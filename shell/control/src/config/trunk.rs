@@ -1,5 +1,6 @@
 //! `[[trunk]]`: another server that calls are exchanged with.
 
+use super::carrier::{self, Registration};
 use super::claims::{Claims, cap, claim};
 use super::class;
 use super::error::Fault;
@@ -107,6 +108,24 @@ section! {
         /// removed. Without this key requests are not changed, and no identity is asserted. See
         /// [guide/caller-identity.md](../guide/caller-identity.md).
         identity: Option<Identity> = None, choice(IDENTITIES).optional(), live;
+        /// The user name of this server's account there. Its challenges (401, 407) are then answered here,
+        /// and calls carry credentials. Needs `password_file`. See
+        /// [guide/trunks-registration.md](../guide/trunks-registration.md).
+        user: Option<String> = None, carrier::name().optional(), live;
+        /// A file with the password of the account in its first line. It is read again at each reload.
+        password_file: Option<PathBuf> = None, path().optional(), live;
+        /// The only realm whose challenges are answered. Without it any challenge of the trunk is answered,
+        /// even one that comes from an element behind it.
+        realm: Option<String> = None, carrier::name().optional(), live;
+        /// A request that leaves again with credentials has a higher CSeq, and so has what follows in its
+        /// dialog. Only for a carrier that rejects it otherwise.
+        raise_cseq: bool = false, flag(), live;
+        /// Whether this server registers there. `registrar` is the registrar; without it the first of
+        /// `targets` that takes it. `user` and `contact` are the users of the address-of-record and of the
+        /// Contact, `expires` the seconds that are asked for. `bulk = true` registers all numbers of the
+        /// account (RFC 6140). While the registration is in force, requests from the address that took it are
+        /// the trunk's, as if it stood in `sources`; so are those to the Contact that was registered.
+        register: Option<Registration> = None, carrier::registration(), live;
     }
 }
 
@@ -199,6 +218,7 @@ impl Checks for Trunk {
         }
         class::check_named(section, reader, context, &self.class);
         check_tls_keys(self, section, reader);
+        carrier::check(self, section, reader);
         header_rules::check(section, reader);
         numbers::check(section, reader, &self.numbers());
         if !section.has("targets") {
@@ -213,7 +233,7 @@ impl Checks for Trunk {
             }
             return;
         }
-        for target in self.targets.iter().filter(|target| target.ip().is_none()) {
+        for target in self.targets.iter().filter(|target| target.ip().is_none() && self.register.is_none()) {
             let message = format!("requests from \"{}\" are treated as a stranger's", target.host);
             let mend = "the target is a host name; list its addresses in `sources`, or \"tls:NAME\" if it sends \
                         a certificate";
@@ -364,6 +384,8 @@ impl Trunk {
             overload_control: self.overload_control,
             retry_on: self.retry_on.clone(),
             silent_after_ms: millis(self.silent_after),
+            // Of what is in files: see [`Passwords`](super::Passwords).
+            account: None,
             numbers,
             headers: headers.map(|rules| Arc::new(rules.of_trunk(self.name.as_bytes()))),
         }
@@ -376,7 +398,7 @@ pub(super) fn each_path(trunk: &mut Trunk, mut act: impl FnMut(&mut PathBuf)) {
         act(&mut files.chain);
         act(&mut files.key);
     }
-    trunk.roots.iter_mut().for_each(act);
+    trunk.roots.iter_mut().chain(&mut trunk.password_file).for_each(act);
 }
 
 /// Reports TLS keys of a trunk without a target over TLS.

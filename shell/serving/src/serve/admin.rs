@@ -1,6 +1,7 @@
 //! The control side of a running server: what the admin API and signals reach.
 
 use super::build;
+use super::carriers;
 use super::limits;
 use super::refusals::Refusals;
 use super::routes::Routes;
@@ -21,7 +22,7 @@ use control::log::LogHandle;
 use control::metrics::{Kind, Registry, Text};
 use sip_auth::Secret;
 use sip_message::canonical_user;
-use sip_node::{Algorithm, Counter, Gateways, Notice, Report};
+use sip_node::{Algorithm, Counter, Gateways, Notice, Report, Standings};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -44,6 +45,7 @@ pub struct Running {
     pub listeners: Vec<(Transport, SocketAddr, Option<HostPort>)>,
     pub secret: Secret,
     pub gateways: Gateways,
+    pub standings: Standings,
     pub routes: Routes,
     pub workers: usize,
     pub grade: Grade,
@@ -62,6 +64,7 @@ pub struct Control {
     running: Running,
     config: Mutex<Arc<Config>>,
     gateways: Mutex<Gateways>,
+    standings: Mutex<Standings>,
     state: AtomicU8,
     started: Time,
     reloads: Reloads,
@@ -74,6 +77,7 @@ impl Control {
         let config = Mutex::new(Arc::new(running.loaded.config.clone()));
         Control {
             gateways: Mutex::new(running.gateways.clone()),
+            standings: Mutex::new(running.standings.clone()),
             running,
             config,
             state: AtomicU8::new(0),
@@ -213,6 +217,7 @@ impl Control {
             alarms.push("authentication is off".into());
         }
         alarms.extend(trunks::alarms(&self.targets()));
+        alarms.extend(carriers::alarms(&self.registrations()));
         alarms.extend(self.running.routes.alarm());
         alarms.extend(self.running.certificates.iter().flat_map(Certificates::alarms));
         let records = self.running.records.iter();
@@ -225,6 +230,11 @@ impl Control {
     fn targets(&self) -> Vec<TrunkTarget> {
         let client = self.running.certificates.as_ref().map(Certificates::client);
         trunks::targets(&self.config(), &lock(&self.gateways), client.as_ref(), monotonic_now())
+    }
+
+    /// The registrations at trunks, as they are.
+    fn registrations(&self) -> Vec<TrunkTarget> {
+        carriers::rows(&self.config(), &lock(&self.standings), monotonic_now())
     }
 
     /// What the status says, in numbers.
@@ -276,6 +286,7 @@ impl Control {
         // Files are read before anything is held that others wait for.
         let certificates = running.certificates.as_ref().map(|held| (held, held.prepare(&new.config)));
         let table = running.routes.read(&new)?;
+        let passwords = carriers::passwords(&new)?;
         // Held to the end, so that of two reloads at once one comes wholly after the other.
         let mut config = lock(&self.config);
         let mut report = plan_reload(&config, &new)?;
@@ -287,6 +298,8 @@ impl Control {
             running.workers,
             &lock(&self.gateways),
         );
+        let standings = carriers::standings(&new.config, &lock(&self.standings));
+        let settings = carriers::with_accounts(settings, &new.config, &passwords, &standings);
         let settings = Arc::new(settings);
         let told =
             post_all(&self.running.handle, || Notice::Renewed(Arc::clone(&settings), Arc::clone(&table)));
@@ -310,6 +323,7 @@ impl Control {
         }
         *config = Arc::new(new.config);
         *lock(&self.gateways) = settings.gateways.clone();
+        *lock(&self.standings) = standings;
         Ok(report)
     }
 }
@@ -382,7 +396,7 @@ impl Admin for Control {
 
     fn trunks(&self, page: &Page) -> Option<Listing<TrunkTarget>> {
         let after: usize = page.after.as_deref().map_or(Some(0), |after| after.parse().ok())?;
-        let mut rest = self.targets().into_iter().skip(after);
+        let mut rest = self.targets().into_iter().chain(self.registrations()).skip(after);
         let items: Vec<TrunkTarget> = rest.by_ref().take(page.limit).collect();
         Some(Listing { next: rest.next().map(|_| (after + items.len()).to_string()), items })
     }
@@ -439,6 +453,7 @@ impl Admin for Control {
         );
         text.sample("strowger_overloaded_workers", &[], overloaded as u64);
         trunks::metrics(&self.targets(), &mut text);
+        carriers::metrics(&self.registrations(), &mut text);
         crate::process::metrics(&mut text);
         transactions(&reports, &mut text);
         crate::room::metrics(&reports, &mut text);

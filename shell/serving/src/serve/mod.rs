@@ -2,6 +2,7 @@
 
 mod admin;
 mod build;
+mod carriers;
 mod courier;
 mod limits;
 mod records;
@@ -35,7 +36,7 @@ use control::systemd::Notifier;
 use number_routes::RouteTable;
 use resolver::{Resolver, ResolverConfig};
 use sip_auth::Secret;
-use sip_node::{Keys, Node, NodeConfig, Notice};
+use sip_node::{Keys, Node, NodeConfig, Notice, Standings};
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -57,6 +58,7 @@ pub fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     let startup = Startup::begin(&loaded, "starting")?;
     let (config, workers) = (&loaded.config, startup.workers);
     let table = routes::at_start(&loaded)?;
+    let passwords = carriers::at_start(&loaded)?;
     // Every address first: a start that fails because one is taken leaves nothing behind.
     let sockets = startup.bind(config)?;
     let listeners = actual(&sockets.bound, &startup.listeners);
@@ -77,6 +79,7 @@ pub fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
         tokens.are_for(store.credentials());
     }
     let parts = Parts::new(&loaded, workers, listeners, secret_bytes, keys, &store);
+    let parts = parts.with_accounts(&loaded.config, &passwords);
     let (bound, grade) = steering.finish()?;
     let courier = Arc::new(Courier::default());
     let resolver = start_resolver(config, &courier)?;
@@ -94,6 +97,7 @@ pub fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
         listeners: parts.listeners.clone(),
         secret: parts.secret,
         gateways: parts.settings.gateways.clone(),
+        standings: parts.standings.clone(),
         routes: routes::Routes::new(table),
         workers,
         grade,
@@ -140,6 +144,7 @@ struct Parts {
     heard: Arc<sip_node::Heard>,
     limited: Arc<Limited>,
     refusals: Arc<Refusals>,
+    standings: Standings,
 }
 
 impl Parts {
@@ -199,7 +204,16 @@ impl Parts {
                 workers,
                 Box::new(move |user, domain| credentials.is_local_user(user, domain)),
             )),
+            standings: Standings::default(),
         }
+    }
+
+    /// With the accounts at trunks.
+    fn with_accounts(mut self, config: &Config, passwords: &c::Passwords) -> Parts {
+        self.standings = carriers::standings(config, &Standings::default());
+        let settings = Arc::unwrap_or_clone(self.settings);
+        self.settings = Arc::new(carriers::with_accounts(settings, config, passwords, &self.standings));
+        self
     }
 
     fn node(

@@ -1,5 +1,6 @@
 //! What all workers share, as one worker sees it: the services of a node over the shell.
 
+use super::carriers;
 use super::limits::Limited;
 use super::refusals::Refusals;
 use super::trunks;
@@ -17,7 +18,8 @@ use sip_message::{DateText, Method, canonical_user};
 use sip_node::call_forwarding::Rules;
 use sip_node::call_limits::{ClassName, Held, Limits, Moment, Rule, StrangerRate};
 use sip_node::{
-    CallName, Counter, Coverage, Question, Refusal, Services, Shortage, Span, StoreDown, Troubled, What,
+    CallName, Counter, Coverage, Question, Refusal, RegistrationNews, Services, Shortage, Span, StoreDown,
+    Troubled, What,
 };
 use sip_proxy::locate;
 use sip_registrar::{BindingView, Change, ContactAt, Expected, Reply, Table};
@@ -301,6 +303,18 @@ impl Services for World {
     fn target_back(&self, uri: &[u8], address: &Flow) {
         let address = format!("{}:{}", address.transport, address.remote);
         log_events::server::target_up(&Safe(uri), &address);
+    }
+
+    fn account_refused(&self, trunk: &[u8], address: &Flow, status: u16, why: &'static str) {
+        static REFUSED: Throttle = Throttle::new();
+        if let Some(before) = REFUSED.pass(worker_runtime::monotonic_now()) {
+            let address = format!("{}:{}", address.transport, address.remote);
+            log_events::carriers::trunk_account_refused(&Safe(trunk), &address, status, before, why);
+        }
+    }
+
+    fn registration(&self, trunk: &[u8], news: &RegistrationNews) {
+        carriers::say(trunk, news);
     }
 
     fn unproven(&self, source: SocketAddr, wanted: &[&[u8]], found: Option<&Identity>) {

@@ -405,10 +405,10 @@ fn keys_of_tls_belong_to_trunks_over_tls() {
 }
 
 #[test]
-fn trunk_with_registration_is_refused_with_the_reason() {
-    let found = errors("[[trunk]]\nname = 'a'\ntargets = ['sip:192.0.2.1']\nregister = true");
-    let want = "4:1: registering at a carrier, and passwords for it, are not in this version; remove it; the carrier must \
-                know this server by its address\n";
+fn password_in_a_trunk_is_refused_with_the_way_to_name_it() {
+    let found = errors("[[trunk]]\nname = 'a'\ntargets = ['sip:192.0.2.1']\npassword = 'x'");
+    let want = "4:1: passwords do not stand in this file; write it into a file, and name that with password_file = \
+                \"FILE\"\n";
     assert_eq!(found, want);
 }
 
