@@ -496,7 +496,7 @@ fn list<T: Serialize, const N: usize>(
     (output, most): (Output, usize),
     out: &mut dyn Write,
 ) -> Result<Listed, ClientError> {
-    let mut page = Page { after: None, limit: Page::MOST.min(most).max(1) };
+    let mut page = Page { limit: Page::MOST.min(most).max(1), ..Page::default() };
     let (mut written, mut more) = (0_usize, false);
     loop {
         let listing = fetch(&page)?;
@@ -525,7 +525,7 @@ fn list<T: Serialize, const N: usize>(
             more = true;
             break;
         }
-        page = Page { after: listing.next, limit: Page::MOST.min(most - written) };
+        page = Page { after: listing.next, limit: Page::MOST.min(most - written), ..Page::default() };
     }
     match (output, written) {
         (Output::Json, 0) => writeln!(out, "[]")?,

@@ -30,11 +30,19 @@ pub fn list<N: Send + 'static>(
         let portion = ask(handle, worker, wanted, (from, most));
         let next = portion.as_ref().and_then(|portion| portion.next);
         let found = portion.map(|portion| portion.items).unwrap_or_default();
-        items.extend(found.into_iter().map(|view| shown(view, worker)));
+        let found = found.into_iter().map(|view| shown(view, worker));
+        items.extend(found.filter(|connection| is_searched(filter, connection)));
         // A worker that does not answer has none to show; the status names it.
         (worker, from) = next.map_or((worker + 1, 0), |next| (worker, next));
     }
     Some(Listing { items, next: Some(format!("{worker}.{from}")) })
+}
+
+/// Whether a connection has what is searched for.
+fn is_searched(filter: &ConnectionFilter, connection: &Connection) -> bool {
+    let names = connection.names.iter().map(String::as_bytes);
+    let texts: Vec<&[u8]> = names.chain([connection.peer.as_bytes()]).collect();
+    filter.search.takes(&texts)
 }
 
 fn ask<N: Send + 'static>(

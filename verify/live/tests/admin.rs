@@ -32,6 +32,8 @@ fn status_and_bindings_by_http_and_by_ctl() {
         "{}",
         bindings.body
     );
+    let found = http(server.admin(), "GET", "/v1/bindings?q=ANN@").body;
+    assert!(found.contains("ann@example.com") && !found.contains("ben@example.com"), "{found}");
     for (command, part) in [("status", "ready"), ("bindings", "ann@example.com"), ("calls", "")] {
         let text = server.ctl(&[command]);
         assert!(text.status.success(), "ctl {command}: {}", String::from_utf8_lossy(&text.stderr));
@@ -57,6 +59,9 @@ fn a_call_in_progress_is_listed() {
     eventually("the call is listed", || {
         http(server.admin(), "GET", "/v1/calls").body.contains(&invite.call_id).then_some(())
     });
+    let search = |text: &str| http(server.admin(), "GET", &format!("/v1/calls?q={text}")).body;
+    assert!(search(&invite.call_id).contains(&invite.call_id));
+    assert!(!search("carol").contains(&invite.call_id));
     bob.send(&received.reply(486, "b", &[]));
     let answer = caller.response(&invite);
     caller.send(&invite.ack(&answer).bytes());

@@ -5,10 +5,13 @@
 //! address or by a listed name (a name that an attacker re-points here does not match), a request
 //! that changes something must carry a content type that no foreign page may send without asking,
 //! and an Origin of another site is refused. There are no cookies that a browser would send by itself.
+//! Browsers that say where a request comes from (`Sec-Fetch-Site`) are believed when they name another site:
+//! it may only link to a page here.
 //!
 //! A token may do what its rights say. Without one, loopback reads everything and operates the server unless
 //! a token file is configured, and changes no user.
 
+use super::dashboard;
 use super::tokens::{Rights, Tokens};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use std::net::{IpAddr, SocketAddr};
@@ -47,11 +50,14 @@ impl Guard {
             }
             _ => return Err((StatusCode::BAD_REQUEST, "exactly one Host header is needed")),
         }
+        check_site(method, headers)?;
         if method != Method::GET && method != Method::HEAD {
             self.check_change(headers)?;
         }
-        // Probes come from tools that hold no token, and say nothing but a word.
-        if matches!(path, "/healthz" | "/readyz") { Ok(()) } else { self.check_token(method, path, headers) }
+        // Probes come from tools that hold no token, and say nothing but a word. A browser sends none for
+        // the files of the dashboard, and they say nothing of this server.
+        let is_open = matches!(path, "/healthz" | "/readyz") || dashboard::is_file(path);
+        if is_open { Ok(()) } else { self.check_token(method, path, headers) }
     }
 
     /// A request that changes something must come from a program, not from a foreign page.
@@ -117,6 +123,18 @@ impl Guard {
         }
         let name = name.strip_suffix('.').unwrap_or(name);
         name.eq_ignore_ascii_case("localhost") || self.hosts.iter().any(|h| h.eq_ignore_ascii_case(name))
+    }
+}
+
+/// A page of another site, or of another port of this machine, may lead a person here and do nothing else
+/// (W3C Fetch Metadata). Programs that are no browsers say nothing of this.
+fn check_site(method: &Method, headers: &HeaderMap) -> Result<(), Refused> {
+    let says = |name: &str| headers.get(name).map(|value| value.as_bytes());
+    let is_foreign = says("sec-fetch-site").is_some_and(|site| site != b"same-origin" && site != b"none");
+    let is_link = method == Method::GET && says("sec-fetch-mode").is_some_and(|mode| mode == b"navigate");
+    match is_foreign && !is_link {
+        true => Err((StatusCode::FORBIDDEN, "requests from other sites are refused")),
+        false => Ok(()),
     }
 }
 
@@ -209,6 +227,34 @@ mod tests {
     }
 
     #[test]
+    fn page_of_another_site_may_link_and_nothing_else() {
+        let guard = guard("127.0.0.1:8080");
+        let named = header::HeaderName::from_static;
+        let check = |method: &Method, site: &str, mode: &str| {
+            let (site, mode) = ((named("sec-fetch-site"), site), (named("sec-fetch-mode"), mode));
+            let json = (header::CONTENT_TYPE, "application/json");
+            guard.check(method, "/v1/drain", &headers(&[(header::HOST, "localhost"), json, site, mode]))
+        };
+        for site in ["same-origin", "none"] {
+            assert_eq!(check(&Method::GET, site, "cors"), Ok(()), "{site}");
+            assert_eq!(check(&Method::POST, site, "cors"), Ok(()), "{site}");
+        }
+        // Another port of the same machine is the same site and another origin.
+        for site in ["cross-site", "same-site", "x"] {
+            assert_eq!(check(&Method::GET, site, "navigate"), Ok(()), "{site}");
+            for (method, mode) in [
+                (Method::GET, "no-cors"),
+                (Method::GET, "cors"),
+                (Method::POST, "navigate"),
+                (Method::POST, "cors"),
+            ] {
+                let refused = check(&method, site, mode).unwrap_err();
+                assert_eq!(refused.0, StatusCode::FORBIDDEN, "{method} {site} {mode}");
+            }
+        }
+    }
+
+    #[test]
     fn the_token_is_asked_for_except_by_probes() {
         let token = Some("0123456789abcdef".to_owned());
         let guard = Guard::new("127.0.0.1:1".parse().unwrap(), &[], token);
@@ -227,7 +273,10 @@ mod tests {
         }
         let without = headers(&[host]);
         assert!(guard.check(&Method::GET, "/v1/status", &without).is_err());
-        assert_eq!(guard.check(&Method::GET, "/readyz", &without), Ok(()));
+        assert!(guard.check(&Method::GET, "/plain", &without).is_err());
+        for open in ["/readyz", "/", "/dashboard/app.js"] {
+            assert_eq!(guard.check(&Method::GET, open, &without), Ok(()), "{open}");
+        }
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! What the admin API says, as values: the server fills them in, the client reads them back.
 
+use super::live::Live;
 use super::numbers::NumberRoute;
 use super::refused::{RefusedFilter, RefusedRequest};
+use super::search::Search;
 use super::streams::{CertificateStatus, Connection, ConnectionFilter};
 use super::users::Users;
 use crate::config::{ConfigError, ReloadReport};
@@ -15,14 +17,18 @@ pub trait Admin: Send + Sync + 'static {
     /// The state of the server at large.
     fn status(&self) -> Status;
 
+    /// What the dashboard shows as it changes; asked for each second while a browser shows it.
+    fn live(&self) -> Live;
+
     /// Whether new calls should be sent here; if not, why, in a few words.
     fn ready(&self) -> Result<(), String>;
 
     /// Bindings, of one address-of-record or of all, in an order that stays the same from page to
-    /// page. `None` if [`Page::after`] is nothing that a page could have ended with.
+    /// page. A search that has looked at many ends its page early: only one without [`Listing::next`] is
+    /// the last. `None` if [`Page::after`] is nothing that a page could have ended with.
     fn bindings(&self, aor: Option<&str>, page: &Page) -> Option<Listing<Binding>>;
 
-    /// Calls in progress, oldest page order left to the server. `None` as for bindings.
+    /// Calls in progress, oldest page order left to the server. Searches and `None` as for bindings.
     fn calls(&self, page: &Page) -> Option<Listing<Call>>;
 
     /// The targets of trunks and other lists, in the order of the configuration. `None` as for bindings.
@@ -220,6 +226,8 @@ pub struct Page {
     pub after: Option<String>,
     /// Most items wanted, 1 to [`Page::MOST`].
     pub limit: usize,
+    /// What they must contain. The list of connections has it in its filter.
+    pub search: Search,
 }
 
 impl Page {
@@ -295,7 +303,7 @@ impl ServeStatus {
 
 impl Default for Page {
     fn default() -> Page {
-        Page { after: None, limit: Page::USUAL }
+        Page { after: None, limit: Page::USUAL, search: Search::default() }
     }
 }
 

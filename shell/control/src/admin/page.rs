@@ -1,17 +1,12 @@
-//! The page for people at `/`: what the server is doing, now. It only shows; it has no script, no
-//! form and nothing from elsewhere, and asks the browser to load it again every few seconds.
+//! The page for people whose browser runs no scripts: what the server is doing, now. It only shows; it has
+//! no form and nothing from elsewhere, and asks the browser to load it again every few seconds.
 
 use super::model::{Nodes, Role, Status};
 use std::fmt::{Display, Write};
 
 const HEAD: &str = "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
 <meta http-equiv=\"refresh\" content=\"3\"><meta name=\"viewport\" content=\"width=device-width\">\
-<title>Strowger</title><style>\
-:root{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:44rem;\
-padding:0 1rem}h1{font-size:1.4rem}table{border-collapse:collapse;width:100%}th{text-align:left;\
-font-weight:500;padding:.2rem 1rem .2rem 0;white-space:nowrap;vertical-align:top}td{padding:.2rem 0;\
-font-variant-numeric:tabular-nums}tr{border-bottom:1px solid #8884}.alarm{border:2px solid #c00;\
-padding:.5rem 1rem;margin:1rem 0}</style></head><body>";
+<title>Strowger</title><link rel=\"stylesheet\" href=\"/dashboard/plain.css\"></head><body>";
 
 /// Lists that only a server has: path and what the link says.
 const OF_SERVER: &[(&str, &str)] = &[

@@ -1,5 +1,6 @@
 //! What the admin API says of requests that were refused.
 
+use super::search::Search;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
@@ -28,6 +29,8 @@ pub struct RefusedFilter {
     pub source: Option<IpAddr>,
     /// Those whose address-of-record or target contains this, in any case of letters.
     pub about: Option<String>,
+    /// Those whose source, address-of-record or target contains this.
+    pub search: Search,
 }
 
 impl RefusedFilter {
@@ -40,7 +43,7 @@ impl RefusedFilter {
             |text: &str| text.trim_matches(['[', ']']).parse::<IpAddr>().map(|ip| ip.to_canonical());
         let source =
             source.map(address).transpose().map_err(|_| "source is an address, such as 192.0.2.1")?;
-        Ok(RefusedFilter { source, about: about.map(str::to_owned) })
+        Ok(RefusedFilter { source, about: about.map(str::to_owned), search: Search::default() })
     }
 
     /// Whether a refused request is asked for.
@@ -48,5 +51,7 @@ impl RefusedFilter {
     pub fn takes(&self, source: IpAddr, about: &str) -> bool {
         self.source.is_none_or(|wanted| wanted == source)
             && self.about.as_ref().is_none_or(|part| about.to_lowercase().contains(&part.to_lowercase()))
+            && (self.search.is_empty()
+                || self.search.takes(&[source.to_string().as_bytes(), about.as_bytes()]))
     }
 }

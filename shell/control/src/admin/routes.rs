@@ -1,21 +1,24 @@
 //! The paths of the admin API and their answers.
 
+use super::dashboard;
+use super::events::{Events, HangUp, LISTENERS};
 use super::guard::Guard;
 use super::model::{
     Admin, Draining, Listing, NO_BALANCER, NO_LISTS, NodeOrder, Page, Refusal, State as ServerState,
 };
 use super::page;
 use super::refused::RefusedFilter;
+use super::search::Search;
 use super::streams::ConnectionFilter;
 use super::users::USER_ROUTES;
-use axum::Router;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{DefaultBodyLimit, Query, Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{Html, IntoResponse, Json, Response};
 use axum::routing::{MethodRouter, get, post};
+use axum::{Extension, Router};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -27,6 +30,11 @@ const BODY_BYTES: usize = 4096;
 /// Longest text of a query parameter, octets.
 pub(super) const QUERY_BYTES: usize = 512;
 
+/// What pages may load: files of this server, and nothing that stands in a page itself. So a text of a
+/// stranger that became markup by a fault of ours would still run nothing.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+    connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
+
 /// The description of this API.
 pub(super) const OPENAPI: &str = include_str!("openapi.json");
 
@@ -37,6 +45,7 @@ pub(super) struct Shared {
     /// One reload at a time: two that overlap could each compare with a configuration that the
     /// other is replacing.
     reloading: Arc<Mutex<()>>,
+    events: Arc<Events>,
 }
 
 /// One path: method, path, handler.
@@ -44,8 +53,10 @@ pub(super) type Entry = (&'static str, &'static str, fn() -> MethodRouter<Shared
 
 /// Every path there is. The description is held against this list by a test.
 pub(super) const ROUTES: &[Entry] = &[
-    ("get", "/", || get(human_page)),
+    ("get", "/", || get(dashboard::page)),
+    ("get", "/plain", || get(human_page)),
     ("get", "/v1/status", || get(status)),
+    ("get", "/v1/events", || get(events)),
     ("get", "/v1/bindings", || get(bindings)),
     ("get", "/v1/calls", || get(calls)),
     ("get", "/v1/trunks", || get(trunks)),
@@ -72,8 +83,9 @@ pub(super) const ROUTES: &[Entry] = &[
 
 /// Builds the whole service.
 pub(super) fn router(admin: Arc<dyn Admin>, guard: Arc<Guard>) -> Router {
-    let shared = Shared { admin, reloading: Arc::new(Mutex::new(())) };
-    let mut router = Router::new();
+    let events = Events::new(Arc::clone(&admin));
+    let shared = Shared { admin, reloading: Arc::new(Mutex::new(())), events };
+    let mut router = dashboard::add(Router::new());
     for (_, path, handler) in ROUTES.iter().chain(USER_ROUTES) {
         router = router.route(path, handler());
     }
@@ -116,12 +128,14 @@ async fn guarded(State(guard): State<Arc<Guard>>, request: Request, next: Next) 
     if unauthorized {
         headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    let policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; form-action 'none'";
-    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    for name in ["cross-origin-resource-policy", "cross-origin-opener-policy"] {
+        headers.insert(HeaderName::from_static(name), HeaderValue::from_static("same-origin"));
+    }
     response
 }
 
@@ -170,11 +184,24 @@ async fn human_page(State(shared): State<Shared>) -> Result<Response, No> {
     Ok(Html(page::render(&status, nodes.as_ref())).into_response())
 }
 
+/// Live values for as long as the browser takes them.
+async fn events(State(shared): State<Shared>, Extension(hang_up): Extension<HangUp>) -> Response {
+    match shared.events.listen(hang_up) {
+        Some(feed) => ([(header::CONTENT_TYPE, "text/event-stream")], Body::new(feed)).into_response(),
+        None => {
+            let why =
+                format!("{LISTENERS} pages show live values already; close one, then this page follows");
+            ([(header::RETRY_AFTER, "10")], refusal(StatusCode::SERVICE_UNAVAILABLE, &why)).into_response()
+        }
+    }
+}
+
 /// What lists may be asked with.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Asked {
     aor: Option<String>,
+    q: Option<String>,
     after: Option<String>,
     limit: Option<usize>,
 }
@@ -183,15 +210,16 @@ impl Asked {
     /// The parameters within their bounds, or the refusal.
     fn checked(asked: AskedQuery) -> Result<(Option<String>, Page), No> {
         let bad = |why: &str| refusal(StatusCode::BAD_REQUEST, why);
-        let Query(Asked { aor, after, limit }) = asked.map_err(|error| bad(&error.body_text()))?;
-        if aor.iter().chain(&after).any(|text| text.len() > QUERY_BYTES) {
+        let Query(Asked { aor, q, after, limit }) = asked.map_err(|error| bad(&error.body_text()))?;
+        if aor.iter().chain(&after).chain(&q).any(|text| text.len() > QUERY_BYTES) {
             return Err(bad("a parameter is too long"));
         }
         let limit = limit.unwrap_or(Page::USUAL);
         if !(1..=Page::MOST).contains(&limit) {
             return Err(bad("limit must be from 1 to 1000"));
         }
-        Ok((aor, Page { after, limit }))
+        let search = q.as_deref().map(Search::new).unwrap_or_default();
+        Ok((aor, Page { after, limit, search }))
     }
 }
 
@@ -245,6 +273,7 @@ async fn number(
 struct AskedConnections {
     transport: Option<String>,
     peer: Option<String>,
+    q: Option<String>,
     after: Option<String>,
     limit: Option<usize>,
 }
@@ -254,10 +283,11 @@ async fn connections(
     asked: Result<Query<AskedConnections>, QueryRejection>,
 ) -> Result<Response, No> {
     let bad = |why: &str| refusal(StatusCode::BAD_REQUEST, why);
-    let Query(AskedConnections { transport, peer, after, limit }) =
+    let Query(AskedConnections { transport, peer, q, after, limit }) =
         asked.map_err(|error| bad(&error.body_text()))?;
     let filter = ConnectionFilter::parse(transport.as_deref(), peer.as_deref()).map_err(|why| bad(&why))?;
-    let (_, page) = Asked::checked(Ok(Query(Asked { aor: None, after, limit })))?;
+    let (_, page) = Asked::checked(Ok(Query(Asked { aor: None, q, after, limit })))?;
+    let filter = ConnectionFilter { search: page.search.clone(), ..filter };
     let page = ask(&shared, move |admin| admin.connections(&filter, &page)).await?;
     Ok(Json(page.ok_or_else(|| bad(NO_SUCH_MARK))?).into_response())
 }
@@ -273,6 +303,8 @@ async fn certificates(State(shared): State<Shared>) -> Result<Response, No> {
 struct AskedRefused {
     source: Option<String>,
     about: Option<String>,
+    q: Option<String>,
+    after: Option<String>,
     limit: Option<usize>,
 }
 
@@ -281,11 +313,20 @@ async fn refused(
     asked: Result<Query<AskedRefused>, QueryRejection>,
 ) -> Result<Response, No> {
     let bad = |why: &str| refusal(StatusCode::BAD_REQUEST, why);
-    let Query(AskedRefused { source, about, limit }) = asked.map_err(|error| bad(&error.body_text()))?;
+    let Query(AskedRefused { source, about, q, after, limit }) =
+        asked.map_err(|error| bad(&error.body_text()))?;
     let filter = RefusedFilter::parse(source.as_deref(), about.as_deref()).map_err(|why| bad(&why))?;
-    let (_, page) = Asked::checked(Ok(Query(Asked { aor: about, after: None, limit })))?;
-    listed(&shared, move |admin| Some(Listing { items: admin.refused(&filter, page.limit), next: None }))
-        .await
+    let (_, page) = Asked::checked(Ok(Query(Asked { aor: about, q, after, limit })))?;
+    let filter = RefusedFilter { search: page.search.clone(), ..filter };
+    listed(&shared, move |admin| {
+        let from: usize = page.after.as_deref().map_or(Some(0), |after| after.parse().ok())?;
+        // As many are kept as the server says, so a mark beyond them gets an empty page.
+        let wanted = from.saturating_add(page.limit).saturating_add(1);
+        let mut rest = admin.refused(&filter, wanted).into_iter().skip(from);
+        let items: Vec<_> = rest.by_ref().take(page.limit).collect();
+        Some(Listing { next: rest.next().map(|_| (from + items.len()).to_string()), items })
+    })
+    .await
 }
 
 /// What is said to who asks for a page by a mark that ends none.

@@ -1,9 +1,11 @@
 //! The thread, the socket and the connections of the admin API.
 
+use super::events::HangUp;
 use super::guard::Guard;
 use super::model::Admin;
 use super::routes;
 use crate::config::AdminAccess;
+use axum::Extension;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -183,6 +185,8 @@ async fn accept(listener: TcpListener, router: axum::Router, mut stopped: onesho
 /// One connection, bounded in time whatever the peer does.
 async fn serve(stream: TcpStream, router: axum::Router) {
     let _ = stream.set_nodelay(true);
+    let hang_up = HangUp::default();
+    let router = router.layer(Extension(hang_up.clone()));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
@@ -191,6 +195,7 @@ async fn serve(stream: TcpStream, router: axum::Router) {
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
         _ = &mut connection => {}
+        () = hang_up.asked() => {}
         () = tokio::time::sleep(CONNECTION_LIFE) => {
             connection.as_mut().graceful_shutdown();
             let _ = tokio::time::timeout(CONNECTION_END, connection).await;

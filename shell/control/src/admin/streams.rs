@@ -1,5 +1,6 @@
 //! What the admin API says of connections and certificates.
 
+use super::search::Search;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 
@@ -71,6 +72,8 @@ pub struct ConnectionFilter {
     pub peer: Option<IpAddr>,
     /// Those to this port of it.
     pub port: Option<u16>,
+    /// Those whose peer's address or names contain this.
+    pub search: Search,
 }
 
 impl ConnectionFilter {
@@ -95,7 +98,7 @@ impl ConnectionFilter {
                 _ => return Err("peer is an address, 192.0.2.1, or one with a port, 192.0.2.1:5061".into()),
             },
         };
-        Ok(ConnectionFilter { transport, peer, port })
+        Ok(ConnectionFilter { transport, peer, port, search: Search::default() })
     }
 }
 
@@ -107,7 +110,8 @@ mod tests {
     fn filter_takes_addresses_with_and_without_port() {
         let of = |transport, peer| ConnectionFilter::parse(transport, peer);
         let [v4, v6]: [IpAddr; 2] = ["192.0.2.1", "2001:db8::1"].map(|ip| ip.parse().unwrap());
-        let filter = |transport, peer, port| Ok(ConnectionFilter { transport, peer, port });
+        let search = Search::default;
+        let filter = |transport, peer, port| Ok(ConnectionFilter { transport, peer, port, search: search() });
         assert_eq!(of(None, None), Ok(ConnectionFilter::default()));
         assert_eq!(of(Some("TLS"), None), filter(Some(wire::Transport::Tls), None, None));
         assert_eq!(of(None, Some("192.0.2.1:5061")), filter(None, Some(v4), Some(5061)));

@@ -1,5 +1,7 @@
 //! The API as a whole, over its socket, with a server behind it that only pretends.
 
+mod dashboard;
+
 use super::routes::{OPENAPI, ROUTES};
 use super::users::USER_ROUTES;
 use super::*;
@@ -9,7 +11,7 @@ use serde_json::Value;
 use sip_node::call_forwarding::Rules;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
@@ -41,6 +43,20 @@ fn connection(at: usize) -> Connection {
     }
 }
 
+/// Refused requests that it has kept.
+const REFUSED: usize = 250;
+
+fn refused(at: usize, source: IpAddr) -> RefusedRequest {
+    RefusedRequest {
+        ago_s: at as u64,
+        source: source.to_string(),
+        about: format!("user{at:03}@example.com"),
+        reason: "wrong credentials".into(),
+        times: 1,
+        worker: 0,
+    }
+}
+
 fn certificate() -> CertificateStatus {
     CertificateStatus {
         trunk: None,
@@ -64,7 +80,7 @@ fn balance() -> Role {
 }
 
 #[derive(Default)]
-struct Pretend {
+pub(super) struct Pretend {
     balances: AtomicBool,
     drained: AtomicBool,
     stops: AtomicBool,
@@ -176,6 +192,32 @@ impl Admin for Pretend {
         (!self.balances.load(SeqCst)).then_some(&self.users as &dyn Users)
     }
 
+    fn live(&self) -> Live {
+        let status = self.status();
+        let nodes = vec![node(NodeOrder::Serve)];
+        let role = match self.balances.load(SeqCst) {
+            true => LiveRole::Balance(LiveBalance {
+                algorithm: "tlwl".into(),
+                assigned: 9,
+                requests_refused: 1,
+                held_back: 2,
+                nodes,
+            }),
+            false => LiveRole::Serve(LiveServe { answer: Times(vec![(8, 3)]), ..LiveServe::default() }),
+        };
+        Live {
+            role,
+            at_ms: 5,
+            state: status.state,
+            calls: status.calls,
+            connections: status.connections,
+            messages_received: status.messages_received,
+            messages_sent: status.messages_sent,
+            // The name of a node may have any text.
+            alarms: vec!["two\nlines\r".into()],
+        }
+    }
+
     fn ready(&self) -> Result<(), String> {
         match (self.drained.load(SeqCst), self.hangs.load(SeqCst)) {
             (true, _) => Err("draining".into()),
@@ -187,6 +229,7 @@ impl Admin for Pretend {
     fn bindings(&self, aor: Option<&str>, page: &Page) -> Option<Listing<Binding>> {
         let from = page.after.as_ref().map_or(Some(0), |after| after.parse().ok())?;
         let all = (0..BINDINGS).map(|i| format!("user{i:04}@example.com"));
+        let all = all.filter(|a| page.search.takes(&[a.as_bytes()]));
         let mut rest = all.filter(|a| aor.is_none_or(|aor| aor == a)).skip(from);
         let items = rest.by_ref().take(page.limit).map(binding).collect();
         let next = rest.next().map(|_| (from + page.limit).to_string());
@@ -208,9 +251,14 @@ impl Admin for Pretend {
     fn connections(&self, filter: &ConnectionFilter, page: &Page) -> Option<Listing<Connection>> {
         let from = page.after.as_ref().map_or(Some(0), |after| after.parse().ok())?;
         let all = (0..CONNECTIONS).filter(|at| filter.port.is_none_or(|port| port == peer(*at).port()));
-        let mut rest = all.skip(from);
+        let mut rest = all.filter(|at| filter.search.takes(&[peer(*at).to_string().as_bytes()])).skip(from);
         let items = rest.by_ref().take(page.limit).map(connection).collect();
         Some(Listing { items, next: rest.next().map(|_| (from + page.limit).to_string()) })
+    }
+
+    fn refused(&self, filter: &RefusedFilter, most: usize) -> Vec<RefusedRequest> {
+        let all = (0..REFUSED).map(|n| refused(n, [192, 0, 2, n as u8].into()));
+        all.filter(|one| filter.takes(one.source.parse().unwrap(), &one.about)).take(most).collect()
     }
 
     fn certificates(&self) -> Vec<CertificateStatus> {
@@ -360,6 +408,10 @@ fn the_description_lists_exactly_the_routes() {
 fn every_route_answers_and_only_with_its_method() {
     let (_, server) = start();
     for (method, path, _) in ROUTES {
+        // It goes on for as long as there is a listener.
+        if *path == "/v1/events" {
+            continue;
+        }
         let query = match *path {
             "/v1/routes" => "?number=%2B4930",
             path if path.starts_with("/v1/nodes/") => "?name=192.0.2.1:5060",
@@ -372,7 +424,8 @@ fn every_route_answers_and_only_with_its_method() {
         };
         assert!((200..300).contains(&expected.0) || *path == "/readyz", "{path}: {}", expected.1);
         assert_eq!(wrong.0, 405, "{path}: {}", wrong.1);
-        assert!(expected.1.to_lowercase().contains("cache-control: no-store"), "{path}");
+        let cache = if *path == "/" { "cache-control: no-cache" } else { "cache-control: no-store" };
+        assert!(expected.1.to_lowercase().contains(cache), "{path}");
     }
     let (status, answer) = get(server.address(), "/nowhere");
     assert_eq!(status, 404);
@@ -388,6 +441,12 @@ fn keys(object: &Value) -> BTreeSet<String> {
 fn status_keys(schemas: &Value, own: &str, value: &Value) {
     let described = |name: &str| keys(&schemas[name]["properties"]);
     assert_eq!(&described("CommonStatus") | &described(own), keys(value), "{own}");
+}
+
+/// Likewise of live values.
+fn live_keys(schemas: &Value, own: &str, value: &Value) {
+    let described = |name: &str| keys(&schemas[name]["properties"]);
+    assert_eq!(&described("CommonLive") | &described(own), keys(value), "{own}");
 }
 
 fn same_keys(schemas: &Value, name: &str, value: &Value) {
@@ -434,10 +493,12 @@ fn the_description_names_every_field() {
     let pretend = Pretend::default();
     let status = serde_json::to_value(pretend.status()).unwrap();
     status_keys(schemas, "ServeStatus", &status);
+    live_keys(schemas, "LiveServe", &serde_json::to_value(pretend.live()).unwrap());
     same_keys(schemas, "StoreStatus", &status["store"]);
     pretend.balances.store(true, SeqCst);
     let status = serde_json::to_value(pretend.status()).unwrap();
     status_keys(schemas, "BalanceStatus", &status);
+    live_keys(schemas, "LiveBalance", &serde_json::to_value(pretend.live()).unwrap());
     same_keys(schemas, "Records", &status["records"]);
     same_keys(schemas, "Binding", &serde_json::to_value(binding(String::new())).unwrap());
     let call = Call {
@@ -459,6 +520,7 @@ fn the_description_names_every_field() {
     same_keys(schemas, "NumberRoute", &serde_json::to_value(number_route()).unwrap());
     same_keys(schemas, "NumberTrunk", &serde_json::to_value(&number_route().trunks[0]).unwrap());
     same_keys(schemas, "Connection", &serde_json::to_value(connection(1)).unwrap());
+    same_keys(schemas, "RefusedRequest", &serde_json::to_value(refused(1, [192, 0, 2, 1].into())).unwrap());
     same_keys(schemas, "CertificateStatus", &serde_json::to_value(certificate()).unwrap());
     same_keys(schemas, "ReloadReport", &serde_json::to_value(pretend.reload().unwrap()).unwrap());
     pretend.bad_config.store(true, SeqCst);
@@ -548,9 +610,9 @@ fn a_failing_server_is_a_500_and_the_api_lives_on() {
 }
 
 #[test]
-fn the_page_shows_text_as_text() {
+fn plain_page_shows_text_as_text() {
     let (_, server) = start();
-    let (status, page) = get(server.address(), "/");
+    let (status, page) = get(server.address(), "/plain");
     assert_eq!(status, 200);
     assert!(page.contains("Strowger 1.2.3 is ready"));
     assert!(page.contains("1 d 1 h"));
@@ -579,8 +641,9 @@ fn status_page_links_every_path_that_can_be_read() {
     for (method, path, _) in ROUTES {
         let link = format!("<a href=\"{path}\">");
         let linked = server.contains(&link) || balancer.contains(&link);
-        // The page itself, and what cannot be read without naming a number.
-        let is_read_alone = *method == "get" && !["/", "/v1/routes"].contains(path);
+        // The pages themselves, what cannot be read without naming a number, and what never ends.
+        let others = ["/", "/plain", "/v1/routes", "/v1/events"];
+        let is_read_alone = *method == "get" && !others.contains(path);
         assert_eq!(linked, is_read_alone, "{method} {path}");
     }
     assert!(server.contains("/v1/trunks") && !balancer.contains("/v1/trunks"));

@@ -90,6 +90,12 @@ impl Distribution {
         whole.map(|(_, count)| count).sum()
     }
 
+    /// The buckets that hold values: upper bound, microseconds, and how many are in it.
+    pub fn filled(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let all = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        all.map(|(at, count)| (upper(at), *count))
+    }
+
     /// The value that the share `part` (0.0 to 1.0) of all values does not exceed, microseconds, at
     /// most an eighth too high. `None` without values.
     pub fn quantile(&self, part: f64) -> Option<u64> {

@@ -1,7 +1,7 @@
 //! The control side of a running balancer.
 
 use super::names::{self, Names};
-use super::{build, metrics};
+use super::{build, live, metrics};
 use crate::METHODS;
 use crate::certificates::{Certificates, refuse_unusable};
 use crate::operator::{self, Reloads, lock, no_file, post_all, silence};
@@ -9,7 +9,7 @@ use crate::steering::Grade;
 use crate::{bugs, connections};
 use control::admin::{
     Admin, AnswerTimes, Audit, BalanceStatus, BalancedNode, Binding, Call, CertificateStatus, Connection,
-    ConnectionFilter, Listing, NodeOrder, Nodes, Page, Records, Role, State, Status,
+    ConnectionFilter, Listing, Live, NodeOrder, Nodes, Page, Records, Role, State, Status,
 };
 use control::config::{
     BalanceNode, Config, ConfigError, Loaded, NodePlace, Overrides, ReloadReport, plan_reload,
@@ -393,7 +393,10 @@ impl Control {
     }
 
     fn all_nodes(&self) -> Nodes {
-        let sum = self.sum();
+        self.nodes_of(&self.sum())
+    }
+
+    fn nodes_of(&self, sum: &Sum) -> Nodes {
         let none = NodeStats::default();
         let stats = |at: NodeIndex| sum.nodes.get(usize::from(at.0)).unwrap_or(&none);
         Nodes {
@@ -485,6 +488,12 @@ impl Admin for Control {
             messages_sent: counts.udp_out + counts.tcp_messages_out,
             alarms: self.alarms(reports.len()),
         }
+    }
+
+    fn live(&self) -> Live {
+        let sum = self.sum();
+        let at = monotonic_now().since(self.started);
+        live::of(at, self.status(), self.nodes_of(&sum), &sum.reports)
     }
 
     fn ready(&self) -> Result<(), String> {

@@ -2,6 +2,7 @@
 
 mod admin;
 mod build;
+mod live;
 mod lookup;
 mod metrics;
 mod names;

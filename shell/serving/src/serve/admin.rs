@@ -1,12 +1,9 @@
 //! The control side of a running server: what the admin API and signals reach.
 
-use super::build;
-use super::carriers;
-use super::limits;
 use super::refusals::Refusals;
 use super::routes::Routes;
-use super::trunks;
 use super::users::UserBook;
+use super::{build, carriers, limits, live, searches, trunks};
 use crate::METHODS;
 use crate::certificates::{self, Certificates, refuse_unusable};
 use crate::operator::{self, Reloads, lock, no_file, post_all, silence};
@@ -14,8 +11,9 @@ use crate::steering::Grade;
 use crate::{bugs, connections, counters};
 use call_log::Remote;
 use control::admin::{
-    Admin, Binding, Call, CertificateStatus, Connection, ConnectionFilter, Listing, Logins, NumberRoute,
-    Page, RefusedFilter, RefusedRequest, Role, ServeStatus, State, Status, StoreStatus, TrunkTarget,
+    Admin, Binding, Call, CertificateStatus, Connection, ConnectionFilter, Listing, Live, Logins,
+    NumberRoute, Page, RefusedFilter, RefusedRequest, Role, ServeStatus, State, Status, StoreStatus,
+    TrunkTarget,
 };
 use control::config::{Config, ConfigError, HostPort, Loaded, Overrides, ReloadReport, plan_reload};
 use control::log::LogHandle;
@@ -333,6 +331,12 @@ impl Admin for Control {
         self.status_of(&self.reports())
     }
 
+    fn live(&self) -> Live {
+        let reports = self.reports();
+        let at = monotonic_now().since(self.started);
+        live::of(at, self.status_of(&reports), &reports, &self.running.registry)
+    }
+
     fn ready(&self) -> Result<(), String> {
         match self.state() {
             State::Ready => {}
@@ -351,14 +355,19 @@ impl Admin for Control {
             return Some(Listing { items, next: None });
         }
         let mut cursor = page.after.as_deref().map_or(Some(Cursor::default()), parse_cursor)?;
+        let mut looked_at = 0;
         loop {
             let portion = PORTION.min(page.limit.max(1));
             let next = self.running.location.list(cursor, portion, now, |aor, b| {
-                items.push(show_binding(aor, &b, now));
+                if searches::takes_binding(&page.search, aor, &b) {
+                    items.push(show_binding(aor, &b, now));
+                }
             });
+            looked_at += portion;
+            let is_enough = !page.search.is_empty() && looked_at >= searches::BINDINGS;
             match next {
                 None => return Some(Listing { items, next: None }),
-                Some(next) if items.len() >= page.limit => {
+                Some(next) if items.len() >= page.limit || is_enough => {
                     let next = Some(format!("{}.{}", next.stripe, next.from));
                     return Some(Listing { items, next });
                 }
@@ -369,21 +378,16 @@ impl Admin for Control {
 
     fn calls(&self, page: &Page) -> Option<Listing<Call>> {
         let after: usize = page.after.as_deref().map_or(Some(0), |after| after.parse().ok())?;
+        if !page.search.is_empty() {
+            let ask =
+                |worker: u16, from, most| self.ask(worker..worker + 1, from, most).pop().map(|(_, r)| r);
+            return Some(searches::calls(self.running.handle.workers(), page, after, ask));
+        }
         let (mut items, mut skip, one_more) = (Vec::new(), after, page.limit + 1);
         for worker in 0..self.running.handle.workers() {
             for (_, report) in self.ask(worker..worker + 1, skip, one_more - items.len()) {
                 skip = skip.saturating_sub(report.call_count);
-                items.extend(report.calls.into_iter().map(|call| Call {
-                    call_id: call.call_id,
-                    from: call.from,
-                    to: call.to,
-                    state: if call.answered { "answered" } else { "ringing" }.into(),
-                    age_s: call.seconds,
-                    session: call.answered.then(|| call.life.name().to_owned()),
-                    session_interval_s: (call.session > 0).then_some(call.session),
-                    refreshed_s: call.refreshed,
-                    worker,
-                }));
+                items.extend(report.calls.into_iter().map(|call| searches::show_call(call, worker)));
             }
             if items.len() == one_more {
                 break;
@@ -396,7 +400,8 @@ impl Admin for Control {
 
     fn trunks(&self, page: &Page) -> Option<Listing<TrunkTarget>> {
         let after: usize = page.after.as_deref().map_or(Some(0), |after| after.parse().ok())?;
-        let mut rest = self.targets().into_iter().chain(self.registrations()).skip(after);
+        let all = self.targets().into_iter().chain(self.registrations());
+        let mut rest = all.filter(|target| searches::takes_target(&page.search, target)).skip(after);
         let items: Vec<TrunkTarget> = rest.by_ref().take(page.limit).collect();
         Some(Listing { next: rest.next().map(|_| (after + items.len()).to_string()), items })
     }

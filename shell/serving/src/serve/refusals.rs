@@ -163,7 +163,7 @@ mod tests {
             all.iter().map(|refused| (&refused.about[..], refused.ago_s, refused.worker)).collect();
         assert_eq!(shown, [("b@example.com", 70, 1), ("c@example.com", 80, 0)]);
         assert_eq!(all[0].reason, reason(Refusal::WrongCredentials, false));
-        let filter = RefusedFilter { source: None, about: Some("A@".into()) };
+        let filter = RefusedFilter { about: Some("A@".into()), ..RefusedFilter::default() };
         let known = refusals.list(Time::from_secs(100), &filter, 1);
         assert_eq!(known[0].reason, reason(Refusal::WrongCredentials, true));
     }
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(all.len(), 1 + usize::from(OF_ONE_SOURCE));
         assert_eq!(all.iter().map(|(.., times)| times).sum::<u64>(), 100_001);
         assert_eq!(all[0].1, "u99999@example.com");
-        let filter = RefusedFilter { source: Some(ip(7)), about: None };
+        let filter = RefusedFilter { source: Some(ip(7)), ..RefusedFilter::default() };
         assert_eq!(list(&refusals, &filter), [(ip(7).to_string(), "sip:victim@example.com".to_owned(), 1)]);
     }
 
@@ -206,7 +206,8 @@ mod tests {
         let refusals = refusals();
         let long = [&b"sip:u:secret@"[..], &[b'x'; 300]].concat();
         refusals.note(0, Time::from_secs(1), Refusal::Target, &long, ip(1));
-        let all = list(&refusals, &RefusedFilter { source: None, about: Some("sip:u@x".into()) });
+        let filter = RefusedFilter { about: Some("sip:u@x".into()), ..RefusedFilter::default() };
+        let all = list(&refusals, &filter);
         assert_eq!(all[0].1.len(), TEXT);
         assert!(!all[0].1.contains("secret"), "{}", all[0].1);
     }
