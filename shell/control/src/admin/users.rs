@@ -184,7 +184,9 @@ async fn list(
         }
     }
     let search = UserSearch { domain, text: search };
-    let page = with_users(&shared, move |users| users.list(&search, &Page { after, limit, ..Page::default() })).await?;
+    let page =
+        with_users(&shared, move |users| users.list(&search, &Page { after, limit, ..Page::default() }))
+            .await?;
     Ok(Json(page.ok_or_else(|| bad("after", "must be the `next` of an earlier page"))?).into_response())
 }
 
