@@ -8,7 +8,7 @@ const path = require('path');
 const puppeteer = require('puppeteer-core');
 const axe = require('axe-core');
 
-const SERVER = [['', 'Overview'], ['bindings', 'Registrations'], ['calls', 'Calls'],
+const SERVER = [['', 'Overview'], ['bindings', 'Registrations'], ['users', 'Users'], ['calls', 'Calls'],
   ['trunks', 'Trunks'], ['connections', 'Connections'], ['refused', 'Refused requests'], ['server', 'Server'], ['x', 'No such page']];
 const BALANCER = [['', 'Overview'], ['nodes', 'Nodes'], ['connections', 'Connections'], ['server', 'Server'], ['calls', 'No such page']];
 const WIDTHS = [360, 768, 1280, 2560];
@@ -184,11 +184,11 @@ async function take(page, pictures, name) {
 
 async function tour(page, { pictures, seconds }) {
   await arrived(page, 'Overview');
-  if (await page.$('[data-page=users]')) SERVER.push(['users', 'Users']);
   await keyboard(page);
   await moves(page);
   await page.waitForFunction(() => /answered: [1-9]/.test(document.querySelector('.plots').textContent));
   await new Promise((resolve) => { setTimeout(resolve, seconds * 1000); });
+  await page.setViewport({ width: 1200, height: 720 });
   await take(page, pictures, 'overview');
   await light(page, 'dark');
   await page.setViewport({ width: 390, height: 820 });
