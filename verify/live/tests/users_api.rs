@@ -32,7 +32,8 @@ fn token(server: &Server, args: &[&str]) -> String {
 
 #[test]
 fn portal_makes_a_user_who_then_registers() {
-    let server = Setup::new().workers(2).user("ann", "secret-a").start();
+    let config = "[[class]]\nname = \"office\"\n";
+    let server = Setup::new().workers(2).config(config).user("ann", "secret-a").start();
     let portal = token(&server, &["add", "portal", "--rights", "users"]);
     let user = "/v1/users/ben@example.com";
     let (status, answer) = send(&server, &portal, "PUT", user, r#"{"password":"secret-b","ring_time":25}"#);
@@ -47,6 +48,10 @@ fn portal_makes_a_user_who_then_registers() {
     });
     let (_, shown) = send(&server, &portal, "GET", user, "");
     assert!(shown.contains("\"bindings\":1") && shown.contains("\"ring_time\":25"), "{shown}");
+    let (status, answer) = send(&server, &portal, "PATCH", user, r#"{"class":"nobles"}"#);
+    assert!(status == 400 && answer.contains("\"field\":\"class\""), "{answer}");
+    let (_, shown) = send(&server, &portal, "PATCH", user, r#"{"class":"office"}"#);
+    assert!(shown.contains("\"class\":\"office\""), "{shown}");
     assert_eq!(send(&server, &portal, "DELETE", &format!("{user}/bindings"), "").0, 204);
     let (_, list) = send(&server, &portal, "GET", "/v1/users?domain=example.com&search=b", "");
     assert!(list.contains("\"bindings\":0") && !list.contains("ann@"), "{list}");

@@ -32,4 +32,4 @@ pub use search::Search;
 pub use server::{Bound, Server, read_secret};
 pub use streams::{CertificateStatus, Connection, ConnectionFilter};
 pub use tokens::{Rights, TOKENS_FILE, TOKENS_MAX, Token, read_tokens, write_tokens};
-pub use users::{User, UserFault, UserSearch, Users};
+pub use users::{User, UserChange, UserFault, UserSearch, Users};

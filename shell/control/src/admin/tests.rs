@@ -92,7 +92,7 @@ pub(super) struct Pretend {
 
 /// Users in memory.
 #[derive(Default)]
-struct PretendUsers(Mutex<BTreeMap<String, (String, Rules)>>);
+struct PretendUsers(Mutex<BTreeMap<String, (String, Rules, Option<String>)>>);
 
 impl PretendUsers {
     fn show(aor: &str, rules: &Rules) -> User {
@@ -103,6 +103,7 @@ impl PretendUsers {
             created,
             modified,
             bindings: 0,
+            class: None,
             forwarding,
             also_ring: Vec::new(),
             ring_time: None,
@@ -131,14 +132,20 @@ impl Users for PretendUsers {
         if !aor.contains('@') {
             return Err(UserFault::Field("aor".into(), "has no domain".into()));
         }
-        Ok(self.0.lock().unwrap().get(aor).map(|(_, rules)| Self::show(aor, rules)))
+        let users = self.0.lock().unwrap();
+        let shown = |user: &(String, Rules, Option<String>)| User {
+            class: user.2.clone(),
+            ..Self::show(aor, &user.1)
+        };
+        Ok(users.get(aor).map(shown))
     }
 
-    fn write(&self, aor: &str, password: Option<&str>, rules: &Rules) -> Result<(), UserFault> {
+    fn write(&self, aor: &str, change: &UserChange) -> Result<(), UserFault> {
         let mut users = self.0.lock().unwrap();
         let user = users.entry(aor.to_owned()).or_default();
-        user.1 = rules.clone();
-        user.0 = password.map_or_else(|| user.0.clone(), str::to_owned);
+        user.1 = change.rules.clone();
+        user.2 = change.class.clone().unwrap_or_else(|| user.2.clone());
+        user.0 = change.password.clone().unwrap_or_else(|| user.0.clone());
         Ok(())
     }
 
@@ -904,14 +911,18 @@ fn users_are_made_changed_and_removed() {
     let (status, made) =
         ask("PUT", user, r#"{"password":"secret","forwarding":{"busy":"+4930"},"ring_time":25}"#);
     assert_eq!((status, &made["aor"], &made["ring_time"]), (201, &"ann@example.com".into(), &25.into()));
-    let (status, changed) = ask("PATCH", user, r#"{"do_not_disturb":true,"also_ring":["1","2"]}"#);
+    let (status, changed) =
+        ask("PATCH", user, r#"{"do_not_disturb":true,"also_ring":["1","2"],"class":"office"}"#);
     assert_eq!(
         (status, &changed["forwarding"]["busy"], &changed["do_not_disturb"]),
         (200, &"+4930".into(), &true.into())
     );
+    assert_eq!(changed["class"], "office");
+    assert_eq!(ask("PATCH", user, "{}").1["class"], "office");
     // What a PUT does not name is not set; the password stays.
     let (status, anew) = ask("PUT", user, r#"{"ring_time":null}"#);
     assert_eq!((status, &anew["forwarding"]["busy"], &anew["ring_time"]), (200, &Value::Null, &Value::Null));
+    assert_eq!(anew["class"], Value::Null);
     assert_eq!(pretend.users.0.lock().unwrap()["ann@example.com"].0, "secret");
     assert_eq!(ask("DELETE", &format!("{user}/bindings"), "").0, 204);
     assert_eq!((ask("DELETE", user, "").0, ask("DELETE", user, "").0), (204, 404));
@@ -925,7 +936,7 @@ fn users_are_made_changed_and_removed() {
 fn users_are_listed_page_by_page() {
     let (pretend, server, token) = start_with_token();
     for n in 0..5 {
-        pretend.users.write(&format!("u{n}@example.com"), Some("p"), &Rules::default()).unwrap();
+        pretend.users.write(&format!("u{n}@example.com"), &UserChange::default()).unwrap();
     }
     let (_, first) = send(&server, &token, "GET", "/v1/users?limit=3", "");
     assert_eq!((first["items"].as_array().unwrap().len(), &first["next"]), (3, &"u2@example.com".into()));
@@ -947,6 +958,7 @@ fn wrong_fields_of_a_user_are_named() {
         ("[]", "body"),
         (r#"{"colour":1}"#, "colour"),
         (r#"{"password":1}"#, "password"),
+        (r#"{"class":1}"#, "class"),
         (r#"{"forwarding":1}"#, "forwarding"),
         (r#"{"forwarding":{"often":"1"}}"#, "forwarding.often"),
         (r#"{"forwarding":{"busy":"a b"}}"#, "forwarding.busy"),

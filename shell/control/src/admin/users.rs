@@ -38,11 +38,11 @@ pub trait Users: Send + Sync {
     /// The name is wrong, or the user cannot be read.
     fn get(&self, aor: &str) -> Result<Option<User>, UserFault>;
 
-    /// Gives a user a password, if one is given, and rules. Without a password the user must be there.
+    /// Changes a user, or makes one. Without a password the user must be there.
     ///
     /// # Errors
     /// Something is wrong with what is given, or it cannot be written.
-    fn write(&self, aor: &str, password: Option<&str>, rules: &Rules) -> Result<(), UserFault>;
+    fn write(&self, aor: &str, change: &UserChange) -> Result<(), UserFault>;
 
     /// Removes a user with its bindings; false: there was none.
     ///
@@ -55,6 +55,17 @@ pub trait Users: Send + Sync {
     /// # Errors
     /// The name is wrong.
     fn unbind(&self, aor: &str) -> Result<(), UserFault>;
+}
+
+/// What a user is to have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserChange {
+    /// Its password; `None`: it stays.
+    pub password: Option<String>,
+    /// Its class, or none of its own; `None`: it stays.
+    pub class: Option<Option<String>>,
+    /// What it has set for calls to it.
+    pub rules: Rules,
 }
 
 /// Which users are asked for.
@@ -77,6 +88,8 @@ pub struct User {
     pub modified: String,
     /// How many bindings it has.
     pub bindings: usize,
+    /// Its class; `None`: that of its domain.
+    pub class: Option<String>,
     /// Where its calls are forwarded to: `always`, `busy`, `no_answer`, `unreachable`.
     pub forwarding: BTreeMap<String, Option<String>>,
     /// Targets that ring together with its phones.
@@ -209,13 +222,13 @@ async fn one(State(shared): State<Shared>, path: Named) -> Result<Response, User
 async fn replace(State(shared): State<Shared>, path: Named, body: Bytes) -> Result<Response, UserFault> {
     let aor = named(path)?;
     let done = with_users(&shared, move |users| {
-        let (mut rules, fields) = (Rules::default(), fields(&body)?);
-        let password = apply(&mut rules, &fields)?;
+        let mut change = UserChange { class: Some(None), ..UserChange::default() };
+        apply(&mut change, &fields(&body)?)?;
         let known = users.get(&aor)?.is_some();
-        if !known && password.is_none() {
+        if !known && change.password.is_none() {
             return Err(UserFault::field("password", "is missing: there is no such user yet"));
         }
-        users.write(&aor, password.as_deref(), &rules)?;
+        users.write(&aor, &change)?;
         Ok((known, users.get(&aor)?.ok_or(UserFault::Unknown)?))
     });
     let (known, user) = done.await?;
@@ -227,9 +240,10 @@ async fn replace(State(shared): State<Shared>, path: Named, body: Bytes) -> Resu
 async fn change(State(shared): State<Shared>, path: Named, body: Bytes) -> Result<Response, UserFault> {
     let aor = named(path)?;
     let done = with_users(&shared, move |users| {
-        let mut rules = users.get(&aor)?.ok_or(UserFault::Unknown)?.rules();
-        let password = apply(&mut rules, &fields(&body)?)?;
-        users.write(&aor, password.as_deref(), &rules)?;
+        let rules = users.get(&aor)?.ok_or(UserFault::Unknown)?.rules();
+        let mut change = UserChange { rules, ..UserChange::default() };
+        apply(&mut change, &fields(&body)?)?;
+        users.write(&aor, &change)?;
         users.get(&aor)?.ok_or(UserFault::Unknown)
     });
     Ok(Json(done.await?).into_response())
@@ -263,14 +277,17 @@ fn fields(body: &[u8]) -> Result<Map<String, Value>, UserFault> {
     }
 }
 
-/// Sets what is named; null removes it. Returns the password, if there is one.
-fn apply(rules: &mut Rules, fields: &Map<String, Value>) -> Result<Option<String>, UserFault> {
-    let mut password = None;
+/// Sets what is named; null removes it.
+fn apply(change: &mut UserChange, fields: &Map<String, Value>) -> Result<(), UserFault> {
+    let UserChange { password, class, rules } = change;
     for (name, value) in fields {
         let wrong = |why: &str| UserFault::field(name, why);
         match (name.as_str(), value) {
-            ("password", Value::String(text)) => password = Some(text.clone()),
+            ("password", Value::String(text)) => *password = Some(text.clone()),
             ("password", _) => return Err(wrong("is no text")),
+            ("class", Value::String(name)) => *class = Some(Some(name.clone())),
+            ("class", Value::Null) => *class = Some(None),
+            ("class", _) => return Err(wrong("is no text")),
             ("forwarding", Value::Object(targets)) => set_targets(rules, targets)?,
             ("forwarding", Value::Null) => clear_targets(rules),
             ("forwarding", _) => return Err(wrong("is no object")),
@@ -295,13 +312,13 @@ fn apply(rules: &mut Rules, fields: &Map<String, Value>) -> Result<Option<String
             ("do_not_disturb", Value::Null) => rules.set_do_not_disturb(false),
             ("do_not_disturb", _) => return Err(wrong("is neither true nor false")),
             _ => {
-                let known =
-                    "is no field of a user: password, forwarding, also_ring, ring_time, do_not_disturb";
+                let known = "is no field of a user: password, class, forwarding, also_ring, ring_time, \
+                             do_not_disturb";
                 return Err(wrong(known));
             }
         }
     }
-    Ok(password)
+    Ok(())
 }
 
 fn set_targets(rules: &mut Rules, targets: &Map<String, Value>) -> Result<(), UserFault> {

@@ -89,6 +89,11 @@ impl Control {
         Arc::clone(&lock(&self.config))
     }
 
+    /// The users in the database.
+    pub fn user_book(&self) -> &UserBook {
+        &self.running.users
+    }
+
     /// The server answers from now on.
     pub fn ready(&self) {
         // A drain that was asked for already stays.
@@ -423,7 +428,7 @@ impl Admin for Control {
     }
 
     fn users(&self) -> Option<&dyn control::admin::Users> {
-        Some(&self.running.users)
+        Some(self)
     }
 
     fn reload(&self) -> Result<ReloadReport, Vec<ConfigError>> {
