@@ -4,6 +4,7 @@
 //! one worker finds holds for every call that begins after it. While all is well a worker reads atomics
 //! alone; the lock is taken where some address of the target does not answer.
 
+use crate::line::Lines;
 use crate::vital::{Health, Vital, Why};
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -234,13 +235,26 @@ impl Gateway {
 #[derive(Clone, Debug, Default)]
 pub struct Gateways {
     by_uri: BTreeMap<Box<[u8]>, Arc<Gateway>>,
+    lines: Lines,
 }
 
 impl Gateways {
     /// Those with these URIs. What `before` knows of them goes on.
     pub fn new<'a>(uris: impl IntoIterator<Item = &'a [u8]>, before: &Gateways) -> Gateways {
         let known = |uri| before.get(uri).cloned().unwrap_or_else(|| Arc::new(Gateway::new(uri)));
-        Gateways { by_uri: uris.into_iter().map(|uri| (uri.into(), known(uri))).collect() }
+        let by_uri = uris.into_iter().map(|uri| (uri.into(), known(uri))).collect();
+        Gateways { by_uri, lines: Lines::default() }
+    }
+
+    /// The same with the trunks that they are targets of.
+    #[must_use]
+    pub fn with_lines(self, lines: Lines) -> Gateways {
+        Gateways { lines, ..self }
+    }
+
+    /// The trunks that they are targets of.
+    pub const fn lines(&self) -> &Lines {
+        &self.lines
     }
 
     /// The target of this URI.

@@ -16,14 +16,16 @@ mod named;
 pub use life::Life;
 
 use crate::callees::{Callees, Named};
+use crate::channels::{Channels, Holding};
 use crate::shortage::Shortage;
 use charges::Charges;
+use core::mem;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use hashbrown::HashTable;
 use seal::Gathered;
 use sip_message::{Message, Method};
-use sip_proxy::token::Dialog;
+use sip_proxy::token::{Dialog, Role};
 use sip_transaction::{Payer, Share, TableHash};
 use siphasher::sip::SipHasher13;
 use std::collections::VecDeque;
@@ -76,6 +78,10 @@ struct Entry {
     payer: Payer,
     /// The connection of the caller, if the call keeps it in use.
     conn: Option<ConnId>,
+    /// The channels of trunks that it holds.
+    channels: Channels,
+    /// It gave them back, because its session interval is over.
+    released: bool,
     /// Call-ID, From URI and To URI, one after the other.
     text: Vec<u8>,
     call_id: u8,
@@ -93,6 +99,8 @@ struct Within {
     unknown: bool,
     /// An INVITE set it up.
     call: bool,
+    /// Whether the sender is a trunk, and whether the other end is one.
+    trunks: (bool, bool),
 }
 
 /// The requests that say something of a call.
@@ -140,6 +148,11 @@ impl DialogKey {
         DialogKey { part: Part::Other, from: 0, to: 0, within: self.within }
     }
 
+    /// Whether the sender of the request is a trunk, and whether its receiver is one, by the token.
+    pub fn trunk_ends(&self) -> (bool, bool) {
+        self.within.map_or((false, false), |within| within.trunks)
+    }
+
     /// What is kept to recognize further 2xx responses: half a hash, or zero if nothing is to be noted.
     pub const fn half(&self) -> u32 {
         if self.within.is_none() { self.from as u32 } else { 0 }
@@ -153,6 +166,8 @@ pub(crate) struct Calls {
     queue: VecDeque<(Time, u64, u64)>,
     /// Those that were answered, in that order.
     answered: VecDeque<(u64, u64)>,
+    /// Those that hold channels of trunks.
+    holding: Holding,
     spare: Vec<Vec<u8>>,
     /// Connections of calls that are over.
     released: Vec<ConnId>,
@@ -182,6 +197,7 @@ impl Calls {
             table: HashTable::new(),
             queue,
             answered,
+            holding: Holding::default(),
             spare: Vec::new(),
             released: Vec::new(),
             charges: Charges::default(),
@@ -256,7 +272,8 @@ impl Calls {
             let there = dialog.sender.remote.ip().to_canonical() == seen.ip().to_canonical();
             let unknown = (there || dialog.by_caller) && !self.judges(now, dialog, others);
             let callee = dialog.callee().remote;
-            Within { by_caller: dialog.by_caller, callee, unknown, call: dialog.call }
+            let trunks = (dialog.sender.role == Role::Trunk, dialog.peer.role == Role::Trunk);
+            Within { by_caller: dialog.by_caller, callee, unknown, call: dialog.call, trunks }
         });
         let part = match request.method() {
             Method::Invite => Part::Invite,
@@ -327,6 +344,8 @@ impl Calls {
             session: 0,
             payer,
             conn: None,
+            channels: Channels::default(),
+            released: false,
             text,
             call_id,
             from,
@@ -347,7 +366,8 @@ impl Calls {
 
     /// A provisional or 2xx response to an INVITE or UPDATE went back. Of an INVITE it may make a dialog
     /// (section 12.1), with a callee at `place`, where the request went. One with another Call-ID or From tag
-    /// than the request is not noted (section 8.2.6.2).
+    /// than the request is not noted (section 8.2.6.2). Returns whether a call goes on that holds no channels
+    /// of trunks, although it may need some.
     pub fn responded(
         &mut self,
         now: Time,
@@ -355,29 +375,27 @@ impl Calls {
         response: &Message<'_>,
         key: &DialogKey,
         place: SocketAddr,
-    ) {
+    ) -> bool {
         let tag = response.to_tag();
         if !(101..300).contains(&status) || (status < 200 && tag.is_empty()) {
-            return;
+            return false;
         }
         if !self.is_of(response, key) {
-            return;
+            return false;
         }
         let callee = self.hash(response.call_id(), tag);
         if let Some(within) = key.within {
-            if callee == key.to {
-                self.went_on(now, status, response, (key, within), place);
-            }
-            return;
+            return callee == key.to && self.went_on(now, status, response, (key, within), place);
         }
         let place = self.place(place);
-        let Some(entry) = self.table.find_mut(key.from, |e| e.hash == key.from) else { return };
+        let Some(entry) = self.table.find_mut(key.from, |e| e.hash == key.from) else { return false };
         entry.seen = now;
         match key.part {
             Part::Invite if status < 200 => entry.callees.ring(callee, place),
             Part::Invite => self.answer(now, key.from, callee, place),
             _ => {}
         }
+        false
     }
 
     /// A 2xx went back to a callee that ignores our Record-Route and has sent an INVITE without token to the
@@ -390,7 +408,8 @@ impl Calls {
     }
 
     /// A request within a dialog was answered. This makes no dialog. But a call unknown to this table, such
-    /// as one from before a restart, is recorded, with each place where it passes this server.
+    /// as one from before a restart, is recorded, with each place where it passes this server. Returns
+    /// whether its channels of trunks are to be taken again.
     fn went_on(
         &mut self,
         now: Time,
@@ -398,7 +417,7 @@ impl Calls {
         response: &Message<'_>,
         (key, within): (&DialogKey, Within),
         place: SocketAddr,
-    ) {
+    ) -> bool {
         let (mut from, mut to) = (response.from_uri(), response.to_uri());
         let (caller, callee) = match within.by_caller {
             true => (key.from, key.to),
@@ -406,15 +425,19 @@ impl Calls {
         };
         let entry = self.table.find_mut(caller, |e| e.hash == caller);
         let rings = entry.as_ref().is_some_and(|entry| !entry.callees.is_answered());
-        let known = entry.map(|entry| entry.seen = now).is_some();
+        let back = entry.map(|entry| {
+            entry.seen = now;
+            status >= 200 && mem::take(&mut entry.released)
+        });
+        let (known, back) = (back.is_some(), back.unwrap_or(false));
         // The callee itself has sent the request or its answer.
         let there = !within.by_caller || self.place(place) == self.place(within.callee);
         if status < 200 || !within.unknown || !there || rings {
-            return;
+            return back;
         }
         if !known {
             if self.table.len() >= self.limit {
-                return;
+                return false;
             }
             if !within.by_caller {
                 (from, to) = (to, from);
@@ -422,10 +445,11 @@ impl Calls {
             self.insert(now, caller, [response.call_id(), from, to], Payer::PROVEN);
         }
         self.answer(now, caller, callee, self.place(within.callee));
+        back || !known
     }
 
     /// A 2xx was forwarded for an INVITE that had already been answered with a failure. `first`: it is the
-    /// first such 2xx, so its call has not ended since.
+    /// first such 2xx, so its call has not ended since. Returns whether the call was noted anew.
     pub fn answered_late(
         &mut self,
         now: Time,
@@ -433,20 +457,22 @@ impl Calls {
         key: &DialogKey,
         place: SocketAddr,
         first: bool,
-    ) {
+    ) -> bool {
         let from = self.hash(response.call_id(), response.from_tag());
         if from != key.from || key.within.is_some() {
-            return;
+            return false;
         }
-        if self.table.find(from, |e| e.hash == from).is_none() {
+        let anew = self.table.find(from, |e| e.hash == from).is_none();
+        if anew {
             if !first || self.table.len() >= self.limit {
-                return;
+                return false;
             }
             let parts = [response.call_id(), response.from_uri(), response.to_uri()];
             self.insert(now, from, parts, Payer::PROVEN);
         }
         let callee = self.hash(response.call_id(), response.to_tag());
         self.answer(now, from, callee, self.place(place));
+        anew
     }
 
     /// A callee at this place has answered.
@@ -550,8 +576,38 @@ impl Calls {
         self.remove(key.from, None);
     }
 
+    /// The call of a request with this key holds these channels from here. Without such a call they are given
+    /// back at once.
+    pub fn hold(&mut self, key: &DialogKey, channels: Channels) {
+        let hash = if key.by_caller() { key.from } else { key.to };
+        let Some(entry) = self.table.find_mut(hash, |e| e.hash == hash) else { return };
+        let (held, sequence) = (!entry.channels.is_empty(), entry.sequence);
+        entry.channels.add(channels);
+        if !held {
+            let (table, most) = (&self.table, 2 * self.table.len() + 64);
+            let live = |(hash, sequence)| table.find(hash, |e| e.hash == hash && e.sequence == sequence);
+            self.holding.add((hash, sequence), most, |call| live(call).is_some());
+        }
+    }
+
+    /// Gives back the channels of calls whose session interval is over without a refresh (RFC 4028 section
+    /// 8.3): long before such a call is forgotten, and the trunk has them free. Bounded work.
+    fn release_lost(&mut self, now: Time) {
+        let table = &mut self.table;
+        self.holding.look(now, |(hash, sequence)| {
+            let entry = table.find_mut(hash, |e| e.hash == hash && e.sequence == sequence);
+            let Some(entry) = entry.filter(|entry| !entry.channels.is_empty()) else { return false };
+            let lost = Life::of(entry.session, entry.seen, now) == Life::Lost;
+            if lost {
+                (entry.channels, entry.released) = (Channels::default(), true);
+            }
+            !lost
+        });
+    }
+
     /// Forgets calls whose end was never seen, and cleans the queue. Bounded work.
     pub fn expire(&mut self, now: Time) {
+        self.release_lost(now);
         for _ in 0..WORK {
             let Some(&(at, hash, sequence)) = self.queue.front() else { return };
             let live = self.table.find(hash, |e| e.hash == hash && e.sequence == sequence);

@@ -23,6 +23,7 @@ mod aor;
 mod bindings;
 mod callees;
 mod calls;
+mod channels;
 mod counters;
 mod diverting;
 mod emergency;
@@ -79,7 +80,7 @@ pub use settings::{
     Auth, Challenge, Domain, Listener, Mode, Proxy, Route, RouteAction, Settings, Trunk, Voicemail,
 };
 pub use shortage::Shortage;
-pub use sip_health::{Failure, Gateway, Gateways};
+pub use sip_health::{Failure, Gateway, Gateways, LineFull, LineLimits, Lines};
 pub use sip_proxy::feedback::Algorithm;
 pub use sip_proxy::session_timer::{Policy as SessionPolicy, SHORTEST as SHORTEST_SESSION};
 pub use sip_registration::{

@@ -10,7 +10,7 @@ use call_records::{CallName, What};
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use sip_auth::{Authenticator, Decision, Minted};
-use sip_health::Failure;
+use sip_health::{Failure, LineFull, LineLimits};
 use sip_message::Method;
 use sip_proxy::locate;
 use sip_registrar::{BindingView, Change, ContactAt, Expected, Reply, Table};
@@ -161,6 +161,11 @@ pub trait Services {
     /// Told what has become of the registration at a trunk, where that is news.
     fn registration(&self, trunk: &[u8], news: &RegistrationNews) {
         let _ = (trunk, news);
+    }
+
+    /// Called for a call that the trunk of this name does not take, with what it may have.
+    fn trunk_full(&self, trunk: &[u8], why: LineFull, limits: LineLimits) {
+        let _ = (trunk, why, limits);
     }
 
     /// Called for a host name to which no request can be sent because of what the DNS says.

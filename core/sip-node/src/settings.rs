@@ -6,7 +6,7 @@ use call_rules::{Callers, HeaderRules, NumberPlan};
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use sip_auth::Authenticator;
-use sip_health::Gateways;
+use sip_health::{Gateways, Line, LineLimits};
 use sip_message::{Message, Name, Uri, Via, host_ip, is_base64url};
 use sip_proxy::context::Reroute;
 use sip_proxy::session_timer::Policy as SessionPolicy;
@@ -253,6 +253,12 @@ pub struct Trunk {
     pub name: Vec<u8>,
     /// SIP URIs in failover order.
     pub targets: Vec<Vec<u8>>,
+    /// Priority and weight of each target (RFC 2782). Empty: they are tried in their order.
+    pub weights: Vec<(u16, u16)>,
+    /// What it may have.
+    pub limits: LineLimits,
+    /// The calls that it carries; see [`Settings::watching`].
+    pub line: Option<Arc<Line>>,
     /// Blocks of addresses, with prefix lengths, whose requests are trusted as this trunk's.
     pub sources: Vec<(IpAddr, u8)>,
     /// Names in certificates. A peer that proves one of them is this trunk.
@@ -290,6 +296,9 @@ impl Default for Trunk {
         Trunk {
             name: Vec::new(),
             targets: Vec::new(),
+            weights: Vec::new(),
+            limits: LineLimits::default(),
+            line: None,
             sources: Vec::new(),
             source_names: Vec::new(),
             authority: Vec::new(),

@@ -76,7 +76,7 @@ impl<S: Services> Base<S> {
             overload: &mut self.overload,
             shortages: &mut self.shortages,
             responses: &mut self.responses,
-            random: &mut self.random,
+            random: &self.random,
             parser: &mut self.parser,
             splices: &mut self.splices,
             scratch: &mut self.scratch,
@@ -152,7 +152,7 @@ pub(crate) struct Step<'a, S> {
     pub overload: &'a mut Overload,
     pub shortages: &'a mut Shortages,
     pub responses: &'a mut RecentResponses,
-    pub random: &'a mut Random,
+    pub random: &'a Random,
     parser: &'a mut Parser,
     /// The changes of a message that is being written.
     pub splices: &'a mut Splices,
@@ -164,7 +164,7 @@ pub(crate) struct Step<'a, S> {
 impl<'a, S: Services> Step<'a, S> {
     /// Routing by what is known here.
     pub const fn router(&self) -> Router<'_, S> {
-        Router::new(self.site, self.calls, Others::Local(Findings::NONE))
+        Router::new(self.site, self.calls, Others::Local(Findings::NONE), self.random)
     }
 
     /// What requests show.
@@ -179,7 +179,7 @@ impl<'a, S: Services> Step<'a, S> {
 
     /// Decides where a request goes. The memory of its targets comes back with [`Step::recycle`].
     pub fn plan(&mut self, flow: Flow, request: &Message<'_>, a: &Admitted<'_>, others: Others<'_>) -> Plan {
-        let router = Router::new(self.site, self.calls, others);
+        let router = Router::new(self.site, self.calls, others, self.random);
         let plan = router.plan_into(self.targets, self.now, flow, request, a);
         let Some(limiter) = Limiter::new(self.site, self.now) else { return plan };
         let (plan, charge) = limiter.limited(plan, flow, request, a);

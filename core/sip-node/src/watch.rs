@@ -6,7 +6,7 @@
 
 use crate::settings::{RouteAction, Settings};
 use core::time::Duration;
-use sip_health::{Gateway, Gateways};
+use sip_health::{Gateway, Gateways, Lines};
 use std::sync::Arc;
 
 /// The lists of targets that an operator writes.
@@ -53,7 +53,8 @@ impl Watch {
 }
 
 impl Settings {
-    /// Watches the targets of all lists. What is known of those that `before` has goes on.
+    /// Watches the targets of all lists, and the calls of trunks. What is known of those that `before` has
+    /// goes on.
     #[must_use]
     pub fn watching(mut self, before: &Gateways) -> Settings {
         let forwards = self.routes.iter().filter_map(|route| match &route.action {
@@ -63,7 +64,13 @@ impl Settings {
         let lists = self.trunks.iter().map(|trunk| &trunk.targets).chain(forwards);
         let lists = lists.chain(self.emergency.iter().map(|emergency| &emergency.targets)).flatten();
         let uris = lists.chain(self.voicemail.iter().map(|voicemail| &voicemail.uri));
-        self.gateways = Gateways::new(uris.map(|uri| &uri[..]), before);
+        let gateways = Gateways::new(uris.map(|uri| &uri[..]), before);
+        let trunks = self.trunks.iter().map(|trunk| (&trunk.name[..], trunk.limits));
+        let lines = Lines::new(trunks, before.lines());
+        for trunk in &mut self.trunks {
+            trunk.line = lines.get(&trunk.name).cloned();
+        }
+        self.gateways = gateways.with_lines(lines);
         self
     }
 

@@ -17,6 +17,7 @@ mod want;
 pub use cache::{Cache, Lookup};
 pub use dns::{Answer, Kind, Naptr, Srv};
 pub use error::Error;
+pub use srv::order_of;
 pub use want::{Ability, Transports, Want};
 
 use crate::context::Few;

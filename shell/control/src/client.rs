@@ -5,7 +5,7 @@ mod streams;
 
 use crate::admin::{
     Audit, BalancedNode, Binding, Call, CertificateStatus, Connection, Draining, Listing, NodeOrder, Nodes,
-    NumberRoute, Page, Refusal, RefusedRequest, Role, State, Status, TrunkTarget, uptime,
+    NumberRoute, Page, Refusal, RefusedRequest, Role, State, Status, TrunkLoad, TrunkTarget, uptime,
 };
 use crate::config::{ConfigError, ReloadReport};
 use crate::log::{LONGEST_SHOWN, Safe};
@@ -412,8 +412,7 @@ pub fn run(
             list(|page| client.calls(page), head, call_row, (output, usize::MAX), out).map(drop)
         }
         Command::Trunks => {
-            let head = ["LIST", "TARGET", "STATE", "WHY", "SINCE", "CALLS", "FAILED", "LAST ERROR"];
-            list(|page| client.trunks(page), head, trunk_row, (output, usize::MAX), out).map(drop)
+            list(|page| client.trunks(page), TRUNKS, trunk_row, (output, usize::MAX), out).map(drop)
         }
         Command::Route { number } => show(&client.number(number)?, output, out, numbers::number_text),
         Command::Connections { transport, peer, limit } => {
@@ -600,11 +599,16 @@ fn call_row(call: &Call) -> [String; 9] {
     ]
 }
 
-fn trunk_row(target: &TrunkTarget) -> [String; 8] {
+/// The head of the table of trunks and other lists.
+const TRUNKS: [&str; 11] =
+    ["LIST", "TARGET", "STATE", "WHY", "SINCE", "CALLS", "FAILED", "LAST ERROR", "NOW", "CALLS/S", "ASR 1H"];
+
+fn trunk_row(target: &TrunkTarget) -> [String; 11] {
     let last = target.last_error.as_ref().map(|error| match target.last_error_s {
         Some(ago) => format!("{error}, {} ago", uptime(ago)),
         None => error.clone(),
     });
+    let load = |text: fn(&TrunkLoad) -> String| target.trunk.as_ref().map_or("-".into(), text);
     [
         cell(&target.list),
         cell(&target.target),
@@ -614,6 +618,9 @@ fn trunk_row(target: &TrunkTarget) -> [String; 8] {
         target.calls.to_string(),
         target.failures.to_string(),
         whole(&last.unwrap_or_default()),
+        load(TrunkLoad::calls_text),
+        load(TrunkLoad::rate_text),
+        load(TrunkLoad::ratio_text),
     ]
 }
 

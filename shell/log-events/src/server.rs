@@ -30,6 +30,9 @@ events! {
     warn targets_exhausted(list: &str, name: &dyn Display, targets: &str, status: u16, before: u64)
         "no target answered: see `strowger ctl trunks`"
         "Check those targets and the network to them.";
+    warn trunk_full(trunk: &dyn Display, reason: &str, channels: u32, calls_per_second: u32, before: u64)
+        "the trunk takes no further call now: raise `channels` or `calls_per_second` in its [[trunk]] if it can take more"
+        "Compare the limits of that [[trunk]] with what the carrier or PBX takes. `strowger ctl trunks` shows its calls.";
     info routes_read(file: &dyn Display, rows: usize, prefixes: usize, bytes: usize)
         "the route table is in force"
         "";

@@ -87,6 +87,8 @@ pub(crate) struct Site {
     others: Location,
     /// What it says of calls.
     pub book: Rc<RefCell<Book>>,
+    /// The calls of its trunks.
+    lines: RefCell<n::Lines>,
 }
 
 impl Site {
@@ -110,6 +112,7 @@ impl Site {
             users,
             others,
             book: Rc::default(),
+            lines: RefCell::default(),
         }
     }
 
@@ -209,7 +212,15 @@ impl Site {
         self.disk.end(how);
         self.nodes.clear();
         self.wakes.clear();
+        self.lines.take();
         self.shared = Rc::new(Shared::new([1, 2], self.users.clone(), self.others));
+    }
+
+    /// Channels of trunks that calls hold.
+    pub fn channels(&self, now: Time) -> u32 {
+        let lines = self.lines.borrow();
+        let names = self.spec.trunks.iter().map(|trunk| trunk.neighbour.to_string());
+        names.filter_map(|name| Some(lines.get(name.as_bytes())?.standing(now).calls)).sum()
     }
 
     /// The settings; `revision` changes what a reload may change without anybody noticing.
@@ -231,7 +242,7 @@ impl Site {
             opaque: None,
         };
         let secret = Secret { key: spec.secret.map(|b| b ^ 0x55), epoch: self.life as u16 };
-        n::Settings {
+        let settings = n::Settings {
             domains: vec![spec.domain.clone().into_bytes()],
             aliases: Vec::new(),
             listeners: vec![
@@ -260,7 +271,9 @@ impl Site {
             overload: n::OverloadRules { workers: spec.workers, ..n::OverloadRules::default() },
             records: true,
         }
-        .watching(&n::Gateways::default())
+        .watching(&n::Gateways::default().with_lines(self.lines.borrow().clone()));
+        self.lines.replace(settings.gateways.lines().clone());
+        settings
     }
 }
 

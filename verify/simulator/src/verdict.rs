@@ -50,6 +50,12 @@ fn leaks(world: &World) -> Option<String> {
                 return Some(format!("server {i} worker {w} still counts a call: {call:?}"));
             }
         }
+        let calls: usize = site.nodes.iter().map(|node| node.report(world.now, 0, 0).call_count).sum();
+        let channels = site.channels(world.now);
+        // A call may come from a trunk and go to another one.
+        if channels as usize > 2 * calls {
+            return Some(format!("server {i} holds {channels} channels of trunks for {calls} calls"));
+        }
         let left = site.shared.location.size().1;
         if left > 0 {
             return Some(format!("server {i} still holds {left} bindings"));

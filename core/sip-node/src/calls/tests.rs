@@ -30,7 +30,9 @@ fn begin(calls: &mut Calls, id: usize, from: &str) {
 
 /// A response with this To tag.
 fn respond(calls: &mut Calls, id: usize, from: &str, to: &str, status: u16) {
-    with(calls, id, from, to, |calls, m, key| calls.responded(Time::ZERO, status, m, key, PLACE));
+    with(calls, id, from, to, |calls, m, key| {
+        calls.responded(Time::ZERO, status, m, key, PLACE);
+    });
 }
 
 fn conclude(calls: &mut Calls, part: Part, id: usize, tags: (&str, &str), status: u16) {
@@ -172,7 +174,7 @@ fn call_from_before_is_noted_at_each_place_of_its_callee() {
     for (by_caller, part) in [(true, Part::Update), (false, Part::Update), (true, Part::Invite)] {
         for (unknown, at, noted) in [(false, 0, false), (true, 1, false), (true, 0, true)] {
             for callee in places {
-                let within = Some(Within { by_caller, callee, unknown, call: true });
+                let within = Some(Within { by_caller, callee, unknown, call: true, trunks: (false, false) });
                 let place = if at == 0 { callee } else { PLACE };
                 with(&mut calls, 1, "a", ";tag=b", |calls, m, key| {
                     let key = DialogKey { part, within, ..*key };
@@ -236,7 +238,8 @@ fn update_in_an_early_dialog_answers_no_call() {
     let mut calls = Calls::new(2, [1, 2]);
     begin(&mut calls, 1, "a");
     respond(&mut calls, 1, "a", ";tag=x", 183);
-    let within = Some(Within { by_caller: true, callee: PLACE, unknown: true, call: true });
+    let within =
+        Some(Within { by_caller: true, callee: PLACE, unknown: true, call: true, trunks: (false, false) });
     with(&mut calls, 1, "a", ";tag=x", |calls, m, key| {
         let key = DialogKey { part: Part::Update, within, ..*key };
         calls.responded(Time::ZERO, 200, m, &key, PLACE);

@@ -2,6 +2,7 @@
 
 use super::proxied::Proxied;
 use super::slab::ProxiedSlab;
+use crate::channels::Claimed;
 use sip_transaction::Layer;
 
 /// Requests of at least this length are kept once for all their branches. Shorter ones are copied for each:
@@ -44,6 +45,8 @@ impl ProxiedSlab {
     }
 
     fn let_go(&mut self, layer: &mut Layer, p: &mut Proxied) {
+        // What was answered has handed them on.
+        p.claimed = Claimed::default();
         if let Some(original) = p.request.take()
             && let Some(original) = layer.release(p.upstream.payer, original)
         {

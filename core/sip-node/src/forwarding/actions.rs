@@ -1,6 +1,7 @@
 //! Carrying out what a response context asks for.
 
 use super::Forwarder;
+use super::channels::hold_channels;
 use super::proxied::{Branch, Proxied};
 use super::stored::with_request;
 use super::upstream::{concluded, forward_best, generate, keep, relay};
@@ -136,6 +137,7 @@ fn pass_final<S: Services>(
         && pass_back(step, p, branch, response)
         && first
     {
+        hold_channels(step, p, branch);
         let to = p.back(branch, NOWHERE).place;
         p.upstream.recorded = step.recorded_at(p.upstream.recorded, response, to);
         concluded(step, p, response.status());

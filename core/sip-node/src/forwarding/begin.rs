@@ -1,6 +1,7 @@
 //! From an admitted request to a response context with its first branches (RFC 3261 section 16.6).
 
 use super::Forwarder;
+use super::channels::claim_inbound;
 use super::proxied::{Edits, Proxied, Recording, Upstream};
 use super::stages::{add_targets, enter};
 use crate::admitted::Admitted;
@@ -28,6 +29,10 @@ impl Forwarder {
         server: ServerSide,
         TargetSet { targets, diverting }: TargetSet,
     ) {
+        let Ok(inbound) = claim_inbound(step, flow, request, a, server) else {
+            step.give_charge_back();
+            return step.recycle(targets);
+        };
         let invite = request.method() == Method::Invite;
         // Stops the caller's retransmissions (sections 16.2, 17.2.1). An overloaded server sends it
         // at once.
@@ -36,6 +41,7 @@ impl Forwarder {
             step.answer(server.id, request, (flow, always_rport(flow, request)), 100, b"");
         }
         let mut proxied = self.proxied_request(step, flow, request, a, server);
+        proxied.claimed.inbound = inbound;
         if server.is_new_call {
             step.calls.begin(step.now, &proxied.upstream.key, request, server.payer);
             step.note_caller(flow, request, &proxied.upstream.key);

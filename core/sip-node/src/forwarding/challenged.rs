@@ -118,7 +118,7 @@ impl Forwarder {
 /// is its new Request-URI.
 pub(super) fn prove<S: Services>(
     logins: &mut Logins,
-    (site, random): (&Site<S>, &mut Random),
+    (site, random): (&Site<S>, &Random),
     (p, branch): (&Proxied, BranchId),
     (request, uri): (&Message<'_>, &[u8]),
     splices: &mut Splices,

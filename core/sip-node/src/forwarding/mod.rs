@@ -20,6 +20,7 @@ mod accounts;
 mod actions;
 mod begin;
 mod challenged;
+mod channels;
 mod diverted;
 mod endings;
 mod logins;

@@ -2,6 +2,7 @@
 
 use super::security::{Barred, bar};
 use crate::calls::DialogKey;
+use crate::channels::Claimed;
 use crate::diverting::{Diverting, Trail};
 use crate::overload::Algorithm;
 use crate::records::{Recorded, Sent};
@@ -15,6 +16,7 @@ use call_rules::{HeaderRules, Identity};
 use core::net::{IpAddr, SocketAddr};
 use core::ops::Range;
 use sip_auth::Tries;
+use sip_health::LineFull;
 use sip_proxy::context::{Action, BranchId, Context};
 use sip_proxy::locate::Locate;
 use sip_proxy::session_timer::Asked;
@@ -214,6 +216,8 @@ pub(crate) struct Withheld {
     pub overloaded: bool,
     /// The next hop asked for less.
     pub held_back: bool,
+    /// The trunk takes no further call.
+    pub full: Option<LineFull>,
     /// The schemes of URIs forbid it.
     pub barred: Option<Barred>,
     /// A trunk did not accept the account of this server.
@@ -252,6 +256,8 @@ pub(crate) struct Proxied {
     pub(super) charged: usize,
     /// Whole Reason lines of the CANCEL received, for those sent.
     pub(super) reason: Range<u32>,
+    /// The channels of trunks that it holds until it is answered.
+    pub(super) claimed: Claimed,
     /// Bit n: target n is a trunk. Kept when the targets are not, for answers that come again. A
     /// context has 65 targets at most.
     trusted: u128,
@@ -301,6 +307,7 @@ impl Proxied {
             request: None,
             charged: 0,
             reason: 0..0,
+            claimed: Claimed::default(),
             trusted: 0,
             text: buffers.text,
             targets: buffers.targets,

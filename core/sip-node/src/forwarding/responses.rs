@@ -1,6 +1,7 @@
 //! Responses to forwarded requests (RFC 3261 section 16.7).
 
 use super::Forwarder;
+use super::channels::hold_late;
 use super::prober::is_probe;
 use super::proxied::{Proxied, ProxiedId};
 use super::redirection::recurse;
@@ -120,7 +121,9 @@ impl Forwarder {
             let first = !mem::replace(&mut proxied.accepted, true);
             let upstream = &proxied.upstream;
             if proxied.recorded {
-                step.calls.answered_late(step.now, response, &upstream.key, callee, first);
+                if step.calls.answered_late(step.now, response, &upstream.key, callee, first) {
+                    hold_late(step, proxied, callee);
+                }
                 step.note_answerer(response, &upstream.key, callee);
             }
             step.record_response(response, &upstream.key, upstream.recorded, &sent);

@@ -3,6 +3,7 @@
 use super::Forwarder;
 use super::accounts::SHARED;
 use super::challenged::prove;
+use super::channels::claim_outbound;
 use super::diverted::{edit_forwarded, is_renamed};
 use super::proxied::{Branch, Proxied, Reach, StoredTarget};
 use super::silence::{sort_hops, watch_branch};
@@ -50,6 +51,9 @@ impl Forwarder {
             step.layer.renew(step.now, p.upstream.server);
         }
         let id = branch.id;
+        if !claim_outbound(step, p, id) {
+            return p.branch_useless(step.now, id, 503, actions);
+        }
         let Some(target) = p.target_mut(id) else {
             return p.context.branch_failed(step.now, id, 500, actions);
         };
@@ -112,7 +116,7 @@ impl Forwarder {
         edit_request(request, &outgoing, splices);
         edit_forwarded(step.site, p, branch.id, request, splices);
         let has_another_from = edit_for_target(step.site, p, branch.id, request, splices);
-        let way = (&*step.site, &mut *step.random);
+        let way = (&*step.site, step.random);
         prove(&mut self.logins, way, (p, branch.id), (request, outgoing.request_uri), splices);
         match p.request.as_ref().filter(|original| original.len() >= SHARED) {
             Some(original) => {

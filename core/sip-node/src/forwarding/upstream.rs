@@ -2,10 +2,12 @@
 //! to 9).
 
 use super::challenged::NOT_ACCEPTED;
+use super::channels::take_up;
 use super::proxied::{Back, Proxied};
 use super::security::Barred;
 use super::silence::{NO_TARGET, is_lost};
 use super::stored::with_request;
+use crate::channels::warning;
 use crate::replies::{RETRY_AFTER, with_feedback, with_own_feedback_only};
 use crate::services::{Counter, Services, Span};
 use crate::step::Step;
@@ -37,7 +39,10 @@ pub(super) fn relay<S: Services>(step: &mut Step<'_, S>, back: Back, response: &
         step.keep_response();
         step.site.services().count(Counter::Relayed);
         if matches!(response.method(), Method::Invite | Method::Update) {
-            step.calls.responded(step.now, status, response, &back.key, back.place);
+            if step.calls.responded(step.now, status, response, &back.key, back.place) {
+                let source = step.layer.reply_of(back.server);
+                take_up(step, &back.key, source, back.place);
+            }
             step.note_answerer(response, &back.key, back.place);
             step.note_session(response, &back.key, confirmed);
         }
@@ -247,6 +252,9 @@ pub(super) fn generate<S: Services>(
         500 if p.withheld.overloaded => (503, RETRY_AFTER),
         // RFC 7339 section 5.10: without Retry-After.
         500 if p.withheld.held_back => (503, b""),
+        // Without Retry-After: this server takes other calls (RFC 3261 section 21.5.4). Gateways to ISDN say
+        // the same of a trunk group without a free circuit (RFC 3398 section 7.2.4.1, cause 34).
+        500 if p.withheld.full.is_some() => (503, p.withheld.full.map_or(&b""[..], warning)),
         // Not a fault of this server (RFC 3261 section 21.4.18).
         500 if p.is_gone() => (480, b""),
         480 => (480, p.withheld.barred.map_or(&b""[..], Barred::warning)),
@@ -271,6 +279,7 @@ pub(super) fn generate<S: Services>(
         }
         step.calls.concluded(status, &p.upstream.key);
         let withheld = p.withheld.overloaded || p.withheld.held_back || p.withheld.barred.is_some();
+        let withheld = withheld || p.withheld.full.is_some();
         match p.context.is_unheard() && !withheld {
             true => step.record_unreached(p.upstream.recorded, status, p.context.gave_up()),
             false => step.record_failed(p.upstream.recorded, status, p.context.gave_up()),

@@ -27,6 +27,7 @@ pub(crate) use target::{Plan, Target, TargetSet, sources};
 use crate::access::{Access, Asker, By, Holder, Place, access};
 use crate::admitted::{Admitted, Caller};
 use crate::calls::Calls;
+use crate::random::Random;
 use crate::services::Services;
 use crate::settings::Bounds;
 use crate::site::{Aor, Site};
@@ -48,12 +49,18 @@ pub(crate) struct Router<'a, S> {
     site: &'a Site<S>,
     calls: &'a Calls,
     others: Others<'a>,
+    random: &'a Random,
 }
 
 impl<'a, S: Services> Router<'a, S> {
     /// The routes of a server with these calls.
-    pub const fn new(site: &'a Site<S>, calls: &'a Calls, others: Others<'a>) -> Router<'a, S> {
-        Router { site, calls, others }
+    pub const fn new(
+        site: &'a Site<S>,
+        calls: &'a Calls,
+        others: Others<'a>,
+        random: &'a Random,
+    ) -> Router<'a, S> {
+        Router { site, calls, others, random }
     }
 }
 

@@ -4,6 +4,7 @@ use super::{Plan, Target};
 use crate::access::{Access, Asker, By, Holder, Place, access};
 use crate::admitted::{Admitted, Caller};
 use crate::numbers::plain;
+use crate::random::Random;
 use crate::routing::Router;
 use crate::services::Services;
 use crate::settings::{Bounds, Trunk};
@@ -11,6 +12,7 @@ use crate::trunk_ref::TrunkRef;
 use crate::uris::{leads_to, with_user};
 use crate::watch::List;
 use sip_message::{Message, Name, Uri, canonical_user, user_after};
+use sip_proxy::locate::order_of;
 use sip_proxy::token::Role;
 
 /// Targets of a request. As many as a response context has.
@@ -82,7 +84,7 @@ impl<S: Services> Router<'_, S> {
         for at in trunks {
             let Some(trunk) = self.site.settings().trunks.get(at) else { continue };
             let user = rewritten(trunk, number);
-            targets.extend(trunk.targets.iter().map(|uri| {
+            targets.extend(in_order(trunk, self.random).map(|uri| {
                 let target = Target::located(&with_user(uri, &user), Role::Trunk, Bounds::Anywhere);
                 self.by_trunk(at, trunk, uri, target)
             }));
@@ -116,12 +118,22 @@ impl<S: Services> Router<'_, S> {
             let start = colon + 1;
             uri.splice(start..start + user.len(), rewritten(trunk, user));
         }
-        let targets = trunk.targets.iter().map(|next_hop| {
+        let targets = in_order(trunk, self.random).map(|next_hop| {
             let target = Target::located(&uri, Role::Trunk, Bounds::Anywhere);
             self.by_trunk(at, trunk, next_hop, target)
         });
         Plan::Forward(Target::chain(targets).map(|target| (1000, target)).into_iter().collect())
     }
+}
+
+/// The targets of a trunk in the order in which a call tries them: as they are listed, or drawn by priority
+/// and weight (RFC 2782).
+fn in_order<'t>(trunk: &'t Trunk, random: &Random) -> impl DoubleEndedIterator<Item = &'t Vec<u8>> + use<'t> {
+    let (listed, drawn) = match trunk.weights.is_empty() {
+        true => (&trunk.targets[..], Vec::new()),
+        false => (&[][..], order_of(&trunk.weights, random.next())),
+    };
+    listed.iter().chain(drawn.into_iter().filter_map(move |at| trunk.targets.get(at)))
 }
 
 /// Whether calls of an asker may go over trunks.

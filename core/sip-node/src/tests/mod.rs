@@ -10,6 +10,7 @@ mod anonymous;
 mod caller_identity;
 mod calls;
 mod cancel;
+mod channels;
 mod claims;
 mod classes;
 mod dialogs;
@@ -312,6 +313,12 @@ impl Services for World {
             RegistrationNews::Ended => "ended".to_owned(),
         };
         self.0.news.borrow_mut().push(format!("{trunk} {told}"));
+    }
+
+    fn trunk_full(&self, trunk: &[u8], why: LineFull, limits: LineLimits) {
+        let LineLimits { channels, calls_per_second } = limits;
+        let trunk = String::from_utf8_lossy(trunk);
+        self.0.news.borrow_mut().push(format!("full {trunk} {why:?} {channels} {calls_per_second}"));
     }
 
     fn record(&self, now: Time, name: CallName, what: What<'_>) {
@@ -681,6 +688,9 @@ impl Lab {
         assert_eq!((counts.server, counts.client, counts.timers), (0, 0, 0), "{report:?}");
         assert_eq!((report.pending, counts.held_bytes), (0, 0), "{report:?}");
         assert_eq!(self.node.users().forwarder().proxied().len(), 0);
+        let lines = self.settings.trunks.iter().filter_map(|trunk| trunk.line.as_ref());
+        let channels: u32 = lines.map(|line| line.standing(self.now).calls).sum();
+        assert!(channels as usize <= 2 * report.call_count, "{channels} channels: {report:?}");
         self.out.clear();
     }
 

@@ -338,7 +338,7 @@ fn course_of<S: Services>(
     others: Others<'_>,
 ) -> Course {
     let redirects = step.site.settings().proxy.mode == Mode::Redirect;
-    let diverter = Diverter::new(Router::new(step.site, step.calls, others));
+    let diverter = Diverter::new(Router::new(step.site, step.calls, others, step.random));
     let mut diverting = if redirects { None } else { diverter.begin(request, a) };
     let plan = match &mut diverting {
         None => step.plan(flow, request, a, others),

@@ -28,36 +28,53 @@ impl Dice {
     }
 }
 
+/// Indices of priorities and weights, in the order in which to try what has them. The same seed gives the
+/// same order.
+pub fn order_of(ranks: &[(u16, u16)], seed: u64) -> Vec<usize> {
+    arrange((0..ranks.len()).collect(), |i| ranks[i], ranks.len(), &mut Dice::new(seed))
+}
+
 /// Indices of at most `limit` records in the order in which to try them: priorities in turn, and within
 /// one priority drawn by weight. Records that name no host are left out.
 pub(super) fn order(records: &[Srv], limit: usize, dice: &mut Dice) -> Vec<usize> {
     let records = records.get(..MAX_RECORDS).unwrap_or(records);
-    let mut rest: Vec<usize> = (0..records.len()).filter(|&i| is_usable(&records[i])).collect();
+    let usable = (0..records.len()).filter(|&i| is_usable(&records[i])).collect();
+    arrange(usable, |i| (records[i].priority, records[i].weight), limit, dice)
+}
+
+/// At most `limit` of these indices, in the order of what `rank` says of their priority and weight.
+fn arrange(
+    mut rest: Vec<usize>,
+    rank: impl Fn(usize) -> (u16, u16) + Copy,
+    limit: usize,
+    dice: &mut Dice,
+) -> Vec<usize> {
+    let priority = |i| rank(i).0;
     // Weight 0 first within a priority, as RFC 2782 wants for its running sums.
-    rest.sort_by_key(|&i| (records[i].priority, records[i].weight != 0));
+    rest.sort_by_key(|&i| (priority(i), rank(i).1 != 0));
     let mut chosen = Vec::with_capacity(limit.min(rest.len()));
     let mut rest = rest.as_slice();
     while let Some(&first) = rest.first() {
-        let level = rest.partition_point(|&i| records[i].priority <= records[first].priority);
+        let level = rest.partition_point(|&i| priority(i) <= priority(first));
         let (mut group, others) = (rest[..level].to_vec(), &rest[level..]);
         while !group.is_empty() {
             if chosen.len() >= limit {
                 return chosen;
             }
-            chosen.push(draw(records, &mut group, dice));
+            chosen.push(draw(|i| u32::from(rank(i).1), &mut group, dice));
         }
         rest = others;
     }
     chosen
 }
 
-/// Takes one record out of a group of equal priority that is not empty.
-fn draw(records: &[Srv], group: &mut Vec<usize>, dice: &mut Dice) -> usize {
-    let total = group.iter().map(|&i| u32::from(records[i].weight)).sum();
+/// Takes one out of a group of equal priority that is not empty.
+fn draw(weight: impl Fn(usize) -> u32, group: &mut Vec<usize>, dice: &mut Dice) -> usize {
+    let total = group.iter().map(|&i| weight(i)).sum();
     let mark = dice.upto(total);
     let mut sum = 0;
     let place = group.iter().position(|&i| {
-        sum += u32::from(records[i].weight);
+        sum += weight(i);
         sum >= mark
     });
     // `remove`, not `swap_remove`: weight 0 has to stay in front.

@@ -7,6 +7,7 @@ mod dashboard;
 mod events;
 mod guard;
 mod live;
+mod load;
 mod model;
 mod numbers;
 mod page;
@@ -21,6 +22,7 @@ mod tokens;
 mod users;
 
 pub use live::{Live, LiveBalance, LiveRole, LiveServe, Times};
+pub use load::TrunkLoad;
 pub use model::{
     Admin, AnswerTimes, Audit, BalanceStatus, BalancedNode, Binding, Call, Draining, Listing, Logins,
     NodeOrder, Nodes, Page, Records, Refusal, Role, ServeStatus, State, Status, StoreStatus, TrunkTarget,

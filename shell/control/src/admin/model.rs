@@ -1,6 +1,7 @@
 //! What the admin API says, as values: the server fills them in, the client reads them back.
 
 use super::live::Live;
+use super::load::TrunkLoad;
 use super::numbers::NumberRoute;
 use super::refused::{RefusedFilter, RefusedRequest};
 use super::search::Search;
@@ -525,6 +526,8 @@ pub struct TrunkTarget {
     pub last_error_s: Option<u64>,
     /// Its addresses that do not answer, `udp:192.0.2.1:5060`.
     pub silent: Vec<String>,
+    /// The calls of its trunk; at the first target of a trunk alone.
+    pub trunk: Option<TrunkLoad>,
 }
 
 /// Why the API refused, in its answer's body.

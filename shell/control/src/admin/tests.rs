@@ -472,6 +472,7 @@ fn trunk_target() -> TrunkTarget {
         last_error: Some("no response".into()),
         last_error_s: Some(70),
         silent: vec!["udp:192.0.2.9:5060".into()],
+        trunk: Some(TrunkLoad { calls: 7, channels: Some(10), ..TrunkLoad::default() }),
     }
 }
 
@@ -522,6 +523,7 @@ fn the_description_names_every_field() {
     same_keys(schemas, "Call", &serde_json::to_value(call).unwrap());
     same_keys(schemas, "Calls", &serde_json::to_value(pretend.calls(&Page::default()).unwrap()).unwrap());
     same_keys(schemas, "TrunkTarget", &serde_json::to_value(trunk_target()).unwrap());
+    same_keys(schemas, "TrunkLoad", &serde_json::to_value(TrunkLoad::default()).unwrap());
     let trunks = pretend.trunks(&Page::default()).unwrap();
     same_keys(schemas, "TrunkTargets", &serde_json::to_value(trunks).unwrap());
     same_keys(schemas, "NumberRoute", &serde_json::to_value(number_route()).unwrap());

@@ -295,6 +295,7 @@ fn across(reader: &mut Reader<'_>, top: &Section<'_, '_>, config: &Config, conte
     config.records.check_proxy(reader, top, &config.proxy);
     trunk::check_identities(reader, top, &config.trunks, &config.proxy);
     carrier::check_mode(reader, top, &config.trunks, &config.proxy);
+    super::capacity::check_limits(reader, top, &config.trunks, &config.proxy);
     super::tls::check_listeners(reader, top, (&config.tls, &config.server), context.overrides);
     let dialled = config.emergency.iter().flat_map(|emergency| &emergency.numbers);
     for number in dialled.filter(|number| config.routes.iter().any(|r| r.user.as_ref() == Some(*number))) {

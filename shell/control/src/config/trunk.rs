@@ -1,5 +1,6 @@
 //! `[[trunk]]`: another server that calls are exchanged with.
 
+use super::capacity::{check_ranks, limits, ranked_targets, weights};
 use super::carrier::{self, Registration};
 use super::claims::{Claims, cap, claim};
 use super::class;
@@ -14,7 +15,7 @@ use super::reader::{At, Reader, Section, Span, kind};
 use super::schema::{self, Checks, section};
 use super::tls::{CertificateFiles, pair};
 use super::types::{
-    Cidr, SILENT_AFTER, Source, Target, bytes_of, check_targets, millis, silence, targets, uris, user_bytes,
+    Cidr, SILENT_AFTER, Source, Target, bytes_of, check_targets, millis, silence, uris, user_bytes,
 };
 use super::values::{domain, host, plain, shown, source, user_part};
 use sip_node::Mode;
@@ -33,8 +34,19 @@ section! {
     pub struct Trunk = "trunk" {
         /// Its name. Required, unique.
         name: String = String::new(), text("text", plain).no_default(), live;
-        /// SIP URIs in failover order. Required.
-        targets: Vec<Target> = Vec::new(), targets(), live;
+        /// SIP URIs in failover order, or tables: `{ uri = "sip:192.0.2.1", priority = 1, weight = 30 }`.
+        /// Tables are tried in the order of their priorities. Those of one priority are tried in a random
+        /// order by weight (RFC 2782). The default of both keys is 1. See
+        /// [guide/trunk-limits.md](../guide/trunk-limits.md). Required.
+        targets: Vec<Target> = Vec::new(), ranked_targets(), live;
+        /// Most calls at one time over it, in both directions together. A further call to it goes to the
+        /// next trunk; without one its caller gets 503. A further call from it gets 486. Emergency calls
+        /// count and are never refused. Without this key there is no limit. See
+        /// [guide/trunk-limits.md](../guide/trunk-limits.md).
+        channels: Option<u32> = None, number(1..=1_000_000).optional(), live;
+        /// Most new calls to it in a second, as a bucket that holds the calls of one second. Further ones are
+        /// handled as with `channels`. Without this key there is no limit.
+        calls_per_second: Option<u32> = None, number(1..=10_000).optional(), live;
         /// The sources whose requests are trusted as this trunk's: addresses, blocks, and names in
         /// certificates as `"tls:NAME"`. A request needs to match only one of them. `"tls:NAME"` matches at
         /// any address and needs `client_certificates` in `[tls]`. The DNS is not used: for a target that is
@@ -210,6 +222,7 @@ impl Checks for Trunk {
             reader.error(section.span(), fault);
         }
         check_targets(section, reader, "targets");
+        check_ranks(section, reader, &self.targets);
         let listens = context.server.listen.iter().any(|l| l.transport == Transport::Tls);
         if !listens && self.targets.iter().any(|target| target.transport == Some(Transport::Tls)) {
             let mend = "add one, such as \"tls:0.0.0.0:5061\", to `listen`, with a certificate in [tls]";
@@ -372,6 +385,9 @@ impl Trunk {
         sip_node::Trunk {
             name: self.name.clone().into_bytes(),
             targets: uris(&self.targets),
+            weights: weights(&self.targets),
+            limits: limits(self),
+            line: None,
             sources: self.blocks().map(|c| (c.address, c.length)).collect(),
             source_names: self.source_names().map(|name| name.as_bytes().to_vec()).collect(),
             authority: self.authority().into_bytes(),

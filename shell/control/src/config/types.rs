@@ -50,6 +50,17 @@ pub struct Target {
     pub port: Option<u16>,
     /// Its `transport` parameter; TLS where the scheme is `sips:`.
     pub transport: Option<Transport>,
+    /// Its place among those of its list, where that is not their order.
+    pub rank: Option<Rank>,
+}
+
+/// The place of a target among others (RFC 2782).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rank {
+    /// Those with the lowest number are tried first.
+    pub priority: u16,
+    /// Its part of the calls among those of one priority.
+    pub weight: u16,
 }
 
 /// A block of addresses, `10.0.0.0/8`.

@@ -227,7 +227,7 @@ pub(super) fn target(written: &str) -> Result<Target, Fault> {
         }
         over = Some(Transport::Tls);
     }
-    Ok(Target { uri: written.to_owned(), user, host, port, transport: over })
+    Ok(Target { uri: written.to_owned(), user, host, port, transport: over, rank: None })
 }
 
 /// `10.0.0.0/8`, or one address.

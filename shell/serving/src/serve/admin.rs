@@ -3,7 +3,7 @@
 use super::refusals::Refusals;
 use super::routes::Routes;
 use super::users::UserBook;
-use super::{build, carriers, limits, live, searches, trunks};
+use super::{build, carriers, limits, lines, live, searches, trunks};
 use crate::METHODS;
 use crate::certificates::{self, Certificates, refuse_unusable};
 use crate::operator::{self, Reloads, lock, no_file, post_all, silence};
@@ -219,7 +219,9 @@ impl Control {
         if !self.config().auth.enabled {
             alarms.push("authentication is off".into());
         }
-        alarms.extend(trunks::alarms(&self.targets()));
+        let targets = self.targets();
+        alarms.extend(trunks::alarms(&targets));
+        alarms.extend(lines::alarms(&targets));
         alarms.extend(carriers::alarms(&self.registrations()));
         alarms.extend(self.running.routes.alarm());
         alarms.extend(self.running.certificates.iter().flat_map(Certificates::alarms));
@@ -462,7 +464,9 @@ impl Admin for Control {
             Kind::Gauge,
         );
         text.sample("strowger_overloaded_workers", &[], overloaded as u64);
-        trunks::metrics(&self.targets(), &mut text);
+        let targets = self.targets();
+        trunks::metrics(&targets, &mut text);
+        lines::metrics(&targets, &mut text);
         carriers::metrics(&self.registrations(), &mut text);
         crate::process::metrics(&mut text);
         transactions(&reports, &mut text);

@@ -69,6 +69,7 @@ pub fn rows(config: &Config, standings: &Standings, now: Time) -> Vec<TrunkTarge
             last_error_s: shown.trouble_at.map(|at| now.since(at).as_secs()),
             last_error: Some(shown.trouble).filter(|trouble| !trouble.is_empty()),
             silent: Vec::new(),
+            trunk: None,
         })
     };
     trunks.filter_map(row).collect()

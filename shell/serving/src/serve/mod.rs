@@ -5,6 +5,7 @@ mod build;
 mod carriers;
 mod courier;
 mod limits;
+mod lines;
 mod live;
 mod records;
 mod refusals;

@@ -1,5 +1,6 @@
 //! What an operator sees of the targets of trunks, routes, voicemail and emergency calls.
 
+use super::lines;
 use crate::operator::cause;
 use control::admin::TrunkTarget;
 use control::config::{Config, Target};
@@ -44,7 +45,20 @@ pub fn targets(
     if let Some(emergency) = &config.emergency {
         add("emergency", &emergency.targets, None);
     }
+    add_loads(&mut all, gateways, now);
     all
+}
+
+/// Adds the calls of each trunk to the first of its targets.
+fn add_loads(all: &mut [TrunkTarget], gateways: &Gateways, now: Time) {
+    for list in all.chunk_by_mut(|one, next| one.list == next.list) {
+        if let Some(first) = list.first_mut()
+            && let Some(name) = first.list.strip_prefix("trunk ")
+            && let Some(line) = gateways.lines().get(name.as_bytes())
+        {
+            first.trunk = Some(lines::load(&line.standing(now), now));
+        }
+    }
 }
 
 /// One target; `fault` says why connections to it fail.
@@ -76,6 +90,7 @@ fn shown(
         last_error: standing.last.map(|(failure, _)| last(failure)),
         last_error_s: standing.last.map(|(_, at)| now.since(at).as_secs()),
         silent: standing.marked.iter().map(|(transport, address)| format!("{transport}:{address}")).collect(),
+        trunk: None,
     }
 }
 
@@ -133,6 +148,7 @@ mod tests {
             last_error: Some("no response".into()),
             last_error_s: Some(12),
             silent: Vec::new(),
+            trunk: None,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::carriers;
 use super::limits::Limited;
+use super::lines;
 use super::refusals::Refusals;
 use super::trunks;
 use crate::METHODS;
@@ -13,7 +14,7 @@ use sip_auth::{
     Algorithm, Authenticator, Backoff, BackoffRules, Credentials, Decision, Ha1, Ledger, Lookup, Minted,
     Name, NonceCounts, Recent, shard_of,
 };
-use sip_health::Failure;
+use sip_health::{Failure, LineFull, LineLimits};
 use sip_message::{DateText, Method, canonical_user};
 use sip_node::call_forwarding::Rules;
 use sip_node::call_limits::{ClassName, Held, Limits, Moment, Rule, StrangerRate};
@@ -333,6 +334,20 @@ impl Services for World {
             && let Some(before) = UNRESOLVED.pass(worker_runtime::monotonic_now())
         {
             log_events::server::name_unresolved(&Safe(name), before, unresolved(why));
+        }
+    }
+
+    fn trunk_full(&self, trunk: &[u8], why: LineFull, limits: LineLimits) {
+        static FULL: Throttle = Throttle::new();
+        if let Some(before) = FULL.pass(worker_runtime::monotonic_now()) {
+            let LineLimits { channels, calls_per_second } = limits;
+            log_events::server::trunk_full(
+                &Safe(trunk),
+                lines::reason(why),
+                channels,
+                calls_per_second,
+                before,
+            );
         }
     }
 

@@ -1,5 +1,6 @@
 //! Tests of the configuration as a whole.
 
+mod capacity;
 mod classes;
 mod findings;
 mod good;
