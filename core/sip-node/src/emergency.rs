@@ -46,6 +46,11 @@ impl Emergency {
         })
     }
 
+    /// Whether these are the digits of one of the numbers.
+    pub(crate) fn has(&self, digits: &[u8]) -> bool {
+        self.numbers.iter().any(|number| number == digits)
+    }
+
     /// Whether a request is one for help, as far as that shows before it is known for whom it is.
     pub(crate) fn is_asked_by(&self, method: &[u8], uri: &[u8]) -> bool {
         matches!(method, b"INVITE" | b"MESSAGE") && self.is_named_by(uri)

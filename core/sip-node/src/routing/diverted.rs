@@ -8,7 +8,7 @@ use crate::diverting::{Diverting, Trail};
 use crate::routing::Router;
 use crate::services::{Counter, Services};
 use call_forwarding::{First, Hop, Reason, received, uri_of};
-use sip_message::{Message, Method, Name, Uri};
+use sip_message::{Message, Method, Name, Uri, canonical_user};
 use sip_proxy::context::Reroute;
 use sip_proxy::routes::Routing;
 use sip_proxy::token::Role;
@@ -67,6 +67,7 @@ impl<'a, S: Services> Diverter<'a, S> {
         let user = self.0.meant(&a.caller, called);
         let rules = services.rules(user.user(), user.domain())?;
         let calls_back = a.caller.role == Role::Trunk
+            && self.0.site.rules().believes(a.caller.trunk)
             && request.header(Name::Priority).is_some_and(|line| line.value.eq_ignore_ascii_case(CALL_BACK));
         if calls_back || self.0.site.is_emergency_call(&a.uri, a.routing.request_uri) {
             return None;
@@ -121,7 +122,7 @@ impl<'a, S: Services> Diverter<'a, S> {
         let to = uri_of(text, call.domain());
         let Ok(uri) = Uri::parse(&to) else { return false };
         // The caller of such an emergency call would not be the one who needs help.
-        if self.0.site.is_emergency_call(&uri, &to) {
+        if self.is_for_help(call.user(), &uri, &to) {
             return false;
         }
         if !call.chain().may_forward(call.user(), limit) {
@@ -164,13 +165,32 @@ impl<'a, S: Services> Diverter<'a, S> {
         if found.targets.is_empty() { Plan::Offline } else { Plan::Forward(found.targets) }
     }
 
+    /// Whether a target is for emergencies, however it is written and whatever its host is.
+    fn is_for_help(&self, by: &[u8], uri: &Uri<'_>, whole: &[u8]) -> bool {
+        let site = self.0.site;
+        let Some(emergency) = &site.settings().emergency else { return false };
+        let separator = |b: &u8| matches!(b, b'-' | b'.' | b'(' | b')');
+        let user = canonical_user(uri.user.unwrap_or(b""));
+        let digits: Vec<u8> = user.iter().copied().filter(|b| !separator(b)).collect();
+        let named = site.called_aor(uri, whole).map(|aor| self.0.meant(&forwarder(by), aor));
+        emergency.is_named_by(whole)
+            || emergency.has(&digits)
+            || named.is_some_and(|aor| emergency.has(aor.user()))
+            || emergency.targets.iter().any(|target| target == whole)
+    }
+
     /// Adds the numbers that ring together with the targets that ring first.
     fn ring_further(&self, call: &Diverting, setup: &Setup<'_>, found: &mut Found) {
+        let (services, limit) = (self.0.site.services(), self.0.site.settings().proxy.forwarding.limit);
+        if call.rules().also().next().is_some() && !call.chain().may_forward(call.user(), limit) {
+            // A carrier that sends the call back makes it anew, so only this limit ends the loop.
+            services.count(Counter::ForwardingsEnded);
+            return;
+        }
         let q = found.targets.iter().map(|(q, _)| *q).max().unwrap_or(1000);
         for number in call.rules().also() {
             let to = uri_of(number, call.domain());
-            let is_emergency = |uri: Uri<'_>| self.0.site.is_emergency_call(&uri, &to);
-            if Uri::parse(&to).is_ok_and(is_emergency) {
+            if Uri::parse(&to).is_ok_and(|uri| self.is_for_help(call.user(), &uri, &to)) {
                 continue;
             }
             let reason = Reason::FollowMe;

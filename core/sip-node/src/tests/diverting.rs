@@ -197,18 +197,31 @@ fn emergency_service_that_calls_back_reaches_the_phone() {
 }
 
 #[test]
-fn emergency_numbers_are_no_target() {
-    let mut lab = lab(to(When::Always, "112"));
-    lab.reconfigure(|s| {
-        s.emergency = Some(Emergency {
-            targets: vec![b"sip:203.0.113.70".to_vec()],
-            numbers: vec![b"112".to_vec()],
-            strangers: true,
-            silent_after_ms: 1_000,
+fn emergency_numbers_are_no_target_however_written() {
+    for target in ["112", "%31%31%32", "tel:1-1-2", "1-1-2@example.com;user=phone", "sip:112@203.0.113.70"] {
+        let mut lab = lab(to(When::Always, target));
+        lab.reconfigure(|s| {
+            s.trunks[0].prefixes = vec![b"1".to_vec()];
+            s.emergency = Some(Emergency {
+                targets: vec![b"sip:112@203.0.113.70".to_vec()],
+                numbers: vec![b"112".to_vec()],
+                strangers: true,
+                silent_after_ms: 1_000,
+            });
         });
-    });
+        lab.phones(&[BOB]);
+        assert_eq!(lab.ask(CAROL, Req::invite().text()).status(), 480, "{target}");
+    }
+}
+
+#[test]
+fn further_numbers_do_not_ring_beyond_the_limit_of_forwardings() {
+    let mut lab = lab(|rules| rules.set_also(["+4940"].into_iter()).unwrap());
     lab.phones(&[BOB]);
-    assert_eq!(lab.ask(CAROL, Req::invite().text()).status(), 480);
+    let again = Req::invite().line("Diversion: <sip:x@y>;counter=5");
+    let sent = lab.invite(CAROL, again.text());
+    assert_eq!((sent.len(), sent[0].to()), (1, BOB.to_owned()), "{sent:#?}");
+    assert_eq!(lab.count(Counter::ForwardingsEnded), 1);
 }
 
 #[test]

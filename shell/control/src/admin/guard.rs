@@ -26,6 +26,9 @@ pub(super) struct Guard {
     tokens: Option<Tokens>,
 }
 
+/// Headers that proxies add (RFC 7239, RFC 9110 section 7.6.3, and by custom).
+const PROXIES: [&str; 4] = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
+
 /// Why a request is refused.
 pub(super) type Refused = (StatusCode, &'static str);
 
@@ -93,9 +96,12 @@ impl Guard {
         let reads = method == Method::GET || method == Method::HEAD;
         let of_users = path == "/v1/users" || path.starts_with("/v1/users/");
         let Some(given) = given else {
-            // Without a token file loopback is trusted, as far as users are not changed.
-            let open =
-                self.token.is_none() && (!of_users || reads && self.listen.to_canonical().is_loopback());
+            // Without a token file loopback is trusted, as far as users are not changed. What a proxy passes on
+            // comes from somewhere else.
+            let is_passed_on = PROXIES.iter().any(|name| headers.contains_key(*name));
+            let open = self.token.is_none()
+                && !is_passed_on
+                && (!of_users || reads && self.listen.to_canonical().is_loopback());
             return if open { Ok(()) } else { Err((StatusCode::UNAUTHORIZED, "a bearer token is needed")) };
         };
         // Compared without telling by its duration where the first difference is.
@@ -276,6 +282,18 @@ mod tests {
         assert!(guard.check(&Method::GET, "/plain", &without).is_err());
         for open in ["/readyz", "/", "/dashboard/app.js"] {
             assert_eq!(guard.check(&Method::GET, open, &without), Ok(()), "{open}");
+        }
+    }
+
+    #[test]
+    fn request_that_a_proxy_passes_on_needs_a_token() {
+        let guard = guard("127.0.0.1:8080");
+        for name in PROXIES {
+            let name = header::HeaderName::from_static(name);
+            let map = headers(&[(header::HOST, "localhost"), (name, "198.51.100.7")]);
+            let refused = guard.check(&Method::GET, "/v1/status", &map).unwrap_err();
+            assert_eq!(refused.0, StatusCode::UNAUTHORIZED);
+            assert_eq!(guard.check(&Method::GET, "/readyz", &map), Ok(()));
         }
     }
 

@@ -171,9 +171,11 @@ impl Tokens {
         let about = fs::metadata(&self.path).ok();
         let state = about.and_then(|about| Some((about.modified().ok()?, about.len())));
         if known.read != state {
-            // A file that cannot be read lets nobody in.
-            let tokens = read_tokens(&self.path).unwrap_or_default();
-            *known = Known { read: state, tokens: tokens.into() };
+            // A file that cannot be read lets nobody in, and is read again for the next request.
+            *known = match read_tokens(&self.path) {
+                Ok(tokens) => Known { read: state, tokens: tokens.into() },
+                Err(_) => Known { read: None, tokens: Arc::default() },
+            };
         }
         Arc::clone(&known.tokens)
     }
