@@ -96,8 +96,8 @@ impl Guard {
         let reads = method == Method::GET || method == Method::HEAD;
         let of_users = path == "/v1/users" || path.starts_with("/v1/users/");
         let Some(given) = given else {
-            // Without a token file loopback is trusted, as far as users are not changed. What a proxy passes on
-            // comes from somewhere else.
+            // Without a token file loopback is trusted, as far as users are not changed. What a proxy passes
+            // on comes from somewhere else.
             let is_passed_on = PROXIES.iter().any(|name| headers.contains_key(*name));
             let open = self.token.is_none()
                 && !is_passed_on
