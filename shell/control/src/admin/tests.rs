@@ -90,9 +90,12 @@ pub(super) struct Pretend {
     users: PretendUsers,
 }
 
+/// The password, the rules and the class of a user.
+type PretendUser = (String, Rules, Option<String>);
+
 /// Users in memory.
 #[derive(Default)]
-struct PretendUsers(Mutex<BTreeMap<String, (String, Rules, Option<String>)>>);
+struct PretendUsers(Mutex<BTreeMap<String, PretendUser>>);
 
 impl PretendUsers {
     fn show(aor: &str, rules: &Rules) -> User {
@@ -133,10 +136,7 @@ impl Users for PretendUsers {
             return Err(UserFault::Field("aor".into(), "has no domain".into()));
         }
         let users = self.0.lock().unwrap();
-        let shown = |user: &(String, Rules, Option<String>)| User {
-            class: user.2.clone(),
-            ..Self::show(aor, &user.1)
-        };
+        let shown = |user: &PretendUser| User { class: user.2.clone(), ..Self::show(aor, &user.1) };
         Ok(users.get(aor).map(shown))
     }
 
