@@ -153,7 +153,8 @@ fn carrier_with_registration_and_digest_is_served_both_ways() {
             caller.send(&invite.bytes());
             let mut got = next(&mut carrier, "INVITE", &mut seen);
             if !proves(&got, nonce) {
-                assert!(round != 1, "the second call carries credentials at once: {got:?}");
+                // Each worker keeps challenges of its own.
+                assert!(round != 1 || workers > 1, "the second call carries credentials at once: {got:?}");
                 let (cseq, call_id) =
                     (got.header("CSeq").map(str::to_owned), got.header("Call-ID").map(str::to_owned));
                 carrier.send(&got.reply(407, "c", &[&challenge(407, nonce)]));
