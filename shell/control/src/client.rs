@@ -428,7 +428,7 @@ pub fn run(
         Command::Refused { source, about, limit } => {
             let fetch = |_: &Page| client.refused(source.as_deref(), about.as_deref(), *limit);
             let head = ["AGO", "SOURCE", "ABOUT", "TIMES", "REASON"];
-            list(fetch, head, refused_row, (output, usize::MAX), out).map(drop)
+            list(fetch, head, refused_row, (output, *limit), out).map(drop)
         }
         Command::Certificates => show_certificates(client, output, out),
     }

@@ -1,11 +1,13 @@
 //! Opens associations one after the other, with one request on each, and says how long it took.
 
 use std::io;
+use std::iter;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use lab::experiment::Sockets;
+use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::net::{bind, connect, ipproto, recv, send, sendto, socket_with};
@@ -61,9 +63,8 @@ impl Client {
     /// # Errors
     /// If it is refused, or the answer is not the expected one or does not come.
     pub fn open(&mut self, nth: u64) -> io::Result<(OwnedFd, Times)> {
-        let source = self.source(nth)?;
+        let (socket, source) = self.socket(self.source(nth)?)?;
         let request = request(source, self.server, self.sockets, nth, self.length);
-        let socket = self.socket(source)?;
         let begun = Instant::now();
         let connected = if self.piggyback {
             sendto(&socket, &request, SendFlags::NOSIGNAL, &self.server)?;
@@ -92,7 +93,8 @@ impl Client {
         place.ok_or_else(|| io::Error::other(format!("there is no address for association {nth}")))
     }
 
-    fn socket(&self, source: SocketAddr) -> io::Result<OwnedFd> {
+    /// A socket at this place; where another program has the port on all addresses, at a spare one.
+    fn socket(&self, source: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
         let (kind, protocol) = match (self.sockets, self.piggyback) {
             (Sockets::Udp, _) => (SocketType::DGRAM, None),
             (Sockets::Tcp, _) => (SocketType::STREAM, None),
@@ -110,8 +112,16 @@ impl Client {
         if self.sockets == Sockets::Tcp {
             sockopt::set_tcp_nodelay(&socket, true)?;
         }
-        bind(&socket, &source)?;
-        Ok(socket)
+        let spare = (FIRST_PORT + OF_AN_ADDRESS..).map_while(|port| u16::try_from(port).ok());
+        let places = iter::once(source).chain(spare.map(|port| SocketAddr::new(source.ip(), port)));
+        for place in places {
+            match bind(&socket, &place) {
+                Ok(()) => return Ok((socket, place)),
+                Err(Errno::ADDRINUSE) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Errno::ADDRINUSE.into())
     }
 
     /// Waits for the whole answer.
