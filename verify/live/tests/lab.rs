@@ -102,7 +102,7 @@ fn archived_run_is_reproduced() {
 fn starved_generator_makes_runs_void() {
     // More calls than a debug build can make on one processor. Failed calls are not waited for.
     let starving =
-        "[workload]\nrate = 30000\ncallees = 5\noptions = [\"--nd\", \"--recv-timeout\", \"2000\"]\n";
+        "[workload]\nrate = 200000\ncallees = 5\noptions = [\"--nd\", \"--recv-timeout\", \"2000\"]\n";
     let (file, out) = experiment("starved", &short(starving).replace("repetitions = 2", "repetitions = 1"));
     let (found, status) = outcome(&file, &out);
     assert_eq!((text(&found, "verdict"), status), ("VOID", Some(3)), "{found}");
